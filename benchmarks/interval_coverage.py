@@ -16,7 +16,7 @@ from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
-from service.operations.demo_data import KnownNetwork
+from service.operations.bench import KnownNetwork
 
 N_ATTRIBUTES, N_VALUES, N_PARENTS, LEVEL = 7, 3, 2, 0.9
 

@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from service.operations.measuring import apart, peak_rss_bytes, ratio
+from service.operations.bench import apart, peak_rss_bytes, ratio
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from learners.passes.engine import collect
 from learners.passes.learner import infer_schema
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Together
-from service.operations.measuring import bare_scan
+from service.operations.bench import bare_scan
 
 SAMPLED_PAIRS = 20
 

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, alternated, figure, machine, median_figure, options, report
 from benchmarks.tables import ROW_GROUP_ROWS, scratch
-from service.operations.measuring import apart, bare_scan
+from service.operations.bench import apart, bare_scan
 
 if TYPE_CHECKING:
     from learners.orders.scores.bdeu_bge import BGe

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from service.operations.demo_data import KnownNetwork
+from service.operations.bench import KnownNetwork
 
 ROW_GROUP_ROWS = 262_144
 N_VALUES = 4

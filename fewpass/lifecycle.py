@@ -13,7 +13,7 @@ from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.terminal import opened
 from service.workspace import Workspace
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 
 
 @with_checks

@@ -22,8 +22,8 @@ from learners.passes.sources.csv.types import declared_types
 from learners.passes.sources.row_streams import source_of_stream
 from learners.passes.sources.source import Source
 from learners.registry.importance import importances
-from service.product.views.graph_nodes import LONGEST, Box
-from service.product.views.graphs import graph_of
+from service.product.views.column_graphs import graph_of
+from service.product.views.graph_svg import LONGEST, Box
 from service.product.views.inspecting import NoChains
 from service.product.views.pictures import BLUE, RED, reliability_on, trace_on
 

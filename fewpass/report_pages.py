@@ -7,7 +7,7 @@ from pathlib import Path
 
 from learners.evaluation.model_report import ModelReport
 from service.requests.problems import InvalidRequest
-from storage.files.workspace_layout import publish
+from storage.files.atomic_files import publish
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from learners.passes.memory import machine_bytes, parse_bytes
-from storage.names import is_name
+from storage.files.workspace_layout import is_name
 
 MOST_BYTES = 1 << 50
 LEAST_KEY = 16

@@ -73,13 +73,20 @@ class InvalidPredicate(StorageError, ValueError):
         self.text = text
 
 
-class CorruptFile(StorageError, OSError):
-    """A file is damaged, incomplete or not what its name says; nothing of it was used."""
+class _OfFile(StorageError, OSError):
+    """What is wrong with a file, in `words`, and why."""
+
+    words = ""
 
     def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"{os.fspath(path)} is damaged: {reason}")
-        self.path = os.fspath(path)
-        self.reason = reason
+        super().__init__(f"{os.fspath(path)} {self.words}: {reason}")
+        self.path, self.reason = os.fspath(path), reason
+
+
+class CorruptFile(_OfFile):
+    """A file is damaged, incomplete or not what its name says; nothing of it was used."""
+
+    words = "is damaged"
 
 
 class OutdatedModel(CorruptFile):
@@ -94,13 +101,10 @@ class OutdatedModel(CorruptFile):
         self.path, self.reason = version, reason
 
 
-class Unwritable(StorageError, OSError):
+class Unwritable(_OfFile):
     """The workspace cannot be written: the disk is full, read-only, or not ours."""
 
-    def __init__(self, path: str | os.PathLike[str], reason: str) -> None:
-        super().__init__(f"{os.fspath(path)} cannot be written: {reason}")
-        self.path = os.fspath(path)
-        self.reason = reason
+    words = "cannot be written"
 
 
 class OutcomeUnknown(Unwritable):

@@ -16,9 +16,8 @@ MAX_LINES = 400
 MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
-    "a room of its own kind has one": "checks errors kernels model parameters queries recipes settings",
-    "one resource, kept, used, served and shown": "checkpoints datasets keys labels leases models query schedules",
-    "one step of two kinds of model, or of their serving": "budget",
+    "a room of its own kind has one": "checks errors kernels model parameters queries recipes",
+    "one resource, kept, used, served and shown": "datasets models query",
 }
 # What implements a paper, and says which.
 OF_PAPERS = [

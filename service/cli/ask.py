@@ -218,7 +218,7 @@ def impute(
     json_output: JsonOption = False,
 ) -> None:
     """Fill missing cells from their distribution given the rest of the row; all columns are copied."""
-    from service.product.inference.imputation import Filling
+    from service.product.inference.density_rows import Filling
 
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
     started = time.perf_counter()

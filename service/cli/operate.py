@@ -24,7 +24,7 @@ from service.terminal import (
     show_table,
     text_of,
 )
-from storage.control.keys import Role
+from storage.control.access import Role
 
 
 def serve(

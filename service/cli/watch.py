@@ -35,7 +35,7 @@ from service.terminal import (
     show_list,
     show_table,
 )
-from storage.monitoring.records import AlertRecord
+from storage.monitoring.alert_records import AlertRecord
 
 EXIT_DRIFT = 3
 MOST_COLUMNS = 20

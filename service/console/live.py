@@ -16,7 +16,7 @@ from service.requests import problems
 from service.workspace import Workspace
 from storage.control.control import generation
 from storage.errors import StorageError
-from storage.monitoring.records import records_mark
+from storage.monitoring.alert_records import records_mark
 
 # How soon a change is seen, and how soon a stream notices that the server stops.
 POLL_S = 0.5

@@ -26,7 +26,7 @@ from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry
 from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.warm_up import warm_up
-from service.jobs.leases import CrewWatch
+from service.jobs.crew import CrewWatch
 from service.product.monitoring_loop import Looker
 from service.requests import problems
 from service.requests.json_values import JSONObject

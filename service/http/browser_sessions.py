@@ -18,9 +18,8 @@ from starlette.routing import Route
 
 from service.requests.problems import Forbidden, problem_of
 from service.workspace import Workspace
+from storage.control.access import BrowserSession, end_session, find_session, open_session, session_sha256, token_sha256
 from storage.control.control import Control
-from storage.control.keys import token_sha256
-from storage.control.sessions import BrowserSession, end_session, find_session, open_session, session_sha256
 from storage.errors import InvalidKey
 
 PATH = "/console/session"

@@ -29,8 +29,8 @@ from service.http.browser_sessions import Sessions, check_of_page, origin_of, se
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
+from storage.control.access import ApiKey, Role, hashed_keys, token_sha256
 from storage.control.control import Control, generation
-from storage.control.keys import ApiKey, Role, hashed_keys, token_sha256
 from storage.errors import InvalidKey, StorageError
 
 # What tells nothing about models and data: probes, and what the server can do.

@@ -25,8 +25,8 @@ import structlog
 
 from learners.errors import Cancelled
 from learners.passes.memory import machine_bytes
-from service.jobs.limits import LESS, bytes_text, give_way, too_large, used_bytes
 from service.jobs.packed_errors import packed, unpacked
+from service.jobs.steps import LESS, Report, bytes_text, give_way, too_large, used_bytes
 from service.requests.json_values import JSONObject
 from service.requests.problems import JobFailed, OutOfMemory, is_expected
 
@@ -39,8 +39,6 @@ MACHINE_SHARE = 0.9  # what a child may take whose work has no limit
 ORPHANED = 5  # the exit code of a child whose parent was silent
 # A child that ends so was told to by the system, not by its work, which starts again; 255 is a lost fork server.
 NOT_ITS_OWN = {ORPHANED, -signal.SIGTERM, -signal.SIGINT, 255}
-
-Report = Callable[[JSONObject], None]
 
 is_child = False  # whether this process is one
 

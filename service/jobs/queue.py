@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -24,7 +24,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import Conflict, InvalidRequest
 from service.workspace import Workspace
 from storage.control.paging import Page
-from storage.control.sqlite_clock import bring_clock
+from storage.control.sqlite import bring_clock
 from storage.errors import NotFound
 
 APPLICATION = "fewpass"
@@ -160,25 +160,19 @@ class JobQueue:
 
     def unfinished(self) -> Iterator[Job]:
         """The jobs that are queued or running, without their progress."""
-        names = [name for name, state in STATES.items() if state not in FINISHED]
-        for status in self.client.list_workflows(name=WORKFLOW, status=names, limit=10_000, load_output=False):
+        for status in self._in_states({"queued", "running"}, load_output=False):
             yield self._job(status, with_progress=False)
 
     def running(self) -> Mapping[str, Sequence[str]]:
         """The jobs that run, by the worker that has them."""
         found: defaultdict[str, list[str]] = defaultdict(list)
-        for status in self.client.list_workflows(
-            name=WORKFLOW, status="PENDING", limit=10_000, load_input=False, load_output=False
-        ):
+        for status in self._in_states({"running"}, load_input=False, load_output=False):
             found[status.executor_id or ""].append(status.workflow_id)
         return found
 
     def count(self, state: State) -> int:
         """How many jobs are in a state that is not final (at most 10,000 are counted)."""
-        names = [name for name, its_state in STATES.items() if its_state == state]
-        return len(
-            self.client.list_workflows(name=WORKFLOW, status=names, limit=10_000, load_input=False, load_output=False)
-        )
+        return len(self._in_states({state}, load_input=False, load_output=False))
 
     def cancel(self, job_id: str) -> Job:
         """Stop a job: at once if it is queued, between two chunks if it runs; Conflict if it has already ended."""
@@ -197,21 +191,22 @@ class JobQueue:
             raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)
         return self.submit(job.kind, job.request, retry_of=job_id, priority=job.priority)[0]
 
-    def finished_before(self, moment: datetime, limit: int = MAX_PAGE) -> tuple[str, ...]:
+    def finished_before(self, moment: datetime) -> tuple[str, ...]:
         """Jobs that ended before a moment, the oldest first."""
-        statuses = self.client.list_workflows(
-            name=WORKFLOW,
-            status=[name for name, state in STATES.items() if state in FINISHED],
-            completed_before=moment.isoformat(),
-            limit=limit,
-            load_input=False,
-            load_output=False,
+        before = moment.isoformat()
+        statuses = self._in_states(
+            FINISHED, limit=MAX_PAGE, completed_before=before, load_input=False, load_output=False
         )
         return tuple(status.workflow_id for status in statuses)
 
     def delete(self, job_ids: Sequence[str]) -> None:
         """Forget finished jobs."""
         self.client.delete_workflows(list(job_ids))
+
+    def _in_states(self, states: Collection[State], *, limit: int = 10_000, **how: Any) -> Sequence[WorkflowStatus]:
+        names = [name for name, state in STATES.items() if state in states]
+        found: Sequence[WorkflowStatus] = self.client.list_workflows(name=WORKFLOW, status=names, limit=limit, **how)
+        return found
 
     def _status(self, job_id: str) -> WorkflowStatus:
         found = self.client.list_workflows(workflow_ids=[job_id], name=WORKFLOW)

@@ -13,13 +13,11 @@ import structlog
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
-from service.jobs.budget import Budget
 from service.jobs.children import Children, SocketFolder
-from service.jobs.leases import LOCKS, LeaseKeeper
-from service.jobs.limits import budget_of
+from service.jobs.crew import LOCKS, LeaseKeeper
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
-from service.jobs.slots import take_slot
-from service.jobs.steps import Kinds
+from service.jobs.slots import Budget, take_slot
+from service.jobs.steps import Kinds, budget_of
 from service.jobs.workflows import replace_worker
 from service.telemetry import adopt_logger
 from service.workspace import Workspace

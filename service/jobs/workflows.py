@@ -14,11 +14,10 @@ from dbos import error as dbos_errors
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from learners.errors import Cancelled
-from service.jobs.budget import Budget
 from service.jobs.children import Child, Children, SocketFolder
-from service.jobs.limits import LESS, bytes_text, limits_of, too_late
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
-from service.jobs.steps import Kinds, Run, Steps, clean
+from service.jobs.slots import Budget
+from service.jobs.steps import LESS, Kinds, Run, Steps, bytes_text, clean, limits_of, too_late
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected, problem_of
 from service.settings import Settings

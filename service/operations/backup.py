@@ -18,14 +18,21 @@ from service.requests.problems import Conflict, InvalidRequest
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.control.control import Control, open_control
-from storage.control.copy import copy_control, damages_of_control
 from storage.control.paging import pages
+from storage.control.sqlite import copy_control, damages_of_control
 from storage.errors import CorruptFile, Unwritable
-from storage.files.atomic_folders import drafting_beside, settle_tree
-from storage.files.permissions import open_to_others
-from storage.files.workspace_layout import Layout, files_below, publish, read_manifest, sha256_of_file, verify_file
-from storage.models import models
-from storage.models.models import ModelVersion
+from storage.files.atomic_files import (
+    drafting_beside,
+    files_below,
+    publish,
+    read_manifest,
+    settle_tree,
+    sha256_of_file,
+    verify_file,
+)
+from storage.files.workspace_layout import Layout, open_to_others
+from storage.models import model_versions
+from storage.models.model_versions import ModelVersion
 
 MANIFEST = "MANIFEST.sha256"
 ABOUT = "backup.json"
@@ -121,8 +128,8 @@ def _versions(root: Path) -> list[ModelVersion]:
 
 def all_versions(control: Control) -> Iterator[ModelVersion]:
     """Every version of every model."""
-    for model in pages(partial(models.list_models, control)):
-        yield from pages(partial(models.list_versions, control, model.name))
+    for model in pages(partial(model_versions.list_models, control)):
+        yield from pages(partial(model_versions.list_versions, control, model.name))
 
 
 def restore(source: Path, root: Path) -> Backup:

@@ -1,12 +1,25 @@
-"""`fewpass bench`: how fast learners are on this machine and this table, against a bare scan of the same files."""
+"""`fewpass bench`: how fast learners are on this machine and this table, against a bare scan of the same files.
 
+Tables of any size are drawn from a known Bayesian network; time and memory are measured as by the benchmarks of the project.
+"""
+
+import multiprocessing
+import resource
 import statistics
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.specs import LearnerSpec
@@ -18,31 +31,27 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import record_classifier
-from service.operations.demo_data import TARGET, write_synthetic
-from service.operations.measuring import apart, bare_scan, ratio
 from service.requests.problems import InvalidRequest
 
 N_RECORDS = 1000
+BATCH_ROWS = 65_536  # as a pass reads them
+Codes = np.ndarray[Any, np.dtype[np.uint8]]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+TARGET = "class"
+CHUNK_ROWS = 500_000
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured of one learner, in a process of its own.
-
-    Parameters
-    ----------
-    scan_s, train_s, predict_s : seconds of each round: a bare scan, training with all passes, scoring every row
-    row_us : microseconds of one row that comes as a dictionary, the median of many
-    peak_rss_mib : most resident memory of the process, libraries included
-    """
+    """What was measured of one learner, in a process of its own."""
 
     learner: str
     n_rows: int
-    scan_s: tuple[float, ...]
+    scan_s: tuple[float, ...]  # seconds of each round: a bare scan, training with all passes, scoring every row
     train_s: tuple[float, ...]
     predict_s: tuple[float, ...]
-    row_us: float
-    peak_rss_mib: float = 0.0
+    row_us: float  # microseconds of one row that comes as a dictionary, the median of many
+    peak_rss_mib: float = 0.0  # most resident memory of the process, libraries included
 
     def over_scan(self) -> tuple[float, float, float]:
         """Training ÷ scan, round by round: median, least and greatest."""
@@ -121,3 +130,101 @@ def _seconds(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]
     started = time.perf_counter()
     answer = function(*arguments)
     return time.perf_counter() - started, answer
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
+    """Median, least and greatest of over ÷ under, round by round."""
+    ratios = [a / b for a, b in zip(over, under, strict=True)]
+    return statistics.median(ratios), min(ratios), max(ratios)
+
+
+def apart(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+    """The answer of a task in a fresh process, or what it raises (BrokenProcessPool if killed), and that process's peak bytes."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_with_peak, task, arguments).result()
+
+
+def _with_peak(task: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[Any, int]:
+    return task(*arguments), peak_rss_bytes()
+
+
+def peak_rss_bytes() -> int:
+    """Peak resident memory of this process so far."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # not Linux
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    # Linux's ru_maxrss of a new process begins with what its parent held, VmHWM does not.
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def bare_scan(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSystem | None = None) -> None:
+    """Decode every column of Parquet files, on the file system or this machine, on as many threads; keep nothing."""
+    footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
+    groups = iter([(file, group) for file, footer in enumerate(footers) for group in range(footer.num_row_groups)])
+    lock = threading.Lock()
+
+    def read() -> None:
+        while True:
+            with lock:
+                file, group = next(groups, (None, 0))
+            if file is None:
+                return
+            with pq.ParquetFile(paths[file], metadata=footers[file], filesystem=filesystem) as parquet:
+                for _ in parquet.iter_batches(BATCH_ROWS, row_groups=[group], use_threads=False):
+                    pass
+
+    with ThreadPoolExecutor(threads) as pool:
+        for future in [pool.submit(read) for _ in range(threads)]:
+            future.result()
+
+
+@dataclass(frozen=True)
+class KnownNetwork:
+    """A Bayesian network classifier whose truth is known."""
+
+    prior: Floats  # (n_classes,) float64
+    parents: tuple[tuple[int, ...], ...]  # per attribute, the indices of its parents, all smaller than its own
+    tables: tuple[Floats, ...]  # per attribute, P(x | y, parents) as (n_classes, v of each parent, ..., v) float64
+
+    @classmethod
+    def random(cls, n_attributes: int, n_values: int, n_classes: int, n_parents: int, seed: int) -> "KnownNetwork":
+        """A network whose tables are Dirichlet draws; few attributes are strongly related to the class."""
+        rng = np.random.default_rng(seed)
+        parents = tuple(
+            tuple(sorted(rng.choice(i, size=min(i, n_parents), replace=False).tolist())) for i in range(n_attributes)
+        )
+        tables = []
+        for i, its_parents in enumerate(parents):
+            shape = (n_classes, *(n_values for _ in its_parents))
+            common = rng.dirichlet(np.full(n_values, 1.0), size=shape[1:] or None)
+            own = rng.dirichlet(np.full(n_values, 1.0), size=shape)
+            weight = 0.5 if i % 4 == 0 else 0.15
+            tables.append((1 - weight) * common + weight * own)
+        return cls(rng.dirichlet(np.full(n_classes, 8.0)), parents, tuple(tables))
+
+    def draw(self, n_rows: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
+        """Rows of the network: x (n_attributes, n_rows) and y (n_rows,), both uint8."""
+        y = rng.choice(self.prior.size, size=n_rows, p=self.prior).astype(np.uint8)
+        x = np.empty((len(self.parents), n_rows), np.uint8)
+        for i, (its_parents, table) in enumerate(zip(self.parents, self.tables, strict=True)):
+            cumulative = np.cumsum(table, axis=-1)
+            given = cumulative[(y, *(x[parent] for parent in its_parents))]
+            x[i] = (rng.random((n_rows, 1)) > given[:, :-1]).sum(axis=1)
+        return x, y
+
+
+def write_synthetic(path: Path, n_rows: int, seed: int) -> None:
+    """Draw a Parquet file from a network of 20 attributes, chunk by chunk, so that its size is bounded by the disk only."""
+    network = KnownNetwork.random(n_attributes=20, n_values=4, n_classes=2, n_parents=2, seed=seed)
+    rng = np.random.default_rng([seed, 1])
+    values = pa.array(["low", "medium", "high", "extreme"])
+    labels = pa.array(["no", "yes"])
+    names = [*(f"attribute_{i:02d}" for i in range(len(network.parents))), TARGET]
+    schema = pa.schema([(name, pa.dictionary(pa.int8(), pa.string())) for name in names])
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, n_rows, CHUNK_ROWS):
+            x, y = network.draw(min(CHUNK_ROWS, n_rows - start), rng)
+            columns = [pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int8)), values) for codes in x]
+            columns.append(pa.DictionaryArray.from_arrays(pa.array(y.astype(np.int8)), labels))
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))

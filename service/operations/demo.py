@@ -21,12 +21,12 @@ from learners.evaluation.peers import RawColumns
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
 from service import product
+from service.operations.bench import apart, peak_rss_bytes
 from service.operations.demo_orders import TARGET, USER, Orders, write_orders
-from service.operations.measuring import apart, peak_rss_bytes
 from service.operations.precompile import DEMO, compile_in_processes
 from service.processes.local_server import local_server
 from service.product.inference.scoring import probabilities_of
-from service.product.views.pictures import draw_reliability
+from service.product.views import pictures
 from service.requests.json_values import JSONObject
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
@@ -249,7 +249,8 @@ def draw(settings: Settings, answers: Mapping[str, Floats], labels: Codes, outpu
     with Workspace(settings) as workspace:
         structure.write_bytes(product.draw(workspace, MODEL))
     curves = [(name, reliability(p.max(axis=1), p.argmax(axis=1) == labels)) for name, p in answers.items()]
-    draw_reliability(curves, diagram, "Reliability on late parcels")
+    title = "Reliability on late parcels"
+    pictures.draw(lambda axes: pictures.reliability_on(axes, curves), diagram, title, 6, 6)
     return [structure, diagram]
 
 

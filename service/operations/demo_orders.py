@@ -84,57 +84,29 @@ CATEGORY, CATEGORY_SHARE, WEIGHT_KG, PRICE, CATEGORY_TROUBLE = _columns(CATEGORI
 
 @dataclass(frozen=True)
 class Orders:
-    """The files of the demo.
+    """The files of the demo."""
 
-    Attributes
-    ----------
-    train : a file for each week
-    tomorrow : one day more
-    test : the days after it
-    n_train, n_tomorrow, n_test : rows
-    n_bytes : of the training rows in memory, as Arrow holds them
-    late_shares : (n_test,) float64; the true probability that each parcel of the test file is late
-    """
-
-    train: tuple[Path, ...]
-    tomorrow: Path
-    test: Path
-    n_train: int
+    train: tuple[Path, ...]  # a file for each week
+    tomorrow: Path  # one day more
+    test: Path  # the days after it
+    n_train: int  # rows
     n_tomorrow: int
     n_test: int
-    n_bytes: int
-    late_shares: Floats
-
-
-@dataclass(frozen=True)
-class Days:
-    """Some days: the first, how many, and the seed of what happens in them."""
-
-    first: dt.date
-    n: int
-    seed: int
+    n_bytes: int  # of the training rows in memory, as Arrow holds them
+    late_shares: Floats  # (n_test,) float64; the true probability that each parcel of the test file is late
 
 
 @dataclass(frozen=True)
 class Shop:
-    """What does not change from order to order.
+    """What does not change from order to order."""
 
-    Attributes
-    ----------
-    users : (n_users,) of str
-    share_of_user : (n_users,) float64
-    home_of_user : (n_users,) int64; index into `CITIES`
-    taste_of_user : (n_users, n_categories) float64; cumulative shares of categories
-    trouble_of_user : (n_users,) float64; how much their address adds to the log odds of being late
-    km : (n_warehouses, n_cities) float64; road between them
-    """
-
-    users: np.ndarray[Any, np.dtype[np.object_]]
-    share_of_user: Floats
-    home_of_user: Integers
-    taste_of_user: Floats
-    trouble_of_user: Floats
-    km: Floats
+    seed: int
+    users: np.ndarray[Any, np.dtype[np.object_]]  # (n_users,) of str
+    share_of_user: Floats  # (n_users,) float64
+    home_of_user: Integers  # (n_users,) int64; index into `CITIES`
+    taste_of_user: Floats  # (n_users, n_categories) float64; cumulative shares of categories
+    trouble_of_user: Floats  # (n_users,) float64; how much their address adds to the log odds of being late
+    km: Floats  # (n_warehouses, n_cities) float64; road between them
 
     @classmethod
     def opened(cls, seed: int) -> Shop:
@@ -146,6 +118,7 @@ class Shop:
         share = rng.permutation(1.0 / np.arange(10, users.size + 10))
         taste = rng.dirichlet(8 * CATEGORY_SHARE / CATEGORY_SHARE.sum(), users.size)
         return cls(
+            seed,
             users,
             share / share.sum(),
             rng.choice(CITY.size, users.size, p=INHABITANTS / INHABITANTS.sum()),
@@ -154,13 +127,10 @@ class Shop:
             _roads(),
         )
 
-    def orders(self, days: Days, begin: float, end: float, n_rows: int, first_id: int) -> tuple[pa.Table, Floats]:
-        """Orders in the sequence of their times, and the true probability that each is late.
-
-        `begin` and `end` are the part of the days, from 0 to 1; `first_id` is the number of the first order.
-        """
-        rng = np.random.default_rng([days.seed, first_id])
-        seconds = np.sort(rng.integers(int(begin * days.n * DAY_S), int(end * days.n * DAY_S), n_rows))
+    def orders(self, first: dt.date, begin: float, end: float, n_rows: int, first_id: int) -> tuple[pa.Table, Floats]:
+        """Orders in the sequence of their times, in days from the first on, and the true probability that each is late."""
+        rng = np.random.default_rng([self.seed, first_id])
+        seconds = np.sort(rng.integers(int(begin * DAY_S), int(end * DAY_S), n_rows))
         user = rng.choice(self.users.size, n_rows, p=self.share_of_user)
         # Now and then a present goes to another town.
         city = np.where(rng.random(n_rows) < 0.06, rng.integers(0, CITY.size, n_rows), self.home_of_user[user])
@@ -177,7 +147,7 @@ class Shop:
         promised = 1 + (km > 350).astype(int) + (km > 900) + 2 * (rng.random(n_rows) < 0.3)
         odds = _log_odds(km, carrier, weather, promised, weight, category) + self.trouble_of_user[user]
         share = 1 / (1 + np.exp(-odds))
-        midnight = np.datetime64(days.first, "s")
+        midnight = np.datetime64(first, "s")
         table = pa.table(
             {
                 "order_id": np.arange(first_id, first_id + n_rows),
@@ -251,23 +221,26 @@ def write_orders(directory: Path, n_rows: int, seed: int) -> Orders:
     n_bytes, paths, ends = 0, [], [week * n_rows // N_FILES for week in range(N_FILES + 1)]
     for week, (begin, end) in enumerate(pairwise(ends)):
         paths.append(directory / f"week-{week + 1}.parquet")
-        days = Days(FIRST_WEEK + dt.timedelta(7 * week), 7, seed)
-        n_bytes += sum(table.nbytes for table, _ in _written(shop, paths[-1], days, end - begin, begin + 1))
+        monday = FIRST_WEEK + dt.timedelta(7 * week)
+        n_bytes += sum(table.nbytes for table, _ in _written(shop, paths[-1], monday, 7, end - begin, begin + 1))
     n_tomorrow, n_test = max(n_rows // 25, 500), max(n_rows // 10, 1000)
     monday = FIRST_WEEK + dt.timedelta(7 * N_FILES)
     tomorrow, test = directory / "tomorrow.parquet", directory / "later.parquet"
-    for _ in _written(shop, tomorrow, Days(monday, 1, seed), n_tomorrow, n_rows + 1):
+    for _ in _written(shop, tomorrow, monday, 1, n_tomorrow, n_rows + 1):
         pass
-    later = Days(monday + dt.timedelta(1), 6, seed)
-    shares = [share for _, share in _written(shop, test, later, n_test, n_rows + n_tomorrow + 1)]
-    return Orders(tuple(paths), tomorrow, test, n_rows, n_tomorrow, n_test, n_bytes, np.concatenate(shares))
+    later = _written(shop, test, monday + dt.timedelta(1), 6, n_test, n_rows + n_tomorrow + 1)
+    shares = np.concatenate([share for _, share in later])
+    return Orders(tuple(paths), tomorrow, test, n_rows, n_tomorrow, n_test, n_bytes, shares)
 
 
-def _written(shop: Shop, path: Path, days: Days, n_rows: int, first_id: int) -> Iterator[tuple[pa.Table, Floats]]:
-    """Write orders to a file, and yield each chunk after it was written."""
+def _written(
+    shop: Shop, path: Path, first: dt.date, n_days: int, n_rows: int, first_id: int
+) -> Iterator[tuple[pa.Table, Floats]]:
+    """Write orders of some days to a file, and yield each chunk after it was written."""
     starts = [*range(0, n_rows, CHUNK_ROWS), n_rows]
-    with pq.ParquetWriter(path, shop.orders(days, 0, 1, 1, first_id)[0].schema, compression="zstd") as writer:
+    with pq.ParquetWriter(path, shop.orders(first, 0, n_days, 1, first_id)[0].schema, compression="zstd") as writer:
         for begin, end in pairwise(starts):
-            table, share = shop.orders(days, begin / n_rows, end / n_rows, end - begin, first_id + begin)
+            days = begin / n_rows * n_days, end / n_rows * n_days
+            table, share = shop.orders(first, *days, end - begin, first_id + begin)
             writer.write_table(table)
             yield table, share

@@ -14,21 +14,20 @@ from learners.kernels.cache import cache_folder, refusal
 from learners.registry.model_kinds import completed
 from service import product
 from service.http.security import check_start
-from service.jobs.leases import crew_of
+from service.jobs.crew import crew_of
 from service.operations.backup import all_versions
 from service.requests.problems import KeyNeeded
 from service.serving.predictor import map_version, rehearse, training_command, usable
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.copy import damages_of_control, revision_of_control
 from storage.control.migrations import HEAD
 from storage.control.paging import pages
+from storage.control.sqlite import damages_of_control, revision_of_control
 from storage.errors import CorruptFile, NotFound, OutdatedModel, StorageError
-from storage.files.permissions import open_to_others
-from storage.files.workspace_layout import files_below, sweep
+from storage.files.atomic_files import files_below, sweep
+from storage.files.workspace_layout import open_to_others
 from storage.models.model_file import rebuild_compiled, verify
-from storage.models.models import ModelVersion
-from storage.models.publication import abandoned_files
+from storage.models.model_versions import ModelVersion, abandoned_files
 
 LITTLE_SPACE = 2**30
 NO_SPACE = 100 * 2**20

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 
+from service.processes.supervisor import end
 from service.requests.problems import NotReady
 from service.settings import Settings
 
@@ -52,12 +53,7 @@ def local_server(
         try:
             yield LocalServer(_ready_url(process, log, timeout_s), process.pid, log)
         finally:
-            process.terminate()
-            try:
-                process.wait(settings.shutdown_s * 3)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            end(process, settings.shutdown_s * 3)
 
 
 def _ready_url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) -> str:

@@ -145,7 +145,7 @@ def _serve_forked(settings: Settings, listening: socket.socket) -> None:
             raise
         finally:
             # Longer than the serving processes are given, as it waits for them.
-            _end(process, settings.shutdown_s + MAX_RESTART_S)
+            end(process, settings.shutdown_s + MAX_RESTART_S)
         has_lasted = time.monotonic() - started > MAX_RESTART_S
         has_served = has_served or has_lasted
         if code == STARTUP_FAILURE and not has_served:
@@ -206,7 +206,7 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         while process.poll() is None and not stop.wait(0.1):
             pass
         if process.poll() is None:
-            _end(process, settings.shutdown_s)
+            end(process, settings.shutdown_s)
             return
         pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
         log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
@@ -217,7 +217,8 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         pause = min(pause * 2, MAX_RESTART_S)
 
 
-def _end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+def end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+    """End a process, in order if it can within the time."""
     process.terminate()
     try:
         process.wait(timeout_s)

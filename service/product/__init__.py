@@ -24,4 +24,5 @@ __all__ = list(_HOME)
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'service.product' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    verb = globals()[name] = getattr(import_module(_HOME[name]), name)  # from now on it is found without this function
+    return verb

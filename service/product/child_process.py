@@ -8,8 +8,7 @@ from typing import TypeVar
 from learners.passes.memory import machine_bytes
 from service.jobs import children
 from service.jobs.children import Children
-from service.jobs.limits import bytes_text, limits_of
-from service.product.progress import Report
+from service.jobs.steps import Report, bytes_text, limits_of
 from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, TooSlow
 from service.settings import Settings
 from service.telemetry import configure_logs

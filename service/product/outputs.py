@@ -19,7 +19,7 @@ from learners.errors import SourceError, one_line, redacted
 from learners.passes.sources.files import of_store
 from learners.passes.sources.opening import DATABASES, filesystem_of
 from service.requests.problems import InvalidRequest
-from storage.files.workspace_layout import drafting, publish
+from storage.files.atomic_files import drafting, publish
 
 Output = Path | str
 # Whose files appear when they are whole; elsewhere a file is written under another name first.

@@ -11,7 +11,7 @@ from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_bytes
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from storage.names import checked_alias, checked_name
+from storage.files.workspace_layout import checked_alias, checked_name
 
 MAX_QUERIES = 10_000  # of one request or job
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"

@@ -35,10 +35,10 @@ from service.serving.monitoring_counts import Observer
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
 from storage.control.control import Control, generation
 from storage.errors import CorruptFile, NotFound, OutdatedModel
-from storage.models import models
+from storage.models import model_versions
 from storage.models.compiled import map_compiled
 from storage.models.model_file import verify
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 
 MOST_CHARACTERS = 200
 MAX_CHECKED = 16
@@ -222,7 +222,7 @@ class Predictor:
         """The model of a reference, mapping it if need be; NotFound if there is no such model, version or alias."""
         with self._lock:
             try:
-                served = self._map(models.find_version(self.control, reference))
+                served = self._map(model_versions.find_version(self.control, reference))
             except CorruptFile as error:
                 self._complain({reference: str(error)})
                 self.damaged[reference] = str(error)
@@ -247,7 +247,7 @@ class Predictor:
             swapped, damaged = dict(self._served), {}
             for reference in [*self._served, *self.damaged] if fresh != self.generation else list(self.damaged):
                 try:
-                    swapped[reference] = self._map(models.find_version(self.control, reference))
+                    swapped[reference] = self._map(model_versions.find_version(self.control, reference))
                 except NotFound:
                     swapped.pop(reference, None)
                     structlog.get_logger("predictor").info("reference is gone", reference=reference)

@@ -24,7 +24,7 @@ from storage.errors import (
     Unstorable,
     Unwritable,
 )
-from storage.files.permissions import create_private
+from storage.files.workspace_layout import create_private
 
 BUSY_TIMEOUT_S = 15.0
 POLL_S = 0.01

@@ -22,23 +22,14 @@ _WORKERS = tables.workers
 
 @dataclass(frozen=True)
 class Lease:
-    """A worker that says it lives.
+    """A worker that says it lives."""
 
-    Parameters
-    ----------
-    id : of this start of the worker; never used again
-    host, slot : where it runs
-    beats : grows with each renewal: others see by it that the worker lives, whatever their clocks say
-    lease_s : seconds without a beat after which others may end the lease
-    renewed_at : by the worker's own clock, for people; aware, UTC
-    """
-
-    id: str
-    host: str
+    id: str  # of this start of the worker; never used again
+    host: str  # where it runs, with the slot
     slot: int
-    beats: int
-    lease_s: float
-    renewed_at: datetime
+    beats: int  # grows with each renewal: others see by it that the worker lives, whatever their clocks say
+    lease_s: float  # seconds without a beat after which others may end the lease
+    renewed_at: datetime  # by the worker's own clock, for people; aware, UTC
 
 
 def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: float) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from storage.control import tables
 from storage.errors import InvalidCursor
-from storage.names import is_name
+from storage.files.workspace_layout import is_name
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")

@@ -17,8 +17,7 @@ import sqlalchemy as sa
 from storage.control import tables
 from storage.control.control import Control
 from storage.errors import CorruptFile
-from storage.files.checksums import checked_document, with_sum
-from storage.files.workspace_layout import locked, publish
+from storage.files.atomic_files import checked_document, locked, publish, with_sum
 
 _RULES = tables.forgotten_rules
 _NEVER = datetime.min.replace(tzinfo=UTC)

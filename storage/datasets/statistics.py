@@ -1,8 +1,13 @@
-"""Statistics of datasets: immutable DuckDB files, found by what they are of, believed only if no byte has changed."""
+"""Statistics of datasets: immutable DuckDB files, found by what they are of, believed only if no byte has changed.
+
+What a pass has counted so far is in one file that is replaced whole.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,14 +17,25 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from storage.errors import CorruptFile
+from storage.errors import CorruptFile, InvalidName
 from storage.files import duckdb_files
-from storage.files.blobs import Blob, read_blobs, write_blobs
-from storage.files.checksums import checked_document, with_sum
-from storage.files.workspace_layout import drafting, refusals_of_the_disk, settle, sha256_of_file, verify_file
-from storage.names import checked_key
+from storage.files.atomic_files import (
+    checked_document,
+    drafting,
+    publish,
+    refusals_of_the_disk,
+    settle,
+    sha256_of_file,
+    verify_file,
+    with_sum,
+)
+from storage.files.duckdb_files import Blob, read_blobs, write_blobs
 
 _IPC = "arrow.stream"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+Note = dict[str, list[int]]
+_NOTE = b"fewpass"
+_DIGEST_BYTES = 32
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,7 @@ class StatisticStore:
 
         Raises InvalidName if the key is not a SHA-256; CorruptFile if the file is damaged: `discard` the key and count again.
         """
-        for path in self._paths(checked_key(key)):
+        for path in self._paths(_checked_key(key)):
             with suppress(FileNotFoundError):  # pruned by another process since the folder was listed
                 path.stat()
                 verify_file(path, path.stem.rpartition("-")[2])
@@ -100,7 +116,7 @@ class StatisticStore:
         schema : by which it was counted, as JSON
         files : identities of the files whose rows it holds; without any, `entries` does not list it
         """
-        if self._paths(checked_key(key)):
+        if self._paths(_checked_key(key)):
             return
         with drafting(self.directory, "statistic.duckdb") as draft:
             _write(draft, key, table, spec or {}, self._writer)
@@ -113,7 +129,7 @@ class StatisticStore:
 
     def discard(self, key: str) -> None:
         """Remove what is stored under the key, also if it is damaged; Unwritable if the disk refuses."""
-        for path in self._paths(checked_key(key)):
+        for path in self._paths(_checked_key(key)):
             _unlink(path)
 
     def prune(self, max_bytes: int) -> None:
@@ -131,6 +147,13 @@ class StatisticStore:
 
     def _paths(self, key: str) -> list[Path]:
         return sorted(self.directory.glob(f"{key}-*.duckdb"))
+
+
+def _checked_key(key: str) -> str:
+    """The key itself, if it is a SHA-256 in lower-case hexadecimal digits."""
+    if not isinstance(key, str) or not _SHA256.fullmatch(key):
+        raise InvalidName("statistic", key, "the 64 lower-case hexadecimal digits of a SHA-256")
+    return key
 
 
 def _entry(path: Path) -> Entry:
@@ -214,3 +237,33 @@ def _read(path: Path, key: str, reader: duckdb_files.Instance) -> pa.Table:
         lost = f"it does not have the {len(schema)} columns of {n_rows} rows that were written"
         raise CorruptFile(path, f"{lost}. Discard it and count again.")
     return pa.table([columns[i] for i in range(len(schema))], schema=schema)
+
+
+class CheckpointFile:
+    """A table and a note, as an Arrow stream with its SHA-256 before it; the first save makes the file and its folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> tuple[pa.Table, Note] | None:
+        """What was saved last; None if there is nothing, or not a byte of it can be believed."""
+        try:
+            content = memoryview(self.path.read_bytes())
+        except FileNotFoundError:
+            return None
+        digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() != bytes(digest):
+            return None
+        table = pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+        return table, json.loads(table.schema.metadata[_NOTE])
+
+    def save(self, table: pa.Table, note: Note) -> None:
+        """Replace what was saved; a reader finds the old content or the new one. Unwritable if the disk refuses."""
+        noted = table.replace_schema_metadata({**(table.schema.metadata or {}), _NOTE: json.dumps(note)})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, noted.schema) as writer:
+            writer.write_table(noted)
+        body = sink.getvalue()
+        with publish(self.path, replace=True) as draft, draft.open("wb") as file:
+            file.write(hashlib.sha256(body).digest())
+            file.write(body)

@@ -1,1 +1,1 @@
-"""Immutable files, their layout and checksums."""
+"""Files that appear whole or not at all, DuckDB files, and where they lie."""

@@ -1,25 +1,59 @@
-"""The layout of a workspace, and how a file comes to stand in it: whole, or not at all."""
+"""The layout of a workspace: the names in it, where everything is kept, and who may read it."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import hashlib
 import os
-import secrets
-import shutil
+import re
+import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from storage.errors import Conflict, CorruptFile, Unwritable
-from storage.files.permissions import PRIVATE_FOLDERS, private_mode
-from storage.names import checked_name
+from storage.errors import InvalidName, NotFound, Unwritable
+from storage.files.atomic_files import drafting, make_folder, sweep
 
-_PARTIAL = ".partial"
-_READ_ONLY = 0o444
-_REFUSALS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ENOTDIR, errno.EEXIST}
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+RESERVED_ALIASES = frozenset({"latest", "versions"})
+# The folders right below the workspace that hold rows, models, or what requests have said.
+PRIVATE_FOLDERS = ("models", "datasets", "scratch", "outputs", "monitoring", "logs", "workers", "queries")
+SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json")
+
+
+def checked_name(kind: str, name: str) -> str:
+    """The name itself, if it is safe as a folder and in a URL.
+
+    Raises InvalidName unless it is 1 to 64 of ``a-z 0-9 . _ -`` and starts with a letter or a digit.
+    """
+    if not is_name(name):
+        raise InvalidName(kind, name, "1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit")
+    return name
+
+
+def is_name(name: object) -> bool:
+    """Whether something of that name can exist at all. What is looked up comes from a URL: any text."""
+    # fullmatch and not match with "$": that would let a trailing newline through.
+    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+
+
+def is_version(number: int) -> bool:
+    """Whether a version of that number can exist at all: columns of databases hold no greater ones."""
+    return 1 <= number < 1 << 31
+
+
+def known_name(kind: str, name: str) -> str:
+    """The name itself; NotFound if nothing can have it."""
+    if not is_name(name):
+        raise NotFound(kind, name)
+    return name
+
+
+def checked_alias(alias: str) -> str:
+    """The alias itself, if it cannot be mistaken for a version number or for a word of the API."""
+    checked_name("alias", alias)
+    if alias.isdigit() or alias in RESERVED_ALIASES:
+        raise InvalidName("alias", alias, "a word: digits are version numbers, and 'latest' and 'versions' are taken")
+    return alias
 
 
 @dataclass(frozen=True)
@@ -87,41 +121,6 @@ class Layout:
         return self
 
 
-@contextmanager
-def drafting(directory: Path, name: str) -> Iterator[Path]:
-    """The path of a draft in a private folder inside `directory`, for a file that is not yet fit to be seen.
-
-    The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
-    lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the
-    abandoned ones without asking about process ids or ages. A missing directory is created, the file is not.
-    """
-    with refusals_of_the_disk(directory):
-        _make_directory(directory)
-        folder, lock = _locked_folder(directory)
-    try:
-        with refusals_of_the_disk(directory):
-            yield folder / name
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
-    with refusals_of_the_disk(path):
-        _make_directory(path.parent)
-        with path.with_name(f".{path.name}.lock").open("a") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
-
-
-def make_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, and those above it, durably (Unwritable); a mode is for the folder alone, and only if it is new."""
-    with refusals_of_the_disk(folder):
-        _make_directory(folder, mode)
-
-
 class Temporary(ExitStack):
     """A private folder, its `path`, inside `directory`, until it is closed; that of a process that was killed is swept away.
 
@@ -165,162 +164,21 @@ class Witness:
         """Nothing is held."""
 
 
-def _make_directory(directory: Path, mode: int = 0o777) -> None:
-    if not directory.is_dir():
-        _make_directory(directory.parent)
-        try:
-            directory.mkdir(mode, exist_ok=True)
-        except (FileExistsError, NotADirectoryError) as error:
-            raise Unwritable(directory, "it is a file, not a folder. Choose another place.") from error
-        except FileNotFoundError as error:
-            raise Unwritable(directory, "its file system does not allow folders. Choose another place.") from error
-        fsync_directory(directory.parent)
+def private_mode(folder: Path, mode: int) -> int:
+    """A mode without rights of others, and of the group only where it may write in `folder`: so a workspace is shared."""
+    return mode & (0o770 if folder.stat().st_mode & stat.S_IWGRP else 0o700)
 
 
-def _locked_folder(directory: Path) -> tuple[Path, int]:
-    while True:
-        folder = directory / f".{secrets.token_hex(8)}{_PARTIAL}"
-        folder.mkdir(mode=0o700)
-        # Until it is locked, a sweep of another process may take the folder for an abandoned one; then make another.
-        with suppress(FileNotFoundError):
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if folder.exists():
-                return folder, lock
-            os.close(lock)
+def create_private(path: Path) -> None:
+    """Make an empty file for this user, unless there is one; a disk that refuses is left to whoever writes the file."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private_mode(path.parent, 0o660)))
 
 
-@contextmanager
-def refusals_of_the_disk(path: Path, then: str = "then try again.") -> Iterator[None]:
-    """An error of the disk is said as Unwritable of this path, with what to do once the disk works."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _REFUSALS:
-            raise
-        reason = f"{os.strerror(error.errno or 0)}. Free or remount the disk, or give this user the right, {then}"
-        raise Unwritable(path, reason) from error
-
-
-def sweep(directory: Path) -> tuple[Path, ...]:
-    """Remove the drafts below `directory` whose writer is dead, and return them; those of living writers, in any process, stay."""
-    removed = []
-    # os.walk and not Path.rglob, which raises when a folder vanishes under it.
-    for parent, names, _ in os.walk(directory):
-        drafts = [name for name in names if name.startswith(".") and name.endswith(_PARTIAL)]
-        names[:] = sorted(set(names) - set(drafts))
-        removed += [folder for name in drafts if sweep_one(folder := Path(parent, name))]
-    return tuple(removed)
-
-
-def sweep_one(folder: Path) -> bool:
-    """Remove a draft whose writer is dead; whether it was."""
-    with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
-            return True
-        finally:
-            os.close(lock)
-    return False
-
-
-def files_below(directory: Path) -> Iterator[Path]:
-    """The files below a directory in the order of their names, without drafts and other hidden ones.
-
-    A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes. Raises
-    Unwritable if a folder cannot be read: its files would be missing without a word.
-    """
-
-    def refuse(error: OSError) -> None:
-        if not isinstance(error, FileNotFoundError):
-            raise Unwritable(Path(error.filename or directory), f"it cannot be read ({error.strerror}).") from error
-
-    for parent, names, files in os.walk(directory, onerror=refuse):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
-
-
-def settle(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
-    """Give a complete draft its name: fsync, its mode, rename, fsync of the folder.
-
-    Raises Unwritable if the disk refuses; the name is then not taken, or taken by the whole file.
-    """
-    with refusals_of_the_disk(path):
-        with draft.open("rb") as file:
-            os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        draft.rename(path)
-        fsync_directory(path.parent)
-
-
-def fsync_directory(directory: Path) -> None:
-    """Make the names in a folder durable."""
-    # Without this a power cut may forget the rename although the file's blocks are safe.
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
-    """Write a file so that others see all of it or nothing; its folder is created if missing.
-
-    Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
-    `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
-    it has open, silently goes on reading the file before. Raises Conflict if the name is taken and `replace` is false;
-    Unwritable if the disk refuses.
-    """
-    path = Path(path)
-    _check_free(path, replace)
-    with drafting(path.parent, path.name) as draft:
-        yield draft
-        _check_free(path, replace)
-        settle(draft, path, mode)
-
-
-def _check_free(path: Path, replace: bool) -> None:
-    if not replace and path.exists():
-        raise Conflict("file", str(path), "exists already, and published files never change. Use a new name.")
-
-
-def sha256_of_file(path: Path | str) -> str:
-    """SHA-256 of the bytes of a file, in hexadecimal digits."""
-    with Path(path).open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def write_manifest(path: Path | str, files: dict[str, str]) -> None:
-    """Publish file name -> SHA-256 beside `path`, in the format that ``sha256sum --check`` reads."""
-    with publish(path, replace=True) as draft:
-        draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
-
-
-def read_manifest(path: Path | str) -> dict[str, str]:
-    """File name -> SHA-256 of a manifest; CorruptFile if it is missing or not a manifest."""
-    path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CorruptFile(path, f"the manifest cannot be read ({error}). Restore it from a backup.") from error
-    files = {}
-    for line in lines:
-        sha256, separator, name = line.partition("  ")
-        if not separator or len(sha256) != 64:
-            raise CorruptFile(path, f"{line!r} is not a line of a manifest. Restore it from a backup.")
-        files[name] = sha256
-    return files
-
-
-def verify_file(path: Path | str, sha256: str) -> None:
-    """Check the bytes of a file; CorruptFile if it is missing or its SHA-256 differs."""
-    path = Path(path)
-    try:
-        actual = sha256_of_file(path)
-    except OSError as error:
-        raise CorruptFile(path, f"it cannot be read ({error.strerror}). Restore it from a backup.") from error
-    if actual != sha256:
-        raise CorruptFile(path, f"its SHA-256 is {actual[:16]}…, not {sha256[:16]}…. Restore it from a backup.")
+def open_to_others(root: Path) -> Iterator[Path]:
+    """The workspace if others may enter it, and the secrets in it that they could then read."""
+    places = [root, *(path for pattern in SECRETS for path in sorted(root.glob(pattern)))]
+    for path in places:
+        with suppress(FileNotFoundError):  # SQLite removes its log
+            if path.stat().st_mode & stat.S_IRWXO:
+                yield path

@@ -12,7 +12,7 @@ from storage.control import tables
 from storage.control.control import Control, bump_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.names import checked_alias, is_name, is_version, known_name
+from storage.files.workspace_layout import checked_alias, is_name, is_version, known_name
 
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
 

@@ -2,7 +2,7 @@
 
 It holds one record batch of one row, with one large-list column per array: so an array is one contiguous buffer of the
 file. The header, the dtypes and the shapes are JSON in the metadata of the Arrow schema, with its SHA-256; beside it stands the sum of the whole
-file (XXH3), which is checked whenever the file is mapped.
+file (XXH3, as fast as memory), which is checked whenever the file is mapped: it shows damage, and not malice.
 """
 
 from __future__ import annotations
@@ -10,22 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
 import pyarrow as pa
+import xxhash
 
 from storage.errors import CorruptFile, Unstorable
-from storage.files.checksums import SUM_DIGITS, is_sealed, seal
-from storage.files.workspace_layout import publish
+from storage.files.atomic_files import publish
 
 Header = dict[str, object]
 Arrays = dict[str, np.ndarray]
 
 _FORMAT, _UNSEALED = b"fewpass:2", b"fewpass:1"  # earlier releases wrote no sum of the whole file
 _JSON, _JSON_SHA256, _FORMAT_KEY, _SEAL = b"fewpass.json", b"fewpass.sha256", b"fewpass.format", b"fewpass.xxh3"
+SUM_DIGITS, _PIECE = 32, 1 << 22
 # What Arrow holds as numpy does. All else (bool is a bit there) is held as bytes, and viewed.
 _NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")}
 
@@ -154,3 +156,47 @@ def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
     array = np.empty(shape, dtype) if flat.size == 0 else flat.view(dtype).reshape(shape)
     array.flags.writeable = False
     return array
+
+
+def seal(path: Path, token: bytes) -> None:
+    """Put the sum of a whole file, a draft, into the file itself, in the places that were left for it.
+
+    `token` stands where the sum belongs, before as many zeros as a sum has digits.
+    """
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
+        places = _places(content, token)
+        found = _sum_without(content, places)
+        for place in places:
+            content[place : place + SUM_DIGITS] = found
+        content.flush()
+
+
+def is_sealed(path: Path, token: bytes, digest: bytes) -> bool:
+    """Whether the sum of a whole file is the one that was put into it; all of it is read, once."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        places = _places(content, token)
+        is_written = all(content[place : place + SUM_DIGITS] == digest for place in places)
+        return is_written and _sum_without(content, places) == digest
+
+
+def _places(content: mmap.mmap, token: bytes) -> list[int]:
+    """Where the sum stands: Arrow writes the metadata of a schema first, and once more at the end."""
+    found = {content.find(token), content.rfind(token)} - {-1}
+    return [place + len(token) for place in sorted(found)]
+
+
+def _sum_without(content: mmap.mmap, places: list[int]) -> bytes:
+    """The sum of all bytes, with zeros for the sum itself."""
+    whole, at = xxhash.xxh3_128(), 0
+    with memoryview(content) as view:
+        for place in [*places, len(content)]:
+            # As views, each released before the next: a mapping with views cannot close.
+            for begin in range(at, place, _PIECE):
+                with view[begin : min(begin + _PIECE, place)] as piece:
+                    whole.update(piece)
+                # Pages that have been read need not count as memory of this process.
+                content.madvise(mmap.MADV_DONTNEED, begin - begin % mmap.PAGESIZE, _PIECE)
+            if place < len(content):
+                whole.update(b"0" * SUM_DIGITS)
+                at = place + SUM_DIGITS
+    return whole.hexdigest().encode()

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from storage.errors import Conflict, CorruptFile, NotFound, Unwritable
 from storage.files import duckdb_files
-from storage.files.blobs import Blob, array_of_blob, read_blobs, write_blobs
-from storage.files.workspace_layout import (
+from storage.files.atomic_files import (
     drafting,
     make_folder,
     read_manifest,
@@ -31,8 +30,9 @@ from storage.files.workspace_layout import (
     verify_file,
     write_manifest,
 )
+from storage.files.duckdb_files import Blob, array_of_blob, read_blobs, write_blobs
+from storage.files.workspace_layout import checked_name
 from storage.models.compiled import Arrays, Header, array_bytes, header_json, write_compiled
-from storage.names import checked_name
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
 

@@ -12,37 +12,29 @@ from storage.control import tables
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict
+from storage.files.workspace_layout import known_name
 from storage.models.aliases import aliased_version, point_alias
-from storage.models.models import defined
-from storage.names import known_name
+from storage.models.model_versions import defined
 
 _PROMOTIONS = tables.promotions
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """One decision, by a rule as it was then: whether the alias of a model has been moved to the challenger, and why.
-
-    Parameters
-    ----------
-    champion : the version that the alias pointed at; None if there was none
-    challenger_metrics, champion_metrics : on the same rows, `measured_on`; None if it could not be measured
-    job_id : the job that decided; one job decides once for a model
-    decided_at : aware, UTC; set by `record_promotion`
-    """
+    """One decision, by a rule as it was then: whether the alias of a model has been moved to the challenger, and why."""
 
     name: str
     alias: str
     challenger: int
-    champion: int | None
+    champion: int | None  # the version that the alias pointed at; None if there was none
     is_promoted: bool
     reason: str
     rule: Mapping[str, object]
-    challenger_metrics: Mapping[str, object] | None
+    challenger_metrics: Mapping[str, object] | None  # on the same rows, `measured_on`; None if it could not be measured
     champion_metrics: Mapping[str, object] | None
     measured_on: Mapping[str, object]
-    job_id: str
-    decided_at: datetime | None = None
+    job_id: str  # the job that decided; one job decides once for a model
+    decided_at: datetime | None = None  # aware, UTC; set by `record_promotion`
 
 
 def record_promotion(control: Control, promotion: Promotion) -> Promotion:

@@ -10,8 +10,8 @@ from sqlalchemy.engine import Connection
 from storage.control import tables
 from storage.control.control import Control, bump_generation
 from storage.errors import Conflict, NotFound
-from storage.models.models import ModelVersion, resolved_row, version_of_row
-from storage.names import known_name
+from storage.files.workspace_layout import known_name
+from storage.models.model_versions import ModelVersion, resolved_row, version_of_row
 
 _MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
 

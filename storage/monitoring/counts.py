@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.workspace_layout import files_below, publish
-from storage.names import checked_name
+from storage.files.atomic_files import files_below, publish
+from storage.files.workspace_layout import checked_name
 
 HOUR = timedelta(hours=1)
 FORM = "%Y%m%dT%H"
@@ -47,25 +47,16 @@ class MonitorChoice(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SliceFile:
-    """Counts of the hours from `start` to `end`; aware, UTC.
-
-    Parameters
-    ----------
-    process : who has written it; "day" of what was compacted
-    layout : what the counts mean
-    covered_until : aware, UTC; rows after it, by the same process in the same hour, are not in it
-    is_closed : whether the process has come to the end of the hour, or ended as it should
-    holds : names of the files that were added up here; where they are still there, they count no more
-    """
+    """Counts of the hours from `start` to `end`; aware, UTC."""
 
     path: Path
     start: datetime
     end: datetime
-    process: str
-    layout: str
-    covered_until: datetime
-    is_closed: bool
-    holds: tuple[str, ...] = ()
+    process: str  # who has written it; "day" of what was compacted
+    layout: str  # what the counts mean
+    covered_until: datetime  # aware, UTC; rows after it, by the same process in the same hour, are not in it
+    is_closed: bool  # whether the process has come to the end of the hour, or ended as it should
+    holds: tuple[str, ...] = ()  # files that were added up here; where they are still there, they count no more
 
     def counts(self) -> pa.Table:
         """Cells and counts; CorruptFile if the file is damaged."""

@@ -35,15 +35,7 @@ class Forker:
         assert line, (self.folder / "forker.log").read_text()[-3000:]
         return json.loads(line)
 
-    def ask(
-        self,
-        do,
-        at=0,
-        kind="none",
-        error=0,
-        log="/dev/null",
-        keep="",
-    ):
+    def ask(self, do, at=0, kind="none", error=0, log="/dev/null", keep=""):
         """Run one operation in a forked process, whose system call number `at` fails with `error`, or kills it.
 
         Calls are written to `log`, and what a call syncs is kept in the folder `keep`.

@@ -30,7 +30,7 @@ from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten
 from storage.errors import NotFound
 from storage.models import aliases as model_aliases
-from storage.models import models
+from storage.models import model_versions
 from storage.models.compiled import map_compiled
 from storage.models.model_file import read_model, read_pairs
 from tests.service.conftest import weather
@@ -106,7 +106,7 @@ def restore(folder):
     if not (folder / "restored").exists():
         backup.restore(folder / "kept", folder / "restored")
     with Workspace(Settings(workspace=folder / "restored")) as workspace:
-        models.get_version(workspace.control, "m", 1)
+        model_versions.get_version(workspace.control, "m", 1)
 
 
 OPERATIONS: dict[str, Callable[[Path], None]] = {

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.limits import used_bytes
+from service.jobs.steps import used_bytes
 from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings

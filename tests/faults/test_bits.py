@@ -3,14 +3,14 @@
 `make test` flips a few, `make faults` at least 2,000.
 """
 
-import json
 import os
 import random
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
+
+from tests.processes import record
 
 # Files by what they are: where they lie, what is asked of them, and of 2,000 flips how many.
 FILES = {
@@ -96,11 +96,7 @@ def test_a_few_flips(forgotten, kind):
 @pytest.mark.parametrize("kind", FILES)
 def test_many_flips(forgotten, kind):
     found, broken = flips(forgotten, kind, FILES[kind][2], 1)
-    line = json.dumps({"file": kind, "flips": FILES[kind][2], **found})
-    print(line)
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(line + "\n")
+    record({"file": kind, "flips": FILES[kind][2], **found})
     assert found.keys() <= {"same", "refused"}, "\n".join(broken[:20])
 
 

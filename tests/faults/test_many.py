@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.app import create_app
-from service.jobs.leases import crew_of
+from service.jobs.crew import crew_of
 from service.operations import doctor
 from service.requests.requests import TrainRequest
 from service.settings import Settings

@@ -5,13 +5,13 @@
 
 import errno
 import itertools
-import json
 import os
 import random
 import signal
-from pathlib import Path
 
 import pytest
+
+from tests.processes import record
 
 OPERATIONS = ["train", "update", "forget", "alias", "publish", "delete", "backup", "restore"]
 FAULTS = {"kill": ("kill", 0), "EIO": ("once", errno.EIO), "full": ("from_then_on", errno.ENOSPC)}
@@ -132,9 +132,5 @@ def test_every_call(forker, operation, fault):
             broken.append(str(error).partition("\n")[0][:1500])
             outcome = "broken"
         ends[outcome] = ends.get(outcome, 0) + 1
-    line = json.dumps({"operation": operation, "fault": fault, "calls": reference.calls, "every": every, **ends})
-    print(line)
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(line + "\n")
+    record({"operation": operation, "fault": fault, "calls": reference.calls, "every": every, **ends})
     assert not broken, "\n".join(broken)

@@ -3,17 +3,16 @@
 `make test` looks at the last state of each operation and a seeded sample of the others, `make faults` at every one.
 """
 
-import json
 import os
 import random
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from tests.faults.test_system_calls import Reference, same_bits, seen
 from tests.faults.unsynced import Disk, names_of, of_path, write
+from tests.processes import record
 
 OPERATIONS = ["alias", "publish", "train", "update", "delete", "backup", "restore"]
 MADE = {"backup": "copy", "restore": "restored"}
@@ -90,11 +89,7 @@ def test_a_sample_of_the_states(forker, operation):
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_every_state(forker, operation, keeps_names):
     found = cut_the_power(forker, operation, keeps_names=keeps_names, n_sampled=None)
-    line = json.dumps({"operation": operation, "unsynced": "names kept" if keeps_names else "all forgotten", **found})
-    print(line)
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(line + "\n")
+    record({"operation": operation, "unsynced": "names kept" if keeps_names else "all forgotten", **found})
 
 
 def test_the_model_of_the_disk_forgets(tmp_path):

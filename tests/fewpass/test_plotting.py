@@ -7,7 +7,7 @@ import pytest
 
 import fewpass
 from learners.errors import InvalidParameter, NoClass, NoImportances
-from service.product.views.graphs import NoGraph, graph_of
+from service.product.views.column_graphs import NoGraph, graph_of
 from service.product.views.inspecting import NoChains
 from service.product.views.pictures import BLUE, RED
 

@@ -20,7 +20,7 @@ from learners.passes.learner import MemoryStore
 from learners.passes.reuse import Recall, Supply
 from learners.passes.sources.row_filter import Selection
 from learners.registry import recipes
-from storage.files.checkpoints import CheckpointFile
+from storage.datasets.statistics import CheckpointFile
 from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import User, learned, write
@@ -32,7 +32,7 @@ import os, sys
 from learners.registry import recipes
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
-from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
+from service.product.datasets.dataset_statistics import ForgivingStore, JobCheckpoints
 from storage.models.compiled import write_compiled
 from storage.datasets.statistics import StatisticStore
 from pathlib import Path

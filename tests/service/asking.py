@@ -7,6 +7,8 @@ from typing import TypeVar
 
 import httpx
 
+from learners.registry.model_kinds import load_model
+from storage.models.compiled import map_compiled
 from tests.processes import wait_for
 
 T = TypeVar("T")
@@ -41,3 +43,8 @@ def job_in(client, job_id, *states):
 
 def job_at_end(client, job_id):
     return job_in(client, job_id, *ENDS)
+
+
+def model_of(version):
+    """What a version of the registry has learned."""
+    return load_model(*map_compiled(version.arrow_path))

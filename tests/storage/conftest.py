@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from storage.control.control import open_control
 from storage.files.workspace_layout import Layout
-from storage.models.models import ModelVersion, add_version, reserve_version
+from storage.models.model_versions import ModelVersion, add_version, reserve_version
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The registry against a model of it that is a dict and a few lists: any order of calls, the same answers."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from storage.control.control import generation, open_control
 from storage.errors import Conflict, NotFound
 from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
-from storage.models.models import get_version, list_versions
+from storage.models.model_versions import get_version, list_versions
 from storage.models.promotions import Promotion, list_promotions, record_promotion
 from storage.models.removal import delete_model, delete_version, retain_versions
+from tests.machines import memory_folder
 from tests.storage.conftest import new_version
 
 NAME = "adult"
@@ -26,7 +26,7 @@ class Registry(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = memory_folder()
         self.control = open_control(f"sqlite:///{Path(self.folder.name)}/control.sqlite")
         self.versions: set[int] = set()
         self.n_made = 0

@@ -1,7 +1,7 @@
 """What XGBoost's bytes that somebody else has made must be, before they may answer.
 
 XGBoost follows the indices in its files without a look: a changed byte can end the process. So only a process that may
-end calls `check_booster` (`service.product.versions.import_sandbox`), and it looks at every index in what XGBoost has made of the bytes.
+end calls `check_booster` (`service.product.versions.export_import`), and it looks at every index in what XGBoost has made of the bytes.
 """
 
 from __future__ import annotations

@@ -19,11 +19,10 @@ from service import product
 from service.console.pages import Call, digits, page, served_of, whole_number, workspace_of
 from service.console.screens.served_rows import moment_of
 from service.product.inference.metric_words import interval
-from service.product.inference.what_if import joint_schema, without_missing
-from service.product.views.graph_nodes import Bars
-from service.product.views.graphs import ColumnGraph, family_of, graph_of, outline
+from service.product.inference.what_if_answers import joint_schema, without_missing
+from service.product.views.column_graphs import ColumnGraph, family_of, graph_of, outline
+from service.product.views.graph_svg import Bars, to_svg
 from service.product.views.regions import unfolded
-from service.product.views.structure_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 from service.workspace import Workspace

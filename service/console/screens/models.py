@@ -19,7 +19,7 @@ from service.serving.predictor import map_version
 from service.workspace import Workspace
 from storage.control.paging import pages
 from storage.errors import NotFound, StorageError
-from storage.models.models import CHAMPION, ModelVersion, RegisteredModel
+from storage.models.model_versions import CHAMPION, ModelVersion, RegisteredModel
 
 N_JOBS = 10
 

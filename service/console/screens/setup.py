@@ -10,7 +10,7 @@ from service.console.pages import MOST, Call, columns_to_choose, page, role_of, 
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from storage.control.keys import Role
+from storage.control.access import Role
 
 N_RUNS = 5
 N_NEXT = 3

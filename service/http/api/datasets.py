@@ -11,7 +11,7 @@ from service import product
 from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
-from storage.files.workspace_layout import publish
+from storage.files.atomic_files import publish
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 

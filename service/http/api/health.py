@@ -16,7 +16,7 @@ from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, m
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.errors import StorageError
-from storage.models import models
+from storage.models import model_versions
 
 router = APIRouter(tags=["health"])
 LABELS: set[str] = set()
@@ -93,7 +93,9 @@ def look_around(request: Request) -> None:
 
 def _look_at_models(workspace: Workspace) -> None:
     now = datetime.now(UTC)
-    ages = {name: (now - since).total_seconds() for name, since in models.served_since(workspace.control).items()}
+    ages = {
+        name: (now - since).total_seconds() for name, since in model_versions.served_since(workspace.control).items()
+    }
     for name, age in ages.items():
         MODEL_AGE.labels(name).set(max(0.0, age))
     for name in LABELS - ages.keys():  # several processes cannot take a label back

@@ -10,10 +10,10 @@ from pydantic import Field, model_validator
 from service import product
 from service.http.api.resources import Ours, Shape, answers
 from service.http.api.scoring.predict import ARROW
-from service.product.monitoring.labels import Label
+from service.product.monitoring.predictions import Label
 from service.requests.first_findings import Body
+from storage.monitoring.alert_records import RuleRecord
 from storage.monitoring.counts import MonitorChoice
-from storage.monitoring.records import RuleRecord
 
 router = APIRouter(prefix="/v1", tags=["monitoring"])
 SPAN = r"^[1-9][0-9]{0,3}[hdw]$"

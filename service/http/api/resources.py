@@ -19,7 +19,7 @@ from service.http.api.bodies import content_length
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from service.workspace import Workspace
-from storage.files.workspace_layout import drafting
+from storage.files.atomic_files import drafting
 
 Item = TypeVar("Item")
 

@@ -1,26 +1,87 @@
-"""What a workspace keeps of data between trainings: statistics, the schema of the last one, rules of forgotten rows."""
+"""What a workspace keeps of data between trainings: statistics, the schema of the last one, notes of files, rules of forgotten rows."""
 
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import structlog
+
+from learners.passes.sources.files import whole_and_part
+from learners.passes.sources.lake.lake_tables import KnownSnapshot
+from learners.passes.sources.source import Source, SourceFile, file_identity
 from learners.schema import Kept, Schema
-from service.jobs.checkpoints import ForgivingStore, JobCheckpoints
-from service.jobs.steps import Run
-from service.requests.json_values import JSONMapping
+from service.jobs.steps import Report, Run
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets.forgotten import Forgotten
-from storage.errors import CorruptFile
-from storage.files.checksums import checked_document, with_sum
-from storage.files.workspace_layout import publish
+from storage.datasets.forgotten import Forgotten, known_rules, note_rules
+from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
+from storage.errors import CorruptFile, Unwritable
+from storage.files.atomic_files import checked_document, publish, with_sum
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
 CONTENTS, COLUMNS = "contents.json", "columns.json"  # of files that were verified, and of the columns' order
 SNAPSHOT = "snapshot.json"  # of a lake table, that the last training counted
+_OF_DATA = (COLUMNS, CONTENTS, SNAPSHOT, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
+SHOWN = 5  # rules, in a message
+
+
+class ForgivingStore(StatisticStore):
+    """One for training, of `max_bytes` at most, the oldest going first: what it loses is counted again and stops nothing."""
+
+    def __init__(self, directory: Path, max_bytes: int) -> None:
+        super().__init__(directory)
+        self.max_bytes, self.log = max_bytes, structlog.get_logger("jobs")
+
+    def get(self, key: str) -> pa.Table | None:
+        """The stored table; a damaged one is discarded and missing."""
+        try:
+            return super().get(key)
+        except CorruptFile as error:
+            self.log.warning("a stored statistic is damaged and will be counted again", key=key, reason=str(error))
+            self.discard(key)
+            return None
+
+    def put(self, key: str, *given: Any, **named: Any) -> None:
+        """Keep the table if the disk lets us; without it only a restart or a refresh gets slower."""
+        try:
+            super().put(key, *given, **named)
+            self.prune(self.max_bytes)
+        except Unwritable as error:
+            self.log.warning("a statistic was not stored", key=key, reason=str(error))
+
+
+class PassCheckpoint(CheckpointFile):
+    """What one pass has counted so far; a disk that refuses only makes a restart slower."""
+
+    def __init__(self, path: Path, every_s: float) -> None:
+        super().__init__(path)
+        self.every_s = every_s
+
+    def save(self, table: pa.Table, note: Note) -> None:
+        """Replace what was saved."""
+        try:
+            super().save(table, note)
+        except Unwritable as error:
+            structlog.get_logger("jobs").warning("a pass left no checkpoint", reason=str(error))
+
+
+class JobCheckpoints:
+    """The passes of one job, in its scratch folder; a pass is saved every `every_s` seconds."""
+
+    def __init__(self, directory: Path, every_s: float) -> None:
+        self.directory, self.every_s = directory, every_s
+
+    def at(self, key: str) -> PassCheckpoint:
+        """That of the pass with this key."""
+        return PassCheckpoint(self.directory / f"{key}.checkpoint", self.every_s)
 
 
 class Ledger:
@@ -76,6 +137,12 @@ class Ledger:
         return self.directory / SCHEMAS / f"{name}.json"
 
 
+def file_facts(file: SourceFile) -> JSONObject:
+    """What is kept of a file that was read."""
+    facts = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    return facts | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})
+
+
 def remove_counted(directory: Path) -> None:
     """Remove what a deleted data set or model has of its own: statistics and notes are of its files, and not of its name.
 
@@ -103,3 +170,165 @@ def ledger_of(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:
         place = None if run.is_local else scratch
     store = None if place is None else ForgivingStore(place / STATISTICS, settings.statistics_bytes)
     return Ledger(directory, store, checkpoints)
+
+
+def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
+    """Read all bytes of all files and note their SHA-256, so that from now on a rewritten file is another one.
+
+    Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
+    held then. Formats whose every opening reads all bytes need none of this. `report` gets the progress after each block,
+    and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
+    """
+    noted = _contents(ledger)
+    n_total, n_done, found = sum(file.size for file in source.files), 0, dict[str, str]()
+
+    def read(n_bytes: int) -> None:
+        nonlocal n_done
+        n_done += n_bytes
+        report({"stage": "verifying files", "bytes_done": n_done, "bytes_total": n_total})
+
+    for index, file in enumerate(source.files):
+        if file.content_sha256:
+            found[_plain_identity(file)] = source.content_sha256(index, read)
+    if noted | found != noted:
+        _write(ledger.directory / CONTENTS, {"contents": noted | found})
+    if ledger.store is not None:
+        for entry in ledger.store.entries():
+            if any(whole_and_part(identity)[0] in found for identity in entry.files):
+                ledger.store.discard(entry.key)
+
+
+def as_verified(source: Source, ledger: Ledger) -> Source:
+    """The same rows; a file that was verified is known by the SHA-256 of all its bytes."""
+    noted = _contents(ledger)
+    identities = {index: _plain_identity(file) for index, file in enumerate(source.files)} if noted else {}
+    known = {index: noted[identity] for index, identity in identities.items() if identity in noted}
+    return source.known_by(known) if known else source
+
+
+def with_earlier(source: Source, ledger: Ledger) -> Source:
+    """The same rows; beside those of a lake table, the files that have left it since it was last counted."""
+    if source.snapshot is None or ledger.store is None:
+        return source
+    try:
+        note = _read(ledger.directory / SNAPSHOT)
+    except CorruptFile:  # what it would save is counted again
+        return source
+    identities = note.get("files")
+    if not isinstance(identities, dict):
+        return source
+    known = KnownSnapshot(str(note["format"]), str(note["folder"]), str(note["version"]), identities)
+    found = source.since(known)
+    if found.earlier is not None:
+        found.earlier = as_verified(found.earlier, ledger)
+    return found
+
+
+def keep_snapshot(source: Source, ledger: Ledger) -> None:
+    """Note which snapshot of a lake table was counted, and by what its files are known."""
+    snapshot = source.snapshot
+    if snapshot is None or ledger.store is None:
+        return
+    files = {file.key: _plain_identity(own) for file, own in zip(snapshot.files, source.files, strict=True)}
+    note = {"format": snapshot.kind, "folder": snapshot.folder, "version": snapshot.version, "files": files}
+    _write(ledger.directory / SNAPSHOT, note)
+
+
+def _plain_identity(file: SourceFile) -> str:
+    return file_identity(replace(file, part=()))
+
+
+def _contents(ledger: Ledger) -> dict[str, str]:
+    """What is noted; nothing if the notes are damaged, as what they identify is then counted again."""
+    try:
+        contents = _read(ledger.directory / CONTENTS).get("contents", {})
+    except CorruptFile:
+        return {}
+    return {str(name): str(digest) for name, digest in contents.items()} if isinstance(contents, dict) else {}
+
+
+def keep_column_order(workspace: Workspace, dataset: str, source: Source) -> None:
+    """Note the order of the columns of a registered data set, unless it is known: files that come later do not change it."""
+    path = workspace.layout.dataset_directory(dataset) / COLUMNS
+    if not path.exists():
+        _write(path, {"columns": source.arrow_schema.names})
+
+
+def column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
+    """The order that is noted, none if there is no note; CorruptFile if it is damaged."""
+    names = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
+    return [str(name) for name in names] if isinstance(names, list) else []
+
+
+def damaged_notes(workspace: Workspace) -> list[CorruptFile]:
+    """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
+    patterns = [f"{folder}/{name}" for folder in (f"models/*/{DATA}", "datasets/*") for name in _OF_DATA]
+    return _damages(sorted(path for pattern in patterns for path in workspace.layout.root.glob(pattern)), _read)
+
+
+def _damages(paths: Iterable[Path], read: Callable[[Path], object]) -> list[CorruptFile]:
+    found = []
+    for path in paths:
+        try:
+            read(path)
+        except CorruptFile as error:
+            found.append(error)
+    return found
+
+
+def _read(path: Path) -> dict[str, object]:
+    try:
+        return checked_document(path, path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, TypeError) as error:
+        raise CorruptFile(path, f"it cannot be read ({error}). Restore it from a backup.") from error
+
+
+def _write(path: Path, document: Mapping[str, object]) -> None:
+    with publish(path, replace=True) as draft:
+        draft.write_text(with_sum(document))
+
+
+def rule_files(workspace: Workspace) -> list[Path]:
+    """All files with rules, those of data sets that were deleted included, and those that should be there."""
+    layout = workspace.layout
+    found = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
+    return sorted(found | known_rules(workspace.control).keys())
+
+
+def read_rules(workspace: Workspace, path: Path) -> Forgotten:
+    """The rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
+    forgotten = Forgotten(path)
+    if lost := known_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
+        shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
+        raise CorruptFile(
+            path,
+            f"it lacks rules of forgotten rows ({shown}), and those rows would be learned again. Restore the file from a "
+            "backup, forget the same rows once more, or have an administrator withdraw the rules (fewpass forget --withdraw).",
+        )
+    return forgotten
+
+
+def rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
+    """The rules in a file, and those that were made where the same data files are known under another name."""
+    forgotten = read_rules(workspace, own)
+    footers = {file.footer_sha256 for file in source.files}
+    for path in rule_files(workspace):
+        if path != forgotten.path:
+            other = read_rules(workspace, path)
+            for rule in other.rules():
+                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
+                    forgotten.add(rule.where, since=rule.forgotten_at)
+    return forgotten
+
+
+def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
+    """Write what has changed (Unwritable, CorruptFile), and note all rules in the control database, old ones included."""
+    forgotten.save()
+    note_rules(workspace.control, forgotten.path, forgotten.conditions())
+
+
+def damaged_rules(workspace: Workspace) -> list[CorruptFile]:
+    """What is wrong with the files of rules."""
+    return _damages(rule_files(workspace), partial(read_rules, workspace))

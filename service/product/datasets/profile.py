@@ -11,12 +11,11 @@ from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.encoding.encode import encode, known_or_not
 from learners.schema.schema import Attribute
+from service.jobs.steps import silent
 from service.product.child_process import aside
-from service.product.datasets.data_roots import open_source
-from service.product.datasets.dataset_statistics import RULES
-from service.product.datasets.datasets import get_dataset, schema_of
-from service.product.datasets.rules import rules_of_files
-from service.product.progress import silent
+from service.product.datasets.data_sources import open_source
+from service.product.datasets.dataset_statistics import RULES, rules_of_files
+from service.product.datasets.registration import get_dataset, schema_of
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate

@@ -14,17 +14,22 @@ from learners.passes.sources.files import whole_and_part
 from learners.passes.sources.row_filter import Selection, window
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from learners.schema import Schema
-from service.jobs.steps import Run
-from service.product.datasets.data_roots import open_source
-from service.product.datasets.dataset_statistics import Ledger, ledger_of
-from service.product.datasets.known_files import as_verified, with_earlier
-from service.product.datasets.rules import keep_rules, read_rules, rules_of_files
-from service.product.progress import Report
+from service.jobs.steps import Report, Run
+from service.product.datasets.data_sources import open_source
+from service.product.datasets.dataset_statistics import (
+    Ledger,
+    as_verified,
+    keep_rules,
+    ledger_of,
+    read_rules,
+    rules_of_files,
+    with_earlier,
+)
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets import datasets
+from storage.datasets import definitions
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.predicates import RowPredicate
 
@@ -157,7 +162,7 @@ def training_rows(workspace: Workspace, source: Source, request: TrainRequest, r
 
 def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
     """What is given of the columns: by the request, and where that is silent by the data set."""
-    known = {} if request.dataset is None else dict(datasets.get_dataset(workspace.control, request.dataset).columns)
+    known = {} if request.dataset is None else dict(definitions.get_dataset(workspace.control, request.dataset).columns)
     return known | request.columns
 
 
@@ -165,7 +170,7 @@ def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None
     """What rows without a class are to be."""
     target = request.target
     if target is None and request.dataset is not None:
-        target = datasets.get_dataset(workspace.control, request.dataset).target
+        target = definitions.get_dataset(workspace.control, request.dataset).target
     return null_class_of(target, overrides_of(workspace, request))
 
 

@@ -1,9 +1,9 @@
-"""Forgetting rows: mark them, subtract them from the statistics and the models, and prove it."""
+"""Forgetting rows: mark them, subtract them from the statistics and the models, and prove it; or take the rule back."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import ValidationError
@@ -14,12 +14,18 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from service.jobs.steps import LOCAL, Run, Steps, run_now
-from service.product.datasets.data_roots import check_roots, files_of, plain, plain_parameters
-from service.product.datasets.dataset_statistics import Ledger, ledger_of
-from service.product.datasets.datasets import get_dataset
-from service.product.datasets.known_files import as_verified
-from service.product.datasets.rules import keep_rules
+from service.jobs.steps import LOCAL, Run, Steps, reporting, run_now, silent
+from service.product.datasets.data_sources import check_roots, files_of, plain, plain_parameters
+from service.product.datasets.dataset_statistics import (
+    DATA,
+    RULES,
+    Ledger,
+    as_verified,
+    keep_rules,
+    ledger_of,
+    rule_files,
+)
+from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import (
     ForgottenMeanwhile,
     discard_forgotten,
@@ -29,9 +35,8 @@ from service.product.datasets.training_rows import (
     training_source,
 )
 from service.product.forgetting.forgetting_served import forget_served
-from service.product.progress import reporting, silent
-from service.product.training import provenance
-from service.product.training.training import train_steps
+from service.product.train_steps import train_steps
+from service.product.versions import provenance
 from service.product.versions.registry import aliases_of, find_version, list_models, list_versions, newest_versions
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
@@ -39,12 +44,13 @@ from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.control.paging import pages
-from storage.datasets.forgotten import rule_sha256
+from storage.datasets import definitions
+from storage.datasets.forgotten import Forgotten, known_rules, rule_sha256
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
 from storage.models.model_file import read_pairs
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 
 ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
@@ -299,3 +305,63 @@ def _name(reference: str) -> str:
 def _versions(workspace: Workspace, name: str) -> Iterator[ModelVersion]:
     """All versions of a model, newest first."""
     return iter(pages(partial(list_versions, workspace, name)))
+
+
+def withdraw_rule(
+    workspace: Workspace,
+    name: str,
+    where: str,
+    *,
+    by: str,
+    reason: str,
+    kind: Literal["dataset", "model"] | None = None,
+) -> JSONObject:
+    """Take the rule of a condition back: later trainings read those rows again. Models stay as they are.
+
+    `name` is of a data set, one that was deleted included, or of a model that was trained on files; without a `kind` it is
+    whichever has the rule. Who does it and why are kept with the rule. Returns `name`, `where`, `withdrawn_at`, `by`,
+    `reason`, and under which other names the rule stands (`still_under`). Raises InvalidRequest if no such rule stands;
+    NotFound, CorruptFile or Unwritable.
+    """
+    if not reason.strip():
+        raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")
+    layout, known = workspace.layout, known_rules(workspace.control)
+    places = {"dataset": layout.dataset_directory(name) / RULES, "model": layout.model_directory(name) / DATA / RULES}
+    condition, done = where.strip(), None
+    standing: set[str] = set()
+    for path in (path for of, path in places.items() if kind in {of, None}):
+        forgotten = Forgotten(path)
+        # Of a rule that the file has lost nobody knows whether it stood.
+        rules = {rule.where for rule in forgotten.rules()} | (known.get(path, frozenset()) - forgotten.conditions())
+        standing |= rules
+        if condition in rules:
+            withdrawal = forgotten.withdraw(condition, by, reason)
+            keep_rules(workspace, forgotten)
+            done = {"name": name, "where": condition, "withdrawn_at": withdrawal["at"], "by": by, "reason": reason}
+    if done is None:
+        _check_exists(workspace, name, kind, has_rules=bool(standing))
+        words = "; ".join(sorted(standing)) or "none"
+        raise InvalidRequest(f"No such rule stands under the name {name!r}. Its rules: {words}.", field="where")
+    return {**done, "still_under": _names_with(workspace, condition)}
+
+
+def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rules: bool) -> None:
+    if has_rules or (kind is None and definitions.is_registered(workspace.control, name)):
+        return
+    if kind == "dataset":
+        definitions.get_dataset(workspace.control, name)
+    else:
+        find_version(workspace, f"{name}@latest")
+
+
+def _names_with(workspace: Workspace, where: str) -> list[str]:
+    """The names under which a rule stands; files that cannot be read are for the doctor."""
+    found = []
+    for path in rule_files(workspace):
+        try:
+            stands = any(rule.where == where for rule in Forgotten(path).rules())
+        except CorruptFile:
+            continue
+        if stands:
+            found.append(path.relative_to(workspace.layout.root).parts[1])
+    return found

@@ -11,22 +11,19 @@ from learners.models.model import Model
 from learners.models.query import AnyQuery
 from learners.passes.row_rules import as_trained
 from learners.passes.sources.source import Source
-from service.jobs.steps import Run
-from service.product.datasets.data_roots import open_source
-from service.product.datasets.database_rows import with_rows_of_databases
+from service.jobs.steps import Report, Run, silent
+from service.product.datasets.data_sources import open_source, with_rows_of_databases
 from service.product.datasets.training_rows import measuring_source
 from service.product.inference import queries, scoring
-from service.product.inference.imputation import Filling, write_imputed
-from service.product.inference.row_scores import graph_average, write_scores
+from service.product.inference.density_rows import Filling, graph_average, write_imputed, write_scores
 from service.product.outputs import Output
-from service.product.progress import Report, silent
-from service.product.versions.served import served
+from service.product.versions.registry import served
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.files.workspace_layout import make_folder
+from storage.files.atomic_files import make_folder
 
 
 def query(workspace: Workspace, reference: str, questions: Sequence[AnyQuery]) -> list[JSONObject]:
@@ -50,7 +47,7 @@ def score(
     average: Average | None = None,
     **how: Any,
 ) -> JSONObject:
-    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `row_scores.write_scores`."""
+    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_scores`."""
     model = served(workspace, reference).model
     circuit = queries.queryable(model)
     source = _rows(workspace, uris, circuit)
@@ -61,7 +58,7 @@ def score(
 def impute(
     workspace: Workspace, reference: str, uris: Sequence[str], output: Output, filling: Filling, **how: Any
 ) -> JSONObject:
-    """Fill the missing cells of files into one of Parquet; as `imputing.write_imputed`."""
+    """Fill the missing cells of files into one of Parquet; as `density_rows.write_imputed`."""
     model = queries.queryable(served(workspace, reference).model)
     source = _rows(workspace, uris, model)
     return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)

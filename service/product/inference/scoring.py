@@ -28,8 +28,8 @@ from learners.orders.queries.predictive import NoTables
 from learners.passes.sources.source import Source
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, known_or_not
+from service.jobs.steps import Report, silent
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order
-from service.product.progress import Report, silent
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.class_answers import check_columns, check_top_k, top_batch, top_classes

@@ -1,4 +1,4 @@
-"""What a served version shows: windows of what was counted, against training, other windows or other versions."""
+"""What a version shows: windows of what was served, or rows of files, against training, other windows or other versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,29 @@ from learners.monitoring.drift_report import drift_report
 from learners.monitoring.drift_tests import Limits, estimates, rates
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
+from learners.passes.engine import collect
 from learners.registry.model_kinds import load_model
-from service.product.monitoring.settings import mode_of
-from service.product.training.scored_counts import scored_counts
-from service.product.versions.registry import find_version
+from service.jobs.steps import Report, reporting, silent
+from service.product.datasets.data_sources import open_source
+from service.product.inference.scoring import absences
+from service.product.versions.provenance import scored_counts
+from service.product.versions.registry import find_version, served
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
+from service.serving.predictor import map_version
+from service.settings import available_threads
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
-from storage.models.models import ModelVersion
-from storage.monitoring.counts import HOUR, MonitoringFiles, is_alive
+from storage.models.model_versions import ModelVersion
+from storage.monitoring.counts import HOUR, MonitorChoice, MonitoringFiles, is_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
 FIRST_YEAR, LAST_YEAR = 1970, 9000
 NOTHING = "nothing was served in this window"
 SMALLEST = 5  # rows of a cell that is shown
+MOST_PREDICTED = 200_000
+MODES = ("off", "counts", "rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +51,11 @@ class Window:
     gaps: Sequence[JSONObject]
     n_left_out: int
 
+    @property
+    def times(self) -> JSONObject:
+        """When it begins and ends, as JSON has it."""
+        return {"since": self.since.isoformat(), "until": self.until.isoformat()}
+
 
 class Watching:
     """A version, "name", "name@version" or "name@alias", and its files of monitoring."""
@@ -53,6 +65,11 @@ class Watching:
         self.version: ModelVersion = find_version(workspace, reference)
         self.watched = _watched(self.version.arrow_path, self.version.sha256)
         self.files = MonitoringFiles(workspace.layout.root, self.version.name)
+
+    @property
+    def name(self) -> JSONObject:
+        """Which version it is."""
+        return {"model": self.version.name, "version": self.version.version}
 
     def window(self, since: datetime, until: datetime) -> Window:
         """The sum of all hours, of all processes, that begin within a time."""
@@ -152,11 +169,9 @@ def monitor(
     end = hour_end(until)
     seen = watching.window(end - span("window", window), end)
     head: JSONObject = {
-        "model": watching.version.name,
-        "version": watching.version.version,
+        **watching.name,
         "mode": mode_of(workspace, watching.version.name),
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
+        **seen.times,
         "gaps": seen.gaps,
         "n_left_out": seen.n_left_out,
     }
@@ -211,8 +226,7 @@ def monitoring_windows(
     tested = against if n_windows <= MOST_TESTED else None
     windows = (watching.window(end - (k + 1) * each, end - k * each) for k in reversed(range(n_windows)))
     return {
-        "model": watching.version.name,
-        "version": watching.version.version,
+        **watching.name,
         "step": step,
         "reference": tested,
         "windows": [_of_window(watching, seen, tested) for seen in windows],
@@ -221,12 +235,7 @@ def monitoring_windows(
 
 def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObject:
     counts = seen.counts
-    head: JSONObject = {
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
-        "rows": rows_of(counts),
-        "gaps": seen.gaps,
-    }
+    head: JSONObject = {**seen.times, "rows": rows_of(counts), "gaps": seen.gaps}
     if not counts.n_rows:
         return head | {"is_drifting": None}
     totals: dict[str, float] = {}
@@ -275,14 +284,92 @@ def monitoring_column(
     attribute = watching.watched.codes.attributes[i]
     other = watching.reference(against, seen).family(i).sum(axis=0).tolist()
     return {
-        "model": watching.version.name,
-        "version": watching.version.version,
+        **watching.name,
         "column": column,
         "kind": attribute.kind,
-        "since": seen.since.isoformat(),
-        "until": seen.until.isoformat(),
+        **seen.times,
         "reference": against,
         "labels": [*attribute.labels(), "(unknown)"],
         "window": [n if n == 0 or n >= SMALLEST else None for n in seen.counts.marginal(i).tolist()],
         "expected": [n if n == 0 or n >= SMALLEST else None for n in other],
     }
+
+
+def drift(
+    workspace: Workspace,
+    reference: str,
+    uris: Sequence[str],
+    *,
+    against: Sequence[str] = (),
+    limits: Limits | None = None,
+    report: Report = silent,
+) -> JSONObject:
+    """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
+
+    Returns what `learners.monitoring.drift.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
+    if the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with; EmptyData,
+    SourceError, SchemaError or NotFound.
+    """
+    version = find_version(workspace, reference)
+    served = map_version(version)
+    watched = Watched(served.model)
+    if not watched.names:
+        raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
+    whole, warnings = _counts(workspace, watched, uris, report)
+    known = _reference(workspace, watched, against, scored_counts(version, watched), report)
+    comparison = drift_report(whole, known, limits or Limits())
+    return {"model": served.name, "version": served.version, **comparison, "warnings": warnings}
+
+
+def _counts(
+    workspace: Workspace, watched: Watched, uris: Sequence[str], report: Report
+) -> tuple[ServedCounts, list[str]]:
+    source = open_source(workspace, uris, is_remote=False, schema=watched.schema)
+    warnings = absences(watched.model, source)
+    one_in = max(1, source.n_rows // MOST_PREDICTED)
+    empty = ServedCounts(watched, predict_one_in=one_in, present=source.arrow_schema.names)
+    threads = available_threads(workspace.settings)
+    return collect(empty, source, threads=threads, on_progress=reporting(report), n_passes=1), warnings
+
+
+def _reference(
+    workspace: Workspace, watched: Watched, against: Sequence[str], scored: ServedCounts | None, report: Report
+) -> Reference:
+    if against:
+        return served_reference(", ".join(against), _counts(workspace, watched, against, report)[0])
+    found = training_reference(watched, scored)
+    if found is None:
+        raise InvalidRequest(
+            f"A model of kind {watched.model.kind!r} keeps no counts of its training to compare with. Name files of known "
+            "good rows: --against FILES."
+        )
+    return found
+
+
+def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
+    """Decide for one model what is kept of served rows; processes follow at their next writing.
+
+    Raises InvalidRequest if the mode or a column is not known; NotFound.
+    """
+    version = served(workspace, name)
+    mode = choice.get("mode", "counts")
+    if mode not in MODES:
+        raise InvalidRequest(f"The mode {mode!r} is not one of {', '.join(MODES)}.", field="mode")
+    columns = [attribute.name for attribute in version.schema.attributes]
+    for column in choice.get("denied", []):
+        if column not in columns:
+            raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")
+    MonitoringFiles(workspace.layout.root, version.name).decide(choice)
+    return monitor_of(workspace, version.name)
+
+
+def monitor_of(workspace: Workspace, name: str) -> MonitorChoice:
+    """What is decided for a model (NotFound)."""
+    found = find_version(workspace, name).name
+    decided = MonitoringFiles(workspace.layout.root, found).choice()
+    return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
+
+
+def mode_of(workspace: Workspace, name: str) -> str:
+    """off, counts or rows."""
+    return str(monitor_of(workspace, name).get("mode"))

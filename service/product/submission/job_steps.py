@@ -5,37 +5,38 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from service.jobs.limits import OwnLimits, limits_of
-from service.jobs.steps import LOCAL, Kinds, clean, run_now
-from service.product.datasets.database_rows import with_rows_of_databases
-from service.product.datasets.datasets import summarise
+from service.jobs.steps import LOCAL, Kinds, OwnLimits, Report, Steps, clean, limits_of, run_now, silent
+from service.product.datasets.data_sources import with_rows_of_databases
+from service.product.datasets.registration import summarise
 from service.product.forgetting.forgetting import forget_steps
 from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
-from service.product.progress import Report, silent
-from service.product.promotion.promotion import refresh_steps
-from service.product.submission.prechecks import check_request
-from service.product.training.training import train_steps
+from service.product.promotion import refresh_steps
+from service.product.submission.submitting import check_request
+from service.product.train_steps import train_steps
 from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest
 from service.workspace import Workspace
-from storage.models import models
-from storage.models.models import ModelVersion
+from storage.models import model_versions
+from storage.models.model_versions import ModelVersion
 
 Request = TypeVar("Request", TrainRequest, EvaluateRequest)
 
 
+KINDS: dict[str, Callable[[Workspace], Steps]] = {
+    "train": train_steps,
+    "refresh": refresh_steps,
+    "forget": forget_steps,
+    "query": lambda workspace: {"answer": partial(answer_queries, workspace)},
+    "evaluate": lambda workspace: {"evaluate": partial(evaluate_version, workspace)},
+    "score": lambda workspace: {"score": partial(score_rows, workspace)},
+    "impute": lambda workspace: {"impute": partial(impute_rows, workspace)},
+    "schema": lambda workspace: {"summarise": partial(summarise, workspace)},
+}
+
+
 def job_kinds(workspace: Workspace) -> Kinds:
     """The steps of every kind of job."""
-    return {
-        "train": train_steps(workspace),
-        "refresh": refresh_steps(workspace),
-        "forget": forget_steps(workspace),
-        "query": {"answer": partial(answer_queries, workspace)},
-        "evaluate": {"evaluate": partial(evaluate_version, workspace)},
-        "score": {"score": partial(score_rows, workspace)},
-        "impute": {"impute": partial(impute_rows, workspace)},
-        "schema": {"summarise": partial(summarise, workspace)},
-    }
+    return {kind: steps(workspace) for kind, steps in KINDS.items()}
 
 
 def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
@@ -48,7 +49,7 @@ def train_with_passes(
 ) -> tuple[ModelVersion, list[JSONObject]]:
     """As `train`, with what was read and reused for each statistic; `warn` hears of left-out columns and folded values."""
     published = _run_here(workspace, "train", _with_rows(workspace, request), report)
-    version = models.get_version(workspace.control, published["model"], str(published["version"]))
+    version = model_versions.get_version(workspace.control, published["model"], str(published["version"]))
     for warning in published.get("warnings", []):
         warn(warning)
     return version, published["passes"]
@@ -56,7 +57,7 @@ def train_with_passes(
 
 def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = silent) -> JSONObject:
     """Measure a model version on a data set, in this process."""
-    steps = job_kinds(workspace)["evaluate"]
+    steps = KINDS["evaluate"](workspace)
     return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", _with_rows(workspace, request).model_dump(), report)
 
 
@@ -83,6 +84,6 @@ def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetReq
         report(progress)
 
     try:
-        return run_now(job_kinds(workspace)[kind], job_id, fields, checked, own.limits.memory)
+        return run_now(KINDS[kind](workspace), job_id, fields, checked, own.limits.memory)
     finally:
         clean(workspace.layout, job_id)

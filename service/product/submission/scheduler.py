@@ -1,26 +1,30 @@
-"""The scheduler: a thread of every worker that submits the jobs that are due.
+"""Schedules: jobs that are submitted again and again, by a thread of every worker that submits those that are due.
 
-Any number of workers may do so at once, be killed at any point, or see their clocks jump: a job's idempotency key is
+Any number of workers may do so at once, be killed at any point, or see their clocks jump: the idempotency key of a job is
 its schedule and the time it was due, so that the same run never starts twice, and a schedule moves on only after its
 run is kept, so that none is forgotten.
 """
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from time import monotonic, sleep
+from typing import Any
 
 import structlog
+from pydantic import TypeAdapter
 
+from service.jobs.crew import AWAY
 from service.jobs.cron import Cron
-from service.jobs.leases import AWAY
-from service.jobs.queue import job_queue
-from service.product.submission.schedules import submit_scheduled
-from service.product.submission.submitting import forget_old_jobs
+from service.jobs.queue import Job, job_queue
+from service.product.submission.submitting import check_request, forget_old_jobs, submit
 from service.requests.problems import Conflict, is_expected
-from service.workspace import Workspace
-from storage.control import schedules, tables
-from storage.control.schedules import Outcome, Run, Schedule
+from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
+from service.workspace import Workspace, on_control
+from storage.control import tables, timetable
+from storage.control.tables import now
+from storage.control.timetable import Outcome, Run, Schedule
 from storage.errors import NotFound
 
 TICK_S = 1.0
@@ -29,6 +33,11 @@ FORGET_S = 3600.0
 CLOCK_STEP_S = 2.0
 
 Clock = Callable[[], datetime]
+REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
+get_schedule = on_control(timetable.get_schedule)
+list_schedules = on_control(timetable.list_schedules)
+list_schedule_runs = on_control(timetable.list_runs)
+delete_schedule = on_control(timetable.delete_schedule)
 
 
 class Scheduler:
@@ -66,7 +75,7 @@ class Scheduler:
         now = self.clock()
         if self._is_set_back(now):
             self._realign(now)
-        for schedule in schedules.due_schedules(self.workspace.control, now):
+        for schedule in timetable.due_schedules(self.workspace.control, now):
             try:
                 self._fire(schedule, now)
             except AWAY as error:
@@ -96,23 +105,23 @@ class Scheduler:
 
     def _realign(self, now: datetime) -> None:
         """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""
-        for schedule in schedules.active_schedules(self.workspace.control):
+        for schedule in timetable.active_schedules(self.workspace.control):
             after = Cron(schedule.cron, schedule.timezone).after(now)
             if schedule.next_due_at is not None and schedule.next_due_at > after:
                 self.log.warning("the clock was set back, or a time zone changed", schedule=schedule.name)
-                schedules.set_next_due(self.workspace.control, schedule, after)
+                timetable.set_next_due(self.workspace.control, schedule, after)
 
     def _fire(self, schedule: Schedule, now: datetime) -> None:
         assert schedule.next_due_at is not None
         cron = Cron(schedule.cron, schedule.timezone)
         due = max(cron.latest(now), schedule.next_due_at)
-        if not schedules.has_run(self.workspace.control, schedule, due):
+        if not timetable.has_run(self.workspace.control, schedule, due):
             run = self._run_of(schedule, due, now)
             if run is None:
                 return
-            schedules.record_run(self.workspace.control, schedule, run)
+            timetable.record_run(self.workspace.control, schedule, run)
             self.log.info("schedule was due", schedule=schedule.name, due=str(due), outcome=run.outcome, job=run.job_id)
-        schedules.set_next_due(self.workspace.control, schedule, cron.after(now))
+        timetable.set_next_due(self.workspace.control, schedule, cron.after(now))
 
     def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
         """Submit or skip; None if it must wait for the run before."""
@@ -139,8 +148,71 @@ class Scheduler:
 
     def _is_busy(self, schedule: Schedule) -> bool:
         """Whether the newest job of the schedule has not ended."""
-        job_id = schedules.last_job(self.workspace.control, schedule)
+        job_id = timetable.last_job(self.workspace.control, schedule)
         try:
             return job_id is not None and not job_queue(self.workspace).get(job_id).is_finished
         except NotFound:
             return False
+
+
+def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote: bool = False) -> Schedule:
+    """Store a schedule after checking its jobs; InvalidRequest, NotFound, InvalidParameter, OutsideRoots or Conflict."""
+    cron = Cron(request.cron, request.timezone)
+    check_request(workspace, request.job, is_remote=is_remote)
+    schedule = Schedule(
+        name=request.name,
+        cron=request.cron,
+        timezone=request.timezone,
+        missed=request.missed,
+        job=request.job.model_dump(mode="json"),
+        next_due_at=cron.after(now()),
+    )
+    return timetable.create_schedule(workspace.control, schedule)
+
+
+def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
+    """Replace parts of a schedule; it is next due by its new times, and nothing counts as missed."""
+    before = get_schedule(workspace, name)
+    given = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
+    if change.job is not None:
+        check_request(workspace, change.job, is_remote=is_remote)
+    after = replace(before, **given)
+    cron = Cron(after.cron, after.timezone)
+    after = replace(after, next_due_at=None if after.is_paused else cron.after(now()))
+    return timetable.change_schedule(workspace.control, before, after)
+
+
+def pause_schedule(workspace: Workspace, name: str) -> Schedule:
+    """Stop being due; pausing twice is no error."""
+    return _set_paused(workspace, name, True)
+
+
+def resume_schedule(workspace: Workspace, name: str) -> Schedule:
+    """Be due again from now on; what passed in the pause was not missed."""
+    return _set_paused(workspace, name, False)
+
+
+def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
+    before = get_schedule(workspace, name)
+    if before.is_paused == is_paused:
+        return before
+    due = None if is_paused else Cron(before.cron, before.timezone).after(now())
+    after = replace(before, is_paused=is_paused, next_due_at=due)
+    return timetable.change_schedule(workspace.control, before, after)
+
+
+def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:
+    """Submit the job of a schedule at once, also of a paused one; its times stay as they are."""
+    schedule, moment = get_schedule(workspace, name), now()
+    key = f"schedule {schedule.id} asked {idempotency_key or moment.isoformat()}"
+    job, is_new = submit_scheduled(workspace, schedule, key)
+    if is_new:
+        run = Run(moment, "asked", job.id, "somebody asked for it")
+        timetable.record_run(workspace.control, schedule, run)
+    return job
+
+
+def submit_scheduled(workspace: Workspace, schedule: Schedule, idempotency_key: str) -> tuple[Job, bool]:
+    """Queue the job of a schedule; within the data roots, as it may have come over REST."""
+    request = REQUESTS.validate_python(dict(schedule.job))
+    return submit(workspace, request, idempotency_key, is_remote=True)

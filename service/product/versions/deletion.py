@@ -9,7 +9,7 @@ from service.requests.problems import Conflict
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.models import model_file, removal
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 from storage.monitoring.counts import MonitoringFiles
 
 if TYPE_CHECKING:

@@ -15,21 +15,19 @@ from learners.registry import recipes
 from learners.registry.discrete_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
-from service.product.versions.export_import import read_export
-from service.product.versions.import_sandbox import tried
-from service.product.versions.libraries import libraries
+from service.product.versions.export_import import read_export, tried
+from service.product.versions.provenance import libraries
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.settings import Settings, max_model_bytes
 from service.workspace import Workspace
 from storage.errors import CorruptFile, NotFound
-from storage.files.workspace_layout import publish as publishing_file
-from storage.models import bundle, model_file, models
+from storage.files.atomic_files import publish as publishing_file
+from storage.files.workspace_layout import checked_alias, checked_name
+from storage.models import bundle, model_file, model_versions
 from storage.models.model_file import ModelFiles, read_table, write_model
-from storage.models.models import ModelVersion
-from storage.models.publication import publishing, register
-from storage.names import checked_alias, checked_name
+from storage.models.model_versions import ModelVersion, publishing, register
 
 SAVED_AS = "model"  # a model that is saved has no name yet: whoever imports it gives one
 INPUT = "input_columns"
@@ -98,7 +96,7 @@ def publish(
     checked_name("model", name)
     for alias in aliases:
         checked_alias(alias)
-    number = models.reserve_version(workspace.control, name)
+    number = model_versions.reserve_version(workspace.control, name)
     with publishing(workspace.layout.model_directory(name)):
         files = _written(fitted, workspace.layout.models, name, number)
         version = _version(fitted, name, number, files, fitted.tags if tags is None else tags)

@@ -1,23 +1,34 @@
-"""The registry: models and their versions, aliases, tags and promotions. Nothing here reads a model."""
+"""The registry: models and their versions, aliases, tags and promotions. Only `served` reads one."""
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from service.workspace import Workspace, on_control
 from storage.control.paging import DEFAULT_LIMIT, Page, pages
-from storage.models import aliases, models, promotions, removal
+from storage.models import aliases, model_versions, promotions, removal
 from storage.models.aliases import AliasMove
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 from storage.models.promotions import Promotion
 
-find_version = on_control(models.find_version)
-list_models = on_control(models.list_models)
-list_versions = on_control(models.list_versions)
+if TYPE_CHECKING:
+    from service.serving.predictor import Served
+
+find_version = on_control(model_versions.find_version)
+list_models = on_control(model_versions.list_models)
+list_versions = on_control(model_versions.list_versions)
 aliases_of = on_control(aliases.aliases)
 set_alias = on_control(aliases.set_alias)
 delete_alias = on_control(aliases.delete_alias)
 roll_back = on_control(aliases.roll_back)
 retention_of = on_control(removal.retention)
 set_retention = on_control(removal.set_retention)
+
+
+def served(workspace: Workspace, reference: str) -> "Served":
+    """The mapped model of "name", "name@3" or "name@alias", for use in this process."""
+    from service.serving.predictor import map_version  # which loads what models need, and lists do not
+
+    return map_version(find_version(workspace, reference))
 
 
 def newest_versions(workspace: Workspace, dataset: str) -> list[ModelVersion]:
@@ -30,7 +41,7 @@ def newest_versions(workspace: Workspace, dataset: str) -> list[ModelVersion]:
 def set_tag(workspace: Workspace, reference: str, tag: str, value: str | None) -> ModelVersion:
     """Set a tag of a version; None removes it."""
     version = find_version(workspace, reference)
-    return models.set_tag(workspace.control, version.name, version.version, tag, value)
+    return model_versions.set_tag(workspace.control, version.name, version.version, tag, value)
 
 
 def alias_history(

@@ -14,11 +14,10 @@ from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import network_text
 from learners.registry.sql.script import sql_script
-from service.product.versions.registry import find_version
-from service.product.versions.served import served
+from service.product.versions.registry import find_version, served
 from service.product.views.circuit_export import CircuitOf, Form, Picture, circuit_of
-from service.product.views.graphs import graph_of, graph_of_posterior, graph_of_structure
-from service.product.views.structure_svg import to_svg
+from service.product.views.column_graphs import graph_of, graph_of_posterior, graph_of_structure
+from service.product.views.graph_svg import to_svg
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_version
 from service.workspace import Workspace
@@ -85,12 +84,8 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     version = served(workspace, reference)
     if isinstance(version.model, CircuitModel):
         return circuit_of(version.model, "svg")
-    return structure_svg(version.model, f"{version.name}@{version.version}", member).encode()
-
-
-def structure_svg(model: Model, title: str, member: int | None = None) -> str:
-    """The graph of a model, or of one member of an ensemble, in layers; see `structure_svg.to_svg`."""
-    return to_svg(graph_of(model) if member is None else graph_of_structure(structure_of(model, member)), title)
+    graph = graph_of(version.model) if member is None else graph_of_structure(structure_of(version.model, member))
+    return to_svg(graph, f"{version.name}@{version.version}").encode()
 
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:
@@ -99,10 +94,10 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
     model = version.model
     if not isinstance(model, BayesianCircuit):
         raise NoChains(model.kind)
-    from service.product.views.pictures import draw_trace as drawn
+    from service.product.views import pictures
 
-    picture = BytesIO()
-    drawn(model.trace, picture, f"{version.name}@{version.version}")
+    picture, trace = BytesIO(), model.trace
+    pictures.draw(lambda axes: pictures.trace_on(axes, trace), picture, f"{version.name}@{version.version}", 8, 5)
     return picture.getvalue()
 
 

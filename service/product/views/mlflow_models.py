@@ -11,13 +11,14 @@ from learners.errors import LearnerError, one_line, redacted
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from service.product.versions.export_import import import_version, write_export
+from service.product.versions.provenance import kept_report
 from service.product.versions.registry import find_version
-from service.product.views.reports import kept_report, report_page
+from service.product.views.reports import report_page
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 
 LOADER = "fewpass.mlflow"  # stands in every model that was logged: MLflow imports it
 FILE = "model.fewpass"

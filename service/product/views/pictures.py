@@ -1,6 +1,6 @@
-"""Pictures of models as SVG or PNG: how far probabilities can be trusted, and how chains went."""
+"""Pictures of models as SVG: how far probabilities can be trusted, and how chains went."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,12 +14,15 @@ Curve = tuple[str, Sequence[tuple[float, float, int]]]
 BLUE, RED = "#4c72b0", "#c44e52"
 
 
-def draw_reliability(curves: Sequence[Curve], path: Path, title: str) -> None:
-    """Draw how often the predicted class was right against its probability; the path's suffix says SVG or PNG."""
-    figure, axes = _canvas(6, 6)
-    reliability_on(axes, curves)
+def draw(on: Callable[["Axes"], None], file: Path | BinaryIO, title: str, width: float, height: float) -> None:
+    """Draw a picture of so many inches as SVG, by what `on` draws on its axes."""
+    from matplotlib.figure import Figure  # no pyplot: no global state, no display
+
+    figure = Figure(figsize=(width, height))
+    axes = figure.subplots()
+    on(axes)
     axes.set_title(title)
-    figure.savefig(path, bbox_inches="tight", dpi=150)
+    figure.savefig(file, format="svg", bbox_inches="tight", dpi=150)
 
 
 def reliability_on(axes: "Axes", curves: Sequence[Curve]) -> None:
@@ -31,14 +34,6 @@ def reliability_on(axes: "Axes", curves: Sequence[Curve]) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     axes.set(xlabel="probability of the predicted class", ylabel="share that was right")
     axes.legend(frameon=False)
-
-
-def draw_trace(trace: Floats, path: BinaryIO, title: str) -> None:
-    """Draw how the chains of a sampler went as SVG; see `trace_on`."""
-    figure, axes = _canvas(8, 5)
-    trace_on(axes, trace)
-    axes.set_title(title)
-    figure.savefig(path, format="svg", bbox_inches="tight", dpi=150)
 
 
 def trace_on(axes: "Axes", trace: Floats) -> None:
@@ -63,10 +58,3 @@ def trace_on(axes: "Axes", trace: Floats) -> None:
     accepted.set(ylim=(0, 1), ylabel="share of proposals accepted")
     lines = [*axes.get_legend_handles_labels()[0], *accepted.get_legend_handles_labels()[0]]
     axes.legend(handles=lines, frameon=False, fontsize=7, loc="lower right")
-
-
-def _canvas(width: float, height: float) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure  # no pyplot: no global state, no display
-
-    figure = Figure(figsize=(width, height))
-    return figure, figure.subplots()

@@ -8,7 +8,7 @@ from learners.circuits.variables import columns_of
 from learners.errors import InvalidParameter
 from learners.models.model import Model
 from service.product.inference.queries import written
-from service.product.views.graphs import ColumnGraph, GraphEdge
+from service.product.views.column_graphs import ColumnGraph, GraphEdge
 from service.requests.json_values import JSONObject
 
 MOST_DRAWN = 60

@@ -1,32 +1,25 @@
 """The report of a model as one page that needs nothing but itself."""
 
-import json
 from collections.abc import Sequence
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 from typing import TYPE_CHECKING
-
-import pyarrow as pa
 
 from learners.errors import NoClass
 from learners.evaluation.model_report import ModelReport
 from learners.passes.row_rules import as_trained
-from service.product.datasets.data_roots import open_source
+from service.product.datasets.data_sources import open_source
 from service.product.inference.metric_words import interval
 from service.product.inference.scoring import measure
 from service.product.outputs import Output, check_free, delivering, name_of
-from service.product.versions.registry import find_version
-from service.product.versions.served import served
-from service.requests.json_values import JSONMapping, JSONObject
+from service.product.versions.provenance import kept_report
+from service.product.versions.registry import find_version, served
+from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
-from storage.models.model_file import read_table
-from storage.models.models import ModelVersion
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-REPORT = "report"
 MOST_COLUMNS = 30
 LOSSES = {
     "zero_one_loss": "wrong answers, as a share",
@@ -54,11 +47,6 @@ def _template() -> "Template":
     return environment.get_template("report.html")
 
 
-def report_table(report: JSONMapping | None) -> dict[str, pa.Table]:
-    """The table of a model file that keeps a report, as `ModelReport.to_dict` tells it; none without one."""
-    return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
-
-
 def report(workspace: Workspace, reference: str) -> JSONObject:
     """How good a version was on the rows that its training was measured on: verdict, losses, calibration, confusion, columns.
 
@@ -73,19 +61,6 @@ def report(workspace: Workspace, reference: str) -> JSONObject:
             f"earlier release made it. Measure it on rows whose class is known: fewpass report {name} FILES --html report.html"
         )
     return kept.to_dict()
-
-
-def kept_report(version: ModelVersion) -> ModelReport | None:
-    """The report of a version on the rows that its training was measured on, if it keeps one."""
-    return _kept(version.duckdb_path, version.sha256)
-
-
-@lru_cache(maxsize=64)
-def _kept(duckdb_path: Path, sha256: str) -> ModelReport | None:
-    """Of a version; its files never change."""
-    del sha256
-    table = read_table(duckdb_path, REPORT)
-    return None if table is None else ModelReport.from_dict(json.loads(table["value"][0].as_py()))
 
 
 def write_report(

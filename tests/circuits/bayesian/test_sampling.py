@@ -14,7 +14,7 @@ from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.memory import limit_memory, memory_limit
 from learners.registry import recipes
-from service.jobs.checkpoints import JobCheckpoints
+from service.product.datasets.dataset_statistics import JobCheckpoints
 
 SETTINGS = {"learning": "gibbs", "iterations": 60, "draws": 20}
 

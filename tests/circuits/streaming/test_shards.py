@@ -10,7 +10,7 @@ from learners.circuits.streaming import shards
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import Cancelled, InvalidParameter
 from learners.registry import recipes
-from service.jobs.checkpoints import JobCheckpoints
+from service.product.datasets.dataset_statistics import JobCheckpoints
 from tests.naive.shards import merged_counts
 
 N_ROWS, GROUP = 6000, 250

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from service.product.versions import import_sandbox
+from service.product.versions import export_import
 from storage.models.model_file import read_model
 
 REFUSED = 3  # the exit code
@@ -28,7 +28,7 @@ def change(array, rng):
 
 
 def attempt(header, arrays):
-    os._exit(REFUSED if import_sandbox.tried(header, arrays) else 0)
+    os._exit(REFUSED if export_import.tried(header, arrays) else 0)
 
 
 def main(path, n, seed):

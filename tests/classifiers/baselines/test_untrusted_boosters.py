@@ -16,7 +16,7 @@ from learners.classifiers.baselines import boosted_checks
 from learners.classifiers.baselines.boosted import BoostedModel, loaded_booster
 from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.registry import recipes
-from service.product.versions import import_sandbox
+from service.product.versions import export_import
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
@@ -115,9 +115,9 @@ def test_a_model_that_ends_its_process_is_refused(tmp_path, monkeypatch):
     damaged = arrays | {"booster": np.array(arrays["booster"])[:-40]}
     cut = write_model(tmp_path, "m", 2, header, damaged, {}).duckdb_path
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        import_sandbox.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+        export_import.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
         with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
-            import_sandbox.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
-        monkeypatch.setattr(import_sandbox, "_tried_file", dies)
+            export_import.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
+        monkeypatch.setattr(export_import, "_tried_file", dies)
         with pytest.raises(CorruptFile, match="ends the process that reads it"):
-            import_sandbox.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+            export_import.try_model(workspace, tmp_path / "bundle", sound, header, arrays)

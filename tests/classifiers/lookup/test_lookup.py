@@ -21,9 +21,10 @@ from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_records
-from service.operations.demo_data import KnownNetwork
+from service.operations.bench import KnownNetwork
 from tests import laws, strategies
 from tests.naive import estimates as naive
+from tests.naive.known_networks import posterior
 
 COLUMNS = ("a", "b", "c", "d")
 
@@ -365,7 +366,7 @@ def test_most_intervals_hold_the_true_probability(estimator):
     x, test = table_of(network, 4000, 2)
     model = NB(estimator=estimator, iterations=500).fit(train, "class")
     low, high = model.predict_interval(test, 0.9)
-    truth, mean = network.posterior(x), model.predict_proba(test)
+    truth, mean = posterior(network, x), model.predict_proba(test)
     assert np.all((low <= mean) & (mean <= high) & (low >= 0) & (high <= 1))
     assert 0.8 < np.mean((low <= truth) & (truth <= high)) < 0.99
 

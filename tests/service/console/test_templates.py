@@ -13,11 +13,11 @@ from learners.evaluation.metrics import evaluate
 from learners.evaluation.model_report import ColumnRows, Mistake, ModelReport, Point, Share
 from service.console.pages import Call, environment
 from service.product.views.reports import LOSSES
-from storage.control.keys import ApiKey, Role
-from storage.control.schedules import Schedule
-from storage.datasets.datasets import Dataset
+from storage.control.access import ApiKey, Role
+from storage.control.timetable import Schedule
+from storage.datasets.definitions import Dataset
 from storage.models.aliases import AliasMove
-from storage.models.models import ModelVersion
+from storage.models.model_versions import ModelVersion
 from storage.models.promotions import Promotion
 
 TEMPLATES = Path(service.console.__file__).parent / "templates"

@@ -11,7 +11,7 @@ from service import product
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.monitoring.records import with_records
+from storage.monitoring.alert_records import with_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of

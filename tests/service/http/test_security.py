@@ -18,13 +18,13 @@ from service.http import security
 from service.http.app import create_app
 from service.http.middleware import Telemetry
 from service.http.security import Guard, RequestRates
-from service.product.datasets import data_roots
+from service.product.datasets import data_sources
 from service.requests.problems import OutsideRoots, TooManyRequests
 from service.requests.requests import TrainRequest
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace
-from storage.control import keys
-from storage.control.keys import Role
+from storage.control import access
+from storage.control.access import Role
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of, run_apart
 from tests.service.cli.test_cli import fewpass
@@ -71,7 +71,7 @@ def fortress(tmp_path_factory):
         product.train(workspace, request)
         tokens = {str(role): product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
         expired = datetime.now(UTC) - timedelta(seconds=1)
-        tokens["expired"] = keys.create_key(workspace.control, "expired", Role.ADMIN, expired)[1]
+        tokens["expired"] = access.create_key(workspace.control, "expired", Role.ADMIN, expired)[1]
     with local_server(settings) as server, client_of(server) as client:
         yield Fortress(client, settings.workspace, tables, tokens, server.log)
 
@@ -242,7 +242,7 @@ def test_a_job_looks_again_where_its_files_lead(fortress, outside):
     with Workspace(Settings(workspace=fortress.workspace, data_roots=(str(fortress.tables),))) as workspace:
         for uri in (f"{fortress.tables}/li*.parquet", f"{fortress.tables}/link.parquet"):
             with pytest.raises(OutsideRoots, match="outside the folders"):
-                data_roots.open_source(workspace, [uri])
+                data_sources.open_source(workspace, [uri])
 
 
 def test_what_lies_in_the_roots_is_read(fortress):
@@ -255,7 +255,9 @@ def test_what_lies_in_the_roots_is_read(fortress):
 
 def test_a_root_in_an_object_store_holds_its_query_and_its_prefix():
     settings = Settings(data_roots=("s3://bucket/tables", "s3://local/x?endpoint_override=minio:9000"))
-    data_roots.check_roots(["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"], settings)
+    data_sources.check_roots(
+        ["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"], settings
+    )
     for uri in (
         "s3://bucket/tablesx",
         "s3://bucket/tables/../secret",
@@ -267,7 +269,7 @@ def test_a_root_in_an_object_store_holds_its_query_and_its_prefix():
         "/bucket/tables/a",
     ):
         with pytest.raises(OutsideRoots, match="server may"):
-            data_roots.check_roots([uri], settings)
+            data_sources.check_roots([uri], settings)
 
 
 def test_the_system_is_never_data_even_without_roots(site):
@@ -278,7 +280,7 @@ def test_the_system_is_never_data_even_without_roots(site):
 
 def test_an_open_server_without_roots_reads_nothing():
     with pytest.raises(OutsideRoots, match="FEWPASS_DATA_ROOTS"):
-        data_roots.check_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
+        data_sources.check_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
 
 
 # Where to listen

@@ -17,7 +17,7 @@ from service.jobs.worker import run
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable
-from storage.models import models
+from storage.models import model_versions
 
 
 def count(run):
@@ -120,7 +120,7 @@ def refuse(run):
 def reserve(workspace, run):
     """Write into the control database, some time after the last report."""
     time.sleep(run.request.get("s", 0))
-    return {"version": models.reserve_version(workspace.control, "m")}
+    return {"version": model_versions.reserve_version(workspace.control, "m")}
 
 
 def clean_and_tell(layout, job_id):

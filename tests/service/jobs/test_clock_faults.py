@@ -18,7 +18,7 @@ from tests.processes import children_of, wait_for
 from tests.service.asking import client_of, job_at_end, job_in
 from tests.service.clocks import Wall, needs_cc
 from tests.service.processes.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
-from tests.service.product.submission.test_schedules import Clock
+from tests.service.product.submission.test_scheduler import Clock
 
 pytestmark = pytest.mark.faults
 

@@ -4,7 +4,6 @@ The leases, their fence, the locks of the slots and the keepers are the real one
 """
 
 import os
-import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,22 +12,16 @@ from unittest.mock import patch
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.jobs import leases as module
-from service.jobs.leases import BEATS, LeaseKeeper
+from service.jobs import crew as module
+from service.jobs.crew import BEATS, LeaseKeeper
 from service.jobs.slots import take_slot
 from storage.control.control import Control, open_control
 from storage.control.leases import leases
 from storage.errors import LeaseLost
-from storage.models.models import reserve_version
-from tests.machines import run_machine
+from storage.models.model_versions import reserve_version
+from tests.machines import memory_folder, run_machine
 
 LEASE_S = 30.0
 HOSTS = ["left", "right"]
@@ -81,7 +74,7 @@ class Crew(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="fewpass-crew-")
+        self.folder = memory_folder()
         self.root = Path(self.folder.name)
         self.control = open_control(f"sqlite:///{self.root}/control.sqlite")
         self.queue, self.now = FakeQueue(), 0.0

@@ -1,6 +1,5 @@
 """The queue against a model of it that is a dict: any order of calls, workers killed in between, the same answers."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from service.jobs.queue import FINISHED, Job, JobQueue
 from service.requests.problems import Conflict
 from storage.errors import NotFound
+from tests.machines import memory_folder
 from tests.processes import wait_for
 from tests.service.conftest import Workers
 
@@ -29,7 +29,7 @@ class Queue(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.temporary = tempfile.TemporaryDirectory()
+        self.temporary = memory_folder()
         self.folder = Path(self.temporary.name)
         self.queue = JobQueue(f"sqlite:///{self.folder}/control.sqlite", poll_s=0.05)
         self.kinds: dict[str, tuple[str, int]] = {}

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.budget import Budget
-from service.jobs.limits import Limits, bytes_text, counts_bytes, limits_of
-from service.jobs.slots import is_taken, take_slot
+from service.jobs.slots import Budget, is_taken, take_slot
+from service.jobs.steps import Limits, bytes_text, counts_bytes, limits_of
 from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, RefreshRequest, TrainRequest
@@ -34,11 +33,7 @@ pytestmark = pytest.mark.faults
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
-    queue,
-    workers,
-    tmp_path,
-):
+def test_a_job_that_holds_too_much_fails_and_says_what_to_do(queue, workers, tmp_path):
     log = str(tmp_path / "log")
     # In small pieces: it hears that it is over its limit long before it is over it by far.
     large, _ = queue.submit("grow", {"n": 1000, "log": log, "memory_limit": 256 * MIB, "mib": 4})
@@ -53,11 +48,7 @@ def test_a_job_that_holds_too_much_fails_and_says_what_to_do(
     assert process.poll() is None and (tmp_path / f"{large.id}.cleaned").exists()
 
 
-def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(
-    queue,
-    workers,
-    tmp_path,
-):
+def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(queue, workers, tmp_path):
     log = tmp_path / "log"
     deaf, _ = queue.submit("grow", {"n": 1000, "log": str(log), "memory_limit": 256 * MIB, "tells": False})
     after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
@@ -69,11 +60,7 @@ def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(
     assert process.poll() is None
 
 
-def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(
-    queue,
-    workers,
-    tmp_path,
-):
+def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(queue, workers, tmp_path):
     log = str(tmp_path / "log")
     late, _ = queue.submit("sleep", {"s": 600, "log": log, "time_limit_s": 0.5})
     unwanted, _ = queue.submit("sleep", {"s": 600, "log": log})
@@ -87,10 +74,7 @@ def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(
     assert queue.get(unwanted.id).state == "cancelled"
 
 
-def test_what_the_system_refuses_is_told_like_what_we_refuse(
-    queue,
-    workers,
-):
+def test_what_the_system_refuses_is_told_like_what_we_refuse(queue, workers):
     job, _ = queue.submit("refuse", {})
     workers.start()
     job = wait_for(queue, job.id, finished)
@@ -281,12 +265,7 @@ def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_p
     assert slots == {0}
 
 
-def test_jobs_that_do_not_fit_wait_for_each_other(
-    queue,
-    workers,
-    tmp_path,
-    monkeypatch,
-):
+def test_jobs_that_do_not_fit_wait_for_each_other(queue, workers, tmp_path, monkeypatch):
     monkeypatch.setenv("FEWPASS_JOB_MEMORY_BUDGET", "1GiB")
     asked = counts(tmp_path, 3) | {"memory_limit": 600 * MIB}
     jobs = [queue.submit("count", asked)[0] for _ in range(2)]

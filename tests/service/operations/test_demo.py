@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 from service.cli import app
 from service.operations import demo
+from service.operations.bench import KnownNetwork, write_synthetic
 from service.operations.demo import boosted
-from service.operations.demo_data import KnownNetwork, write_synthetic
 from service.operations.demo_orders import write_orders
 from service.operations.precompile import DEMO
+from tests.naive.known_networks import posterior
 from tests.service import forks
 
 
@@ -94,7 +95,7 @@ def test_posterior_of_the_known_network_is_that_of_its_joint_distribution():
             for i, parents in enumerate(network.parents):
                 joint[number, label] *= network.tables[i][(label, *row[list(parents)], row[i])]
     assert joint.sum() == pytest.approx(1)
-    np.testing.assert_allclose(network.posterior(rows), joint / joint.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(posterior(network, rows), joint / joint.sum(axis=1, keepdims=True))
     x, y = network.draw(200_000, np.random.default_rng(0))
     drawn = np.bincount((x[0] * 4 + x[1] * 2 + x[2]) * 3 + y, minlength=24).reshape(8, 3) / 200_000
     np.testing.assert_allclose(drawn, joint, atol=5 * np.sqrt(0.25 / 200_000))  # five standard deviations

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from service import product
-from service.jobs.leases import here
+from service.jobs.crew import here
 from service.jobs.slots import take_slot
 from service.operations import backup, doctor
 from service.operations.backup import back_up
@@ -23,7 +23,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.leases import take_lease
 from storage.errors import CorruptFile
-from storage.files.workspace_layout import read_manifest, sha256_of_file
+from storage.files.atomic_files import read_manifest, sha256_of_file
 from storage.monitoring.counts import workspace_secret
 from tests.processes import wait_for
 from tests.service import forks

@@ -1,6 +1,5 @@
 """PostgreSQL as the control database goes away and comes back: predictions go on, the rest says so and recovers."""
 
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ import pytest
 from service.processes.local_server import local_server
 from service.requests.problems import NotReady
 from tests.faults import test_kills
-from tests.processes import wait_for
+from tests.processes import record, wait_for
 from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
 from tests.service.clocks import needs_cc
 from tests.service.conftest import weather
@@ -250,10 +249,7 @@ def test_a_server_that_finds_no_postgresql_says_so(cluster, settings):
 
 @needs_cc
 def test_leases_in_postgresql_are_kept_whatever_the_clocks_of_two_machines_say(
-    settings,
-    walls,
-    weather_files,
-    monkeypatch,
+    settings, walls, weather_files, monkeypatch
 ):
     print({"control": "PostgreSQL"} | keep_leases(settings, weather_files[0], walls, monkeypatch))
     assert_sound(settings)
@@ -274,8 +270,4 @@ def test_kills_of_two_servers_while_postgresql_is_restarted_in_between(cluster, 
 
     made = test_kills.prepared(tmp_path, data, control_url=settings.control_url)
     told = test_kills.survive(made, data, int(os.environ.get("FEWPASS_TEST_KILLS", "40")), 2, restart)
-    line = json.dumps({"control": "PostgreSQL", "restarts": n_restarts} | told)
-    print(line)
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(line + "\n")
+    record({"control": "PostgreSQL", "restarts": n_restarts} | told)

@@ -2,6 +2,8 @@
 
 import pytest
 
+from service import product
+from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.passes.test_reuse import write
@@ -20,3 +22,10 @@ def folder(tmp_path):
     for day in range(5):
         write(data, day)
     return data
+
+
+@pytest.fixture
+def weather_set(workspace, weather_files):
+    """A registered data set of the workspace."""
+    request = DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class")
+    return product.register_dataset(workspace, request)

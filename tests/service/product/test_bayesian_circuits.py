@@ -7,12 +7,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from learners.models.query import Map, Marginal, Sample
-from learners.registry.model_kinds import load_model
 from service import product
 from service.requests.requests import TrainRequest
 from service.serving.predictor import Predictor
-from storage.models.compiled import map_compiled
-from tests.service.asking import job_at_end
+from tests.service.asking import job_at_end, model_of
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
 
@@ -29,10 +27,6 @@ def request_of(folder, **more):
         "holdout": 0.1,
     }
     return TrainRequest(**(asked | more))
-
-
-def model_of(version):
-    return load_model(*map_compiled(version.arrow_path))
 
 
 def test_a_sampled_circuit_on_the_command_line(tmp_path):

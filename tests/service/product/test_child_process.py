@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.jobs.children import Child, Children
-from service.jobs.limits import NICENESS
+from service.jobs.steps import NICENESS
 from service.product.child_process import aside
 from service.requests.problems import TooSlow
 from service.settings import Settings
@@ -43,13 +43,9 @@ class SlowlyStarting(Child):
         self.n_starting -= 1
 
 
-class SlowlyStartingChildren(Children):
-    def made(self):
-        return SlowlyStarting(self.opener, self.context, self.silence_s)
-
-
-def test_a_process_that_starts_for_the_next_work_is_taken_once_it_has_started():
-    children = SlowlyStartingChildren(os.getpid)
+def test_a_process_that_starts_for_the_next_work_is_taken_once_it_has_started(monkeypatch):
+    monkeypatch.setattr("service.jobs.children.Child", SlowlyStarting)
+    children = Children(os.getpid)
 
     def work(_):
         with children.one() as child:

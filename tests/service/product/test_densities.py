@@ -14,9 +14,8 @@ from learners.errors import InvalidParameter, NoClass, UnknownColumn
 from learners.models.query import Map, Marginal
 from service import product
 from service.http.app import create_app
-from service.product.inference.imputation import Filling
+from service.product.inference.density_rows import Filling, density_columns
 from service.product.inference.queries import NoCircuit, NoJoint
-from service.product.inference.row_scores import density_columns
 from service.product.views.circuit_export import MEDIA_TYPES
 from service.product.views.regions import unfolded
 from service.requests.problems import InvalidRequest
@@ -70,7 +69,7 @@ def _compiled(here, name):
 
 
 def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch):
-    monkeypatch.setattr("service.product.inference.row_scores.ROWS_AT_A_TIME", 700)
+    monkeypatch.setattr("service.product.inference.density_rows.ROWS_AT_A_TIME", 700)
     product.score(here, "sky", [str(weather_files[0])], tmp_path / "scores")
     assert pq.read_table(tmp_path / "scores").num_rows == 3000
 

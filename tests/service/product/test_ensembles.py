@@ -8,11 +8,10 @@ import pytest
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Map
-from learners.registry.model_kinds import load_model
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
-from storage.models.compiled import map_compiled
 from tests.passes.test_reuse import write
+from tests.service.asking import model_of
 from tests.service.product.test_refresh import request_of
 
 FEW = {"members": 2}
@@ -29,10 +28,6 @@ def folder(tmp_path):
 
 def ensemble(folder, **more):
     return request_of(folder, **({"learner": "auto", "parameters": FEW, "holdout": 0} | more))
-
-
-def arrays_of(version):
-    return load_model(*map_compiled(version.arrow_path))
 
 
 def test_it_is_what_a_request_without_a_learner_gets():
@@ -64,7 +59,7 @@ def test_members_are_drawn_one_by_one(workspace, folder):
     assert product.draw(workspace, "daily", 0).startswith(b"<svg")
     with pytest.raises(InvalidParameter, match="members 0 to 1"):
         product.structure(workspace, "daily", 7)
-    model = arrays_of(version)
+    model = model_of(version)
     assert isinstance(model, EnsembleModel) and model.joint.network.order
     product.train(workspace, request_of(folder, model="network", update=False))
     with pytest.raises(InvalidParameter, match="has no members"):
@@ -73,9 +68,9 @@ def test_members_are_drawn_one_by_one(workspace, folder):
 
 def test_learners_that_cut_otherwise_keep_other_schemas(workspace, folder):
     """A network's update does not take the hundreds of cut points of an ensemble, nor the other way round."""
-    many = arrays_of(product.train(workspace, ensemble(folder)))
-    network = arrays_of(product.train(workspace, request_of(folder)))
-    again = arrays_of(product.train(workspace, ensemble(folder)))
+    many = model_of(product.train(workspace, ensemble(folder)))
+    network = model_of(product.train(workspace, request_of(folder)))
+    again = model_of(product.train(workspace, ensemble(folder)))
     n_cuts = [max(len(attribute.cuts) for attribute in model.schema.attributes) for model in (many, network, again)]
     assert n_cuts[0] == n_cuts[2] > 2 * n_cuts[1]
     assert np.array_equal(many.predict_proba(_one(many)), again.predict_proba(_one(again)))

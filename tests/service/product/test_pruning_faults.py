@@ -4,12 +4,10 @@ import pytest
 
 from service import product
 from service.jobs.steps import Run, run_now
-from service.product.promotion import promotion
-from service.requests.requests import DatasetRequest, EvaluateRequest, RefreshRequest
-from service.settings import Settings
-from service.workspace import Workspace
+from service.product import promotion
+from service.requests.requests import EvaluateRequest, RefreshRequest
 
-pytestmark = pytest.mark.faults
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("weather_set")]
 
 REFRESH = RefreshRequest.model_validate(
     {
@@ -17,13 +15,6 @@ REFRESH = RefreshRequest.model_validate(
         "promotion": {"margin": -1, "max_ece_increase": None},
     }
 )
-
-
-@pytest.fixture
-def workspace(tmp_path, weather_files):
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
-        product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
-        yield opened
 
 
 class Refresh:

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from learners import Source, load_model
+from learners import Source
 from learners.errors import InvalidParameter
 from learners.passes.sources.row_filter import window
 from learners.schema import Kept
@@ -16,10 +16,9 @@ from service.requests.requests import DatasetRequest, ForgetRequest, TrainReques
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile, InvalidPredicate
-from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
 from tests.passes.test_reuse import write
-from tests.service.asking import job_at_end
+from tests.service.asking import job_at_end, model_of
 from tests.service.cli.test_cli import fewpass
 
 COLUMNS = {"user": "drop", "time": "drop"}
@@ -28,10 +27,6 @@ COLUMNS = {"user": "drop", "time": "drop"}
 def request_of(folder, **more):
     asked = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 2}, "columns": COLUMNS}
     return TrainRequest(**(asked | {"model": "daily", "update": True} | more))
-
-
-def arrays_of(version):
-    return load_model(*map_compiled(version.arrow_path))
 
 
 def test_an_update_reads_new_files_only(workspace, folder):
@@ -47,9 +42,9 @@ def test_an_update_reads_new_files_only(workspace, folder):
         product.train(other, request_of(folder, model="daily"))
         (schema,) = (other.layout.model_directory("daily") / "data" / "schemas").glob("*.json")
         schema.chmod(0o644)
-        schema.write_text(Kept(arrays_of(updated).schema).schema.to_json())
+        schema.write_text(Kept(model_of(updated).schema).schema.to_json())
         fresh = product.train(other, request_of(folder, model="daily"))
-        assert same(arrays_of(fresh), arrays_of(updated))
+        assert same(model_of(fresh), model_of(updated))
 
 
 def test_models_of_a_data_set_share_what_is_counted(workspace, folder):

@@ -11,15 +11,13 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 import pytest
 
-from learners.registry.model_kinds import load_model
 from service import product
-from service.product.datasets.data_roots import check_roots, open_source
+from service.product.datasets.data_sources import check_roots, open_source
 from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
-from tests.service.asking import job_at_end
+from tests.service.asking import job_at_end, model_of
 from tests.service.cli.test_cli import fewpass
 
 WRITERS = {
@@ -53,10 +51,6 @@ def request_of(folder, **more):
         "columns": {"user": "drop"},
     }
     return TrainRequest(**(asked | {"model": "daily", "update": True, "holdout": 0} | more))
-
-
-def model_of(version):
-    return load_model(*map_compiled(version.arrow_path))
 
 
 @pytest.mark.parametrize("ending", WRITERS)

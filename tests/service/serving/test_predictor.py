@@ -23,7 +23,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.control import generation
 from storage.errors import CorruptFile, OutdatedModel
-from storage.files.workspace_layout import read_manifest, sha256_of_file, write_manifest
+from storage.files.atomic_files import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
 from storage.monitoring.counts import MonitoringFiles
 

@@ -1,6 +1,5 @@
 """Leases of workers: who has lost his lease writes nothing, not even what he had begun to wait for."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from storage.control.control import open_control
 from storage.control.leases import end_lease, leases, renew_lease, take_lease
 from storage.errors import LeaseLost
-from storage.models import models
+from storage.models import model_versions
+from tests.machines import memory_folder
 
 
 def url(folder):
@@ -21,15 +21,15 @@ def url(folder):
 def test_a_worker_whose_lease_was_ended_writes_nothing(tmp_path):
     with open_control(url(tmp_path)) as worker, open_control(url(tmp_path)) as other:
         take_lease(worker, "w-1", "here", 0, 30)
-        assert models.reserve_version(worker, "m") == 1
+        assert model_versions.reserve_version(worker, "m") == 1
         renew_lease(worker, "w-1")
         assert [(lease.id, lease.beats, lease.lease_s) for lease in leases(other)] == [("w-1", 1, 30)]
         assert end_lease(other, "w-1") and not end_lease(other, "w-1")
         with pytest.raises(LeaseLost, match="w-1 did not renew its lease in time"):
-            models.reserve_version(worker, "m")
+            model_versions.reserve_version(worker, "m")
         with pytest.raises(LeaseLost, match="FEWPASS_LEASE_S"):
             renew_lease(worker, "w-1")
-        assert models.reserve_version(other, "m") == 2  # nobody took 2
+        assert model_versions.reserve_version(other, "m") == 2  # nobody took 2
         assert leases(other) == ()
 
 
@@ -38,7 +38,7 @@ class Leases(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
+        self.folder = memory_folder()
         self.looker = open_control(url(Path(self.folder.name)))
         self.controls: dict[str, object] = {}
         self.alive: dict[str, int] = {}
@@ -59,13 +59,13 @@ class Leases(RuleBasedStateMachine):
         control = self.controls[worker]
         if worker not in self.alive:
             with pytest.raises(LeaseLost, match=worker):
-                renew_lease(control, worker) if is_beat else models.reserve_version(control, "m")
+                renew_lease(control, worker) if is_beat else model_versions.reserve_version(control, "m")
         elif is_beat:
             renew_lease(control, worker)
             self.alive[worker] += 1
         else:
             self.last += 1
-            assert models.reserve_version(control, "m") == self.last
+            assert model_versions.reserve_version(control, "m") == self.last
 
     @precondition(lambda self: self.controls)
     @rule(choice=st.integers(0, 3))

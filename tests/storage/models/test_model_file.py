@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
-from storage.files import workspace_layout
-from storage.files.duckdb_files import MEMORY_LIMIT_BYTES
+from storage.files import atomic_files, duckdb_files
 from storage.models.compiled import map_compiled, write_compiled
 from storage.models.model_file import read_model, rebuild_compiled, remove_model, verify, write_model
 
@@ -141,8 +140,9 @@ def test_several_processes_map_the_same_file(tmp_path):
     assert {reader.communicate(timeout=240)[0].split()[0] for reader in readers} == {str(total)}
 
 
-def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path):
-    n = MEMORY_LIMIT_BYTES // 8 + 12_345
+def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path, monkeypatch):
+    monkeypatch.setitem(duckdb_files._COMMON, "memory_limit", "64MiB")  # as its usual limit takes long to fill
+    n = (64 << 20) // 8 + 12_345
     array = np.zeros(n)
     array[::1000] = np.arange(len(array[::1000]))
     written = write_model(tmp_path, "big", 1, {}, {"array": array}, {})
@@ -188,10 +188,7 @@ def test_a_flipped_bit_is_never_a_wrong_number(tmp_path):
     """Each of 60 flipped bits is noticed, or was in a byte that nothing is read from."""
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     rng = np.random.default_rng(1)
-    for path, read in (
-        (written.duckdb_path, read_model),
-        (written.arrow_path, map_compiled),
-    ):
+    for path, read in ((written.duckdb_path, read_model), (written.arrow_path, map_compiled)):
         good = path.read_bytes()
         path.chmod(0o644)
         for position in rng.integers(0, len(good), 30):
@@ -315,7 +312,7 @@ def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
             raise OSError(errno.ENOSPC, "No space left on device")
         fsync(descriptor)
 
-    monkeypatch.setattr(workspace_layout.os, "fsync", refuse)
+    monkeypatch.setattr(atomic_files.os, "fsync", refuse)
     with pytest.raises(Unwritable, match="No space left on device"):
         write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     assert list((tmp_path / "m").iterdir()) == []
@@ -336,7 +333,7 @@ def test_a_killed_writer_leaves_whole_files_and_drafts_to_sweep(tmp_path):
         commands = [[sys.executable, "-c", KILLED, str(tmp_path / str(i)), str(0.01 + i * 0.037)] for i in range(8)]
         killed = list(pool.map(lambda command: subprocess.run(command, cwd=ROOT).returncode, commands))
     assert killed == [-9] * 8
-    workspace_layout.sweep(tmp_path)
+    atomic_files.sweep(tmp_path)
     assert list(tmp_path.rglob("*.partial")) == []
     for path in tmp_path.rglob("*.duckdb"):
         header, found = read_model(path)

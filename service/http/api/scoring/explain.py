@@ -14,7 +14,7 @@ from learners.models.query import AnyQuery
 from service.console.pages import served_of
 from service.http.api.scoring.predict import JSON, Predict, headers_of, options_of
 from service.product.inference import queries
-from service.product.inference.what_if import WhatIfRequest, what_if
+from service.product.inference.what_if_answers import WhatIfRequest, what_if
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge

@@ -19,9 +19,8 @@ from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_columns, encode_records
 from service.http.api.bodies import Record, decoded, row_reader
 from service.http.api.scoring.predict import JSON, ROWS, Predict, PredictRequest, check_form, headers_of
-from service.product.inference.imputation import Filling, variables_to_fill
+from service.product.inference.density_rows import Filling, density_columns, graph_average, ranks_of, variables_to_fill
 from service.product.inference.queries import queryable, until
-from service.product.inference.row_scores import density_columns, graph_average, ranks_of
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from service.serving.class_answers import rows_in_json

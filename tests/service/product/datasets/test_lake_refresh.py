@@ -7,26 +7,21 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from learners.registry.model_kinds import load_model
 from service import product
-from service.product.datasets.data_roots import open_source
+from service.product.datasets.data_sources import open_source
 from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.compiled import map_compiled
 from tests.lake_tables import DeltaHistory, IcebergHistory, WrittenTable, anew, people
 from tests.passes.test_engine import same
+from tests.service.asking import model_of
 
 
 def train(workspace, path, learner=("nb", {}), **told):
     asked = {"uris": [str(path)], "target": "class", "learner": learner[0], "parameters": learner[1], "model": "m"}
     request = TrainRequest(**{"holdout": 0, "update": True, "columns": {"person": "nominal"}} | asked | told)
     return product.train_with_passes(workspace, request)
-
-
-def model_of(version):
-    return load_model(*map_compiled(version.arrow_path))
 
 
 @pytest.fixture(scope="module")

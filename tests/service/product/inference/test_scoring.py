@@ -14,8 +14,7 @@ from learners import Source, drive, encode
 from learners.errors import SourceError
 from learners.passes.sources.opening import filesystem_of
 from learners.registry import recipes
-from service.product.inference.imputation import Filling, write_imputed
-from service.product.inference.row_scores import write_scores
+from service.product.inference.density_rows import Filling, write_imputed, write_scores
 from service.product.inference.scoring import score, score_files
 from service.product.outputs import ParquetDraft, destination_of
 from service.requests.problems import InvalidRequest

@@ -60,9 +60,7 @@ def test_an_inner_address_is_inner_in_every_form(address, reason):
 
 
 @pytest.mark.parametrize("network", INNER_NETWORKS, ids=str)
-def test_a_network_is_inner_from_its_first_to_its_last_address(
-    network,
-):
+def test_a_network_is_inner_from_its_first_to_its_last_address(network):
     for address in (network[0], network[-1]):
         assert inner_reason(str(address)), address
 

@@ -13,8 +13,8 @@ from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.files.decoded_size import check_decoded_size
-from storage.files.workspace_layout import sha256_of_file
+from storage.files.atomic_files import sha256_of_file
+from storage.models.bundle import check_decoded_size
 from storage.models.model_file import read_model, write_model
 from tests.service.product.versions.test_registry import parts_of, rebuilt
 

@@ -14,7 +14,7 @@ import pytest
 
 from service import product
 from service.jobs.steps import run_now
-from service.product.promotion.promotion import Measured, verdict
+from service.product.promotion import Measured, verdict
 from service.requests import problems
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
@@ -27,12 +27,7 @@ from tests.service.asking import PATIENCE_S, job_at_end
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
 
-
-@pytest.fixture
-def workspace(tmp_path, weather_files):
-    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
-        product.register_dataset(opened, DatasetRequest(name="weather", uris=[str(weather_files[0])], target="class"))
-        yield opened
+pytestmark = pytest.mark.usefixtures("weather_set")
 
 
 def train(workspace, **changes):
@@ -98,6 +93,15 @@ def test_a_refresh_promotes_the_better_and_keeps_the_decision(workspace):
     assert len(product.list_promotions(workspace, "weather").items) == 3
 
 
+@pytest.fixture
+def days(workspace, tmp_path):
+    folder = tmp_path / "days"
+    folder.mkdir()
+    write_day(folder, 1, weather(3000, 5))
+    product.register_dataset(workspace, DatasetRequest(name="days", uris=[str(folder)], target="class"))
+    return folder
+
+
 def write_day(folder, day, table):
     """A file that has changed on that day: which one is the newest, is told by that."""
     path = folder / f"{day}.parquet"
@@ -105,31 +109,23 @@ def write_day(folder, day, table):
     os.utime(path, (day * 86_400, day * 86_400))
 
 
-def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(workspace, tmp_path):
-    folder = tmp_path / "days"
-    folder.mkdir()
-    write_day(folder, 1, weather(3000, 5))
-    product.register_dataset(workspace, DatasetRequest(name="days", uris=[str(folder)], target="class"))
+def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(workspace, days):
     assert refresh(workspace, "a", dataset="days", model="days")["promotion"]["is_promoted"]
     table = weather(2000, 6)
     rain = np.where(np.arange(2000) % 3 == 0, "maybe", np.array(table["class"].to_pylist()))
-    write_day(folder, 2, table.set_column(4, "class", [rain]))
+    write_day(days, 2, table.set_column(4, "class", [rain]))
     result = refresh(workspace, "b", dataset="days", model="days")["promotion"]
     assert [Path(file).name for file in result["measured_on"]["files"]] == ["2.parquet"]
     assert not result["is_promoted"] and "could not be measured" in result["reason"] and "'maybe'" in result["reason"]
     assert result["challenger_metrics"]["n_test_rows"] == pytest.approx(400, abs=80)
-    write_day(folder, 3, weather(20, 7))
+    write_day(days, 3, weather(20, 7))
     more = refresh(workspace, "c", dataset="days", model="days")["promotion"]  # twenty rows are too few, so two files
     assert [Path(file).name for file in more["measured_on"]["files"]] == ["3.parquet", "2.parquet"]
 
 
-def test_a_refresh_that_updates_reads_new_files_only(workspace, tmp_path):
-    folder = tmp_path / "days"
-    folder.mkdir()
-    write_day(folder, 1, weather(3000, 5))
-    product.register_dataset(workspace, DatasetRequest(name="days", uris=[str(folder)], target="class"))
+def test_a_refresh_that_updates_reads_new_files_only(workspace, days):
     refresh(workspace, "a", dataset="days", model="days", update=True)
-    write_day(folder, 2, weather(1000, 6))
+    write_day(days, 2, weather(1000, 6))
     result = refresh(workspace, "b", dataset="days", model="days", update=True)
     assert {account["n_rows_read"] for account in result["passes"]} == {1000}
     assert [Path(file).name for file in result["promotion"]["measured_on"]["files"]] == ["2.parquet"]
@@ -230,7 +226,7 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
         connection.execute(
             "CREATE VIEW header AS SELECT content AS json, 'x' AS sha256 FROM read_text('/etc/hostname')"
         )
-    from storage.files.workspace_layout import sha256_of_file
+    from storage.files.atomic_files import sha256_of_file
 
     flipped = bytearray(sound)
     flipped[len(sound) // 2] ^= 1

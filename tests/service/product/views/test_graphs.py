@@ -9,8 +9,8 @@ import pytest
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.views.graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
-from service.product.views.structure_svg import to_svg
+from service.product.views.column_graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
+from service.product.views.graph_svg import to_svg
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

@@ -1,0 +1,16 @@
+"""API keys: made, listed and revoked."""
+
+from datetime import UTC, datetime, timedelta
+
+from service.workspace import Workspace, on_control
+from storage.control import access
+from storage.control.access import ApiKey, Role
+
+list_keys = on_control(access.list_keys)
+revoke_key = on_control(access.revoke_key)
+
+
+def create_key(workspace: Workspace, name: str, role: Role, days: float | None = None) -> tuple[ApiKey, str]:
+    """Make an API key that expires after so many days, if given; its token is returned here and never again."""
+    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    return access.create_key(workspace.control, name, role, expires_at)

@@ -1,0 +1,258 @@
+"""The one door to data: a request never makes the server read what lies outside the data roots.
+
+The rows of a database are read once, into a Parquet file of the workspace, which every pass then reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.errors import SourceError, one_line, redacted
+from learners.passes.sources.credentials import SCHEME as CREDENTIALS
+from learners.passes.sources.credentials import place_of
+from learners.passes.sources.csv.types import declared_types
+from learners.passes.sources.lake.lake_tables import named
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from service.product.datasets.dataset_statistics import column_order
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest, OutsideRoots
+from service.settings import Settings
+from service.workspace import Workspace
+from storage.datasets import definitions
+from storage.datasets.databases import UnreadableDatabase, duckdb_rows, postgres_rows
+from storage.files.atomic_files import publish
+from storage.files.duckdb_files import quoted
+
+# Never data, whoever asks: what the kernel and the system keep.
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")
+_POSTGRES = ("postgresql", "postgres")
+# What is asked for comes last, so that a query may hold any sign.
+_QUESTION = re.compile(r"[?&](table|query)=", re.IGNORECASE)
+_METADATA = b"fewpass.database"
+
+
+def open_source(
+    workspace: Workspace,
+    uris: Sequence[str] | None = None,
+    *,
+    dataset: str | None = None,
+    is_remote: bool = True,
+    columns: JSONMapping | None = None,
+    schema: Schema | None = None,
+    at: str | None = None,
+) -> Source:
+    """The rows of files, globs, folders or URIs, or else of a registered data set (OutsideRoots, SourceError, NotFound).
+
+    Parameters
+    ----------
+    is_remote : whether they came over REST: then they, and the files that they lead to, must lie in the data roots
+    columns : what the request says of columns, beside what is registered with the data set
+    schema : of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text
+    at : version or time of a lake table
+    """
+    refuse_secrets(uris or ())
+    registered = None if uris is not None else definitions.get_dataset(workspace.control, str(dataset))
+    found = list(uris or ()) if registered is None else list(registered.uris)
+    known = {} if registered is None else dict(registered.columns)
+    types = declared_types(schema, known | dict(columns or {}))
+    order = [] if registered is None else column_order(workspace, registered.name)
+    if not is_remote:
+        return Source.open(found, types=types, at=at).ordered(order)
+    check_roots(found, workspace.settings)
+    source = Source.open([located(uri) for uri in found], types=types, at=at)
+    if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
+        check_roots([file.path for file in source.files], workspace.settings)
+    return source.ordered(order)
+
+
+def refuse_secrets(uris: Sequence[str]) -> None:
+    """Refuse URIs with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
+    for uri in uris:
+        shown = redacted(uri)
+        if shown != uri:
+            raise InvalidRequest(
+                f"{shown} carries a secret, which everybody who may read jobs and models would see. Put the URI of its "
+                "folder into FEWPASS_CREDENTIALS_NAME of the server (or a file that holds it into "
+                "FEWPASS_CREDENTIALS_NAME_FILE), and ask for credentials://name/file.parquet.",
+                field="uris",
+            )
+
+
+def plain(uri: str) -> str:
+    """The path of a file: URI, or of a lake table; anything else as it is. What is checked is then what is opened."""
+    uri = named(uri).place
+    if uri[:7].lower() != "file://":
+        return uri
+    parts = urlsplit(uri)
+    if parts.netloc.lower() not in {"", "localhost"} or parts.query or parts.fragment:
+        raise OutsideRoots(f"{uri} is not a file of this machine. Write file:///path, or the path itself.", uri=uri)
+    return url2pathname(parts.path)
+
+
+def located(uri: str) -> str:
+    """A path or URI as it is opened: the path of a file: URI, and the version of a lake table."""
+    address = named(uri)
+    return plain(uri) if address.place == uri else uri.replace(address.place, plain(uri))
+
+
+def resolved(uri: str) -> str:
+    """A local path without links and "..", or another URI as it is."""
+    uri = plain(uri)
+    try:
+        return uri if "://" in uri else str(Path(uri).resolve())
+    except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
+        raise OutsideRoots(f"{uri} cannot be opened: its links form a circle.", uri=uri) from error
+
+
+def files_of(parameters: JSONMapping) -> list[str]:
+    """The files that the parameters of a learner name."""
+    return [str(parameters["circuit"])] if parameters.get("circuit") else []
+
+
+def plain_parameters(parameters: JSONMapping) -> JSONObject:
+    """The parameters of a learner, a file as its path."""
+    files = files_of(parameters)
+    return dict(parameters) | ({"circuit": plain(files[0])} if files else {})
+
+
+def check_roots(uris: Sequence[str], settings: Settings) -> None:
+    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots)."""
+    if uris and settings.needs_keys and not settings.data_roots:
+        raise OutsideRoots(
+            "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
+            "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+        )
+    roots = [resolved(root) for root in settings.data_roots]
+    for uri in uris:
+        if "\0" in uri or not uri:
+            raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
+        place = resolved(uri)
+        around = [root for root in roots if _is_below(place, root)]
+        if roots and not around:
+            raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
+        # A root inside such a folder, as /dev/shm/tables, is meant.
+        if _is_of_system(place) and not any(_is_of_system(root) for root in around):
+            raise OutsideRoots(f"{uri} is a system path, which is never a data set.", uri=uri)
+
+
+def _is_of_system(place: str) -> bool:
+    return "://" not in place and any(_is_below(place, folder) for folder in SYSTEM)
+
+
+def _is_below(place: str, root: str) -> bool:
+    if "://" not in place:
+        return "://" not in root and os.path.commonpath([place, root]) == root
+    if "://" not in root:
+        return False
+    # The query of a URI may name another server, so it must be that of the root.
+    (path, _, query), (root_path, _, root_query) = place.partition("?"), root.partition("?")
+    is_plain = ".." not in path and "%" not in path and "\\" not in path and "#" not in place and "@" not in path
+    return is_plain and query == root_query and (path == root_path or path.startswith(root_path.rstrip("/") + "/"))
+
+
+@dataclass(frozen=True)
+class DatabaseQuery:
+    """A query on a database, as a URI names it; the URI is as it is shown and kept, without secrets.
+
+    `place` is what is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
+    """
+
+    uri: str
+    place: str
+    sql: str
+    is_duckdb: bool
+
+    def rows(self, spill: Path) -> AbstractContextManager[pa.RecordBatchReader]:
+        """Its rows, once."""
+        if self.is_duckdb:
+            return duckdb_rows(Path(self.place), self.sql, spill)
+        return postgres_rows(self.place, self.sql)
+
+    def reason(self, error: Exception) -> str:
+        """The words of the database, without the password, which it may repeat."""
+        text = one_line(error)
+        password = None if self.is_duckdb else urlsplit(self.place).password
+        return text.replace(unquote(password), "***").replace(password, "***") if password else text
+
+
+def is_database(uri: str) -> bool:
+    """Whether a URI names a database, by its scheme, or by what it asks of `credentials://name`."""
+    scheme = uri.partition("://")[0].lower() if "://" in uri else ""
+    return scheme in ("duckdb", *_POSTGRES) or (scheme == CREDENTIALS and _QUESTION.search(uri) is not None)
+
+
+def database_query(uri: str) -> DatabaseQuery:
+    """What a URI asks of a database.
+
+    `duckdb://shop.db?table=orders`, `duckdb:///data/shop.db?query=SELECT …`, `postgresql://ana@host/shop?query=SELECT …`, and
+    `credentials://shop?query=SELECT …` with such a URI in FEWPASS_CREDENTIALS_SHOP. A query with spaces is taken as it stands, one without
+    is percent-decoded.
+    Raises InvalidRequest if the URI carries a secret, SourceError.
+    """
+    refuse_secrets([uri])
+    match = _QUESTION.search(uri)
+    if match is None or not (text := uri[match.end() :].strip()):
+        raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
+    kind, base = match[1].lower(), uri[: match.start()]
+    text = text if " " in text else unquote(text)
+    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quoted, text.split('.')))}"
+    place = place_of(base) if base.partition("://")[0].lower() == CREDENTIALS else base
+    scheme = place.partition("://")[0].lower()
+    if scheme == "duckdb":
+        path = Path(unquote(place.partition("://")[2])).expanduser().absolute()
+        shown = f"duckdb://{path}?{kind}={text}" if place == base else f"{base}?{kind}={text}"
+        return DatabaseQuery(shown, str(path), sql, True)
+    if scheme not in _POSTGRES:
+        raise SourceError(uri, "is no database: its credentials hold neither duckdb:// nor postgresql://.")
+    return DatabaseQuery(f"{base}{match[0][0]}{kind}={text}", place, sql, False)
+
+
+def with_rows_of_databases(workspace: Workspace, uris: Sequence[str]) -> list[str]:
+    """The URIs, with a Parquet file in place of each that names a database.
+
+    The query runs once, now; the file in the workspace's folder `queries` replaces that of an earlier run. So all
+    passes see the same rows, and a refresh counts the file anew if they have changed. Raises InvalidRequest or
+    SourceError, Unwritable if the disk does not take the rows.
+    """
+    return [str(_written(workspace, database_query(uri))) if is_database(uri) else uri for uri in uris]
+
+
+def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
+    from learners.estimators.forms import rows_of  # which imports scikit-learn
+
+    path = workspace.layout.queries / f"{hashlib.sha256(query.uri.encode()).hexdigest()[:16]}.parquet"
+    try:
+        with publish(path, replace=True) as draft, query.rows(draft.parent / "spill") as reader:
+            rows = rows_of(reader, None)
+            schema = pa.schema([field.remove_metadata() for field in rows.arrow_schema], {_METADATA: query.uri})
+            with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
+                for batch in rows.batches:
+                    writer.write_batch(batch.cast(schema))
+    except UnreadableDatabase as error:
+        raise SourceError(query.uri, f"cannot be read ({query.reason(error)}).") from error
+    except (pa.ArrowException, NotImplementedError) as error:
+        reason = f"its rows cannot be kept ({query.reason(error)}). Leave that column out of the query, or CAST it."
+        raise SourceError(query.uri, reason) from error
+    return path
+
+
+def databases_of(workspace: Workspace, paths: Iterable[str]) -> JSONObject:
+    """Of those files that hold the rows of a database, the URI that they were read from."""
+    found: JSONObject = {}
+    for path in paths:
+        if Path(path).parent == workspace.layout.queries:
+            with suppress(OSError, pa.ArrowException):  # replaced meanwhile: the file's identity tells that
+                found[path] = (pq.read_schema(path).metadata or {}).get(_METADATA, b"").decode()
+    return found

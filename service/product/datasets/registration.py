@@ -1,0 +1,228 @@
+"""Registered data sets: files under a name, with what one pass finds of their columns; uploaded files, and an example."""
+
+import json
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.errors import UnknownColumn
+from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.engine import collect
+from learners.passes.row_rules import with_classes, with_weights
+from learners.passes.sources.csv.types import declared_types
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from learners.schema.schema import MAX_CLASSES
+from service.jobs import children
+from service.jobs.steps import Report, Run, reporting, silent
+from service.product.child_process import aside
+from service.product.datasets.data_sources import check_roots, open_source
+from service.product.datasets.dataset_statistics import (
+    RULES,
+    column_order,
+    file_facts,
+    keep_column_order,
+    read_rules,
+    remove_counted,
+)
+from service.product.datasets.training_rows import check_rules
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
+from service.requests.requests import DatasetRequest, SchemaRequest
+from service.settings import available_threads
+from service.workspace import Workspace, on_control
+from storage.datasets import definitions
+from storage.datasets.definitions import Dataset
+from storage.errors import NotFound
+from storage.files.atomic_files import publish
+from storage.files.workspace_layout import checked_name
+
+FOLDER = "uploads"
+FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
+EXAMPLE, EXAMPLE_ROWS = "customers", 4_000
+TARGET = "customer"
+
+get_dataset = on_control(definitions.get_dataset)
+list_datasets = on_control(definitions.list_datasets)
+
+
+def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
+    """Register files after opening them; a small data set gets its schema at once.
+
+    The data roots bind a request over REST, which `is_remote`. Raises OutsideRoots, SourceError, UnknownColumn, SchemaError,
+    Conflict or storage.errors.Conflict.
+    """
+    control = workspace.control
+    if is_remote and not children.is_child:  # a server reads nothing itself
+        limit = workspace.settings.request_timeout_s
+        return aside(workspace, partial(register_dataset, is_remote=True), request, time_limit_s=limit)
+    source = open_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
+    if request.target is not None and request.target not in source.arrow_schema.names:
+        raise UnknownColumn(request.target, source.arrow_schema.names)
+    place = workspace.layout.dataset_directory(request.name)
+    # What a deletion that was interrupted has left is of other files.
+    if not definitions.is_registered(control, request.name):
+        remove_counted(place)
+    check_rules(read_rules(workspace, place / RULES), request.name, source)
+    # A data set that nothing can be learned from is refused here, not by the first job.
+    source, schema = source.ordered(column_order(workspace, request.name)), None
+    # A pass is made at once, while somebody waits, over few cells.
+    if source.n_rows * len(source.arrow_schema) <= workspace.settings.inline_schema_cells:
+        schema = schema_of(source, request.target, request.columns, available_threads(workspace.settings), silent)
+    files = tuple(map(file_facts, source.files))
+    definition = Dataset(request.name, tuple(request.uris), request.target, request.columns, files=files)
+    dataset = definitions.register_dataset(control, definition)
+    keep_column_order(workspace, request.name, source)
+    if schema is None:
+        return dataset
+    definitions.describe_dataset(control, request.name, schema.to_json(), list(files))
+    return definitions.get_dataset(control, request.name)
+
+
+def delete_dataset(workspace: Workspace, name: str) -> None:
+    """Forget a data set and what was counted of it; its files, its rules of forgotten rows and its models stay."""
+    definitions.delete_dataset(workspace.control, name)
+    remove_counted(workspace.layout.dataset_directory(name))
+
+
+def kind_of_name(workspace: Workspace, name: str) -> Literal["dataset", "model"]:
+    """Whether a name is a data set's; else it is a model's."""
+    try:
+        get_dataset(workspace, name)
+    except NotFound:
+        return "model"
+    return "dataset"
+
+
+def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
+    """The columns of a registered data set, in order, as far as known without reading its files (NotFound, CorruptFile)."""
+    get_dataset(workspace, name)
+    return column_order(workspace, name)
+
+
+def check_columns(workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool) -> None:
+    """Refuse columns that a registered data set has not.
+
+    Its files may have changed since its columns were noted, so they are opened before a column is refused. Raises
+    NotFound, CorruptFile, OutsideRoots, SourceError or UnknownColumn.
+    """
+    if set(columns) <= set(dataset_columns(workspace, name)):
+        return
+    if is_remote and not children.is_child:  # a server reads nothing itself
+        limit = workspace.settings.request_timeout_s
+        aside(workspace, partial(check_columns, is_remote=True), name, columns, at, time_limit_s=limit)
+        return
+    names = open_source(workspace, dataset=name, is_remote=is_remote, at=at).arrow_schema.names
+    for column in columns:
+        if column not in names:
+            raise UnknownColumn(column, names)
+
+
+def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
+    """The schema of a data set, as JSON; InvalidRequest if no pass has been made over the data yet."""
+    text = get_dataset(workspace, name).schema_json
+    if text is None:
+        raise InvalidRequest(
+            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.", dataset=name
+        )
+    return dict(json.loads(text))
+
+
+def summarise(workspace: Workspace, run: Run) -> JSONObject:
+    """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
+    name = SchemaRequest(**run.request).dataset
+    dataset = get_dataset(workspace, name)
+    source = open_source(workspace, dataset=name, is_remote=not run.is_local)
+    threads = available_threads(workspace.settings)
+    schema = schema_of(source, dataset.target, dataset.columns, threads, run.report)
+    files = [file_facts(file) for file in source.files]
+    definitions.describe_dataset(workspace.control, name, schema.to_json(), files)
+    return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
+
+
+def schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
+    """The schema of files that are not registered."""
+    source = Source.open(list(uris), types=declared_types(None, columns))
+    return schema_of(source, target, columns, None, report)
+
+
+def schema_of(source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report) -> Schema:
+    """The schema of rows, in one pass."""
+    source = with_weights(with_classes(source, target, columns), columns)
+    summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
+    return collect(summaries, source, threads=threads, on_progress=reporting(report), n_passes=1).build_schema()
+
+
+def upload_folder(workspace: Workspace) -> Path | None:
+    """Where uploaded files go: below the first data root that is a folder; without keys and roots, in the workspace; or nowhere."""
+    settings = workspace.settings
+    roots = [root for root in settings.data_roots if "://" not in root]
+    if not roots and (settings.data_roots or settings.needs_keys):
+        return None
+    return Path(roots[0] if roots else settings.workspace).absolute() / FOLDER
+
+
+def upload_place(workspace: Workspace, name: str, file: str) -> Path:
+    """Where the file of a data set is to be uploaded; InvalidName, or InvalidRequest without a folder that may be read."""
+    checked_name("dataset", name)
+    if not FILE.fullmatch(file):
+        raise InvalidRequest(
+            f"{file!r} is no name for a file here: use letters, digits, '.', '_', '-' and spaces, at most 128, and begin with a "
+            "letter or digit.",
+            field="file",
+        )
+    folder, settings = upload_folder(workspace), workspace.settings
+    if folder is None:
+        raise InvalidRequest(
+            "There is no folder for uploaded files: FEWPASS_DATA_ROOTS names none on this machine. Add one, "
+            "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+        )
+    place = folder / name / file
+    check_roots([str(place)], settings)
+    return place
+
+
+def load_example(workspace: Workspace) -> Dataset:
+    """Register the example's table, written if it is not there; repeated, nothing changes. InvalidRequest, Conflict."""
+    try:
+        return get_dataset(workspace, EXAMPLE)
+    except NotFound:
+        place = upload_place(workspace, EXAMPLE, f"{EXAMPLE}.parquet")
+    if not place.exists():
+        with publish(place) as draft:
+            pq.write_table(customers(EXAMPLE_ROWS, 1), draft)
+    request = DatasetRequest(name=EXAMPLE, uris=[str(place)], target=TARGET)
+    return register_dataset(workspace, request, is_remote=True)
+
+
+def customers(n_rows: int, seed: int) -> pa.Table:
+    """Customers who leave or stay, a row each, drawn by `seed`.
+
+    The columns are contract, months, internet, calls, payment, price and the class `customer`.
+    """
+    rng = np.random.default_rng(seed)
+    contract = rng.choice(["monthly", "one year", "two years"], n_rows, p=[0.5, 0.3, 0.2])
+    months = rng.gamma(np.where(contract == "monthly", 1.5, 4.0), 8.0).round()
+    internet = rng.choice(["fibre", "cable", "none"], n_rows, p=[0.45, 0.4, 0.15])
+    calls = rng.poisson(np.where(internet == "fibre", 2.2, 0.9))
+    payment = np.where(rng.random(n_rows) < np.where(months > 20, 0.7, 0.3), "card", "invoice")
+    price = (15 + 40 * (internet == "fibre") + 20 * (internet == "cable") + rng.normal(0, 5, n_rows)).round(1)
+    score = -2.2 + 1.6 * (contract == "monthly") + 0.45 * calls - 0.04 * months + 0.5 * (payment == "invoice")
+    leaves = np.where(rng.random(n_rows) < 1 / (1 + np.exp(-score)), "leaves", "stays")
+    return pa.table(
+        {
+            "contract": contract,
+            "months": months,
+            "internet": internet,
+            "calls": calls,
+            "payment": payment,
+            "price": price,
+            "customer": leaves,
+        }
+    )

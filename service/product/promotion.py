@@ -1,0 +1,327 @@
+"""Champion and challenger: a refresh looks at the data, trains a version, measures both on the same new rows, and decides by a rule."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from learners.errors import LearnerError
+from learners.models.model import Model
+from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift_report import drift_report
+from learners.monitoring.drift_tests import Limits
+from learners.monitoring.reference import training_reference
+from learners.monitoring.served_counts import ServedCounts
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from service.jobs.steps import Run, Steps
+from service.product.datasets.registration import get_dataset
+from service.product.datasets.training_rows import measuring_source, training_rows, training_source
+from service.product.inference import scoring
+from service.product.monitoring.windows import monitor
+from service.product.train_steps import target_of, train_steps
+from service.product.versions.deletion import prune
+from service.product.versions.provenance import of_snapshot, scored_counts
+from service.product.versions.registry import aliases_of
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import Conflict, InvalidRequest
+from service.requests.requests import PromotionRule, RefreshRequest, TrainRequest
+from service.serving.predictor import map_version
+from service.workspace import Workspace
+from storage.errors import Conflict as Moved
+from storage.errors import CorruptFile, NotFound
+from storage.models import model_versions, promotions
+from storage.models.model_versions import ModelVersion
+from storage.models.promotions import Promotion
+
+JOINT_METRIC = "log_loss"  # of classes; or of whole rows, where there are none
+ROUNDING = 1e-12  # what sums in another order may differ by
+DECISIONS = 3  # as often it is decided anew when the champion changes in between
+
+
+Work = Callable[[Run], JSONObject]
+Read = Callable[[Schema | None], Source]  # rows, as the model of a schema reads them
+MOST_ROWS = 200_000
+BROKEN = ("absent", "missing", "unseen", "out_of_range", "swapped", "clipped")
+
+
+class Measured(NamedTuple):
+    """A version on the rows of the decision: its metrics, or why there are none; and what the class shares alone lose."""
+
+    version: int
+    metrics: JSONObject | None
+    problem: str = ""
+    of_class_shares: Mapping[str, float] = {}
+
+
+class Verdict(NamedTuple):
+    """What the rule says, and why."""
+
+    is_promoted: bool
+    reason: str
+
+
+def refresh_steps(workspace: Workspace) -> Steps:
+    """The steps of a job that refreshes: a look at the data, those of a training, then the decision."""
+    train = {name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace).items()}
+    return {"inspect": partial(inspect, workspace), **train, "decide": _unless_skipped(partial(decide, workspace))}
+
+
+def _of_train(work: Work) -> Work:
+    return lambda run: work(replace(run, request=run.request["train"]))
+
+
+def _unless_skipped(work: Work) -> Work:
+    """A step of a refresh that has found nothing to do says so to the end."""
+
+    def run_unless(run: Run) -> JSONObject:
+        looked = run.receipts.get("inspect", {})  # a job of an earlier release has not looked
+        return looked if looked.get("is_skipped") else work(run)
+
+    return run_unless
+
+
+def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
+    """The training of a refresh (NotFound); InvalidRequest if its rule has a metric of classes, and the model has none."""
+    rule, train = request.promotion, request.train
+    if rule.dataset is not None:
+        get_dataset(workspace, rule.dataset)
+    if train.dataset is not None:
+        get_dataset(workspace, train.dataset)
+    if rule.metric != JOINT_METRIC and target_of(workspace, train) is None:
+        raise InvalidRequest(
+            f"A model without a target has no {rule.metric}: promote by {JOINT_METRIC}, which is then the mean negative "
+            "log likelihood of the rows.",
+            field="promotion.metric",
+        )
+    return train
+
+
+def decide(workspace: Workspace, run: Run) -> JSONObject:
+    """Measure challenger and champion, keep the decision, move the alias, and prune the model's old versions."""
+    request = RefreshRequest(**run.request)
+    published = run.receipts["publish"]
+    name, number = published["model"], published["version"]
+    read, measured_on = _rows(workspace, request, run, _schema(workspace, name, number))
+    challenger = _measured(workspace, name, number, read, run)
+    for attempt in range(DECISIONS):
+        champion = aliases_of(workspace, name).get(request.promotion.alias)
+        against = None if champion is None else _measured(workspace, name, champion, read, run)
+        is_promoted, reason = verdict(request.promotion, challenger, against)
+        decision = Promotion(
+            name=name,
+            alias=request.promotion.alias,
+            challenger=number,
+            champion=champion,
+            is_promoted=is_promoted,
+            reason=reason,
+            rule=request.promotion.model_dump(),
+            challenger_metrics=challenger.metrics,
+            champion_metrics=None if against is None else against.metrics,
+            measured_on=measured_on,
+            job_id=run.job_id,
+        )
+        try:
+            decision = promotions.record_promotion(workspace.control, decision)
+        except Moved:  # somebody moved the alias meanwhile
+            if attempt == DECISIONS - 1:
+                raise
+        else:
+            break
+    structlog.get_logger("jobs").info(
+        "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
+    )
+    record = vars(decision) | {"decided_at": str(decision.decided_at)}
+    return {**published, "promotion": record, "pruned": prune(workspace, name, job_id=run.job_id)}
+
+
+def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
+    """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none."""
+    if champion is not None and champion.version == challenger.version:
+        return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
+    keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"
+    if (problem := _below_floor(rule, challenger)) is not None:
+        return Verdict(False, f"{keeps}: {problem}")
+    if champion is None:
+        return Verdict(True, f"version {challenger.version} is the first {rule.alias}")
+    for measured in (challenger, champion):
+        if measured.metrics is None:
+            return Verdict(False, f"{keeps}: version {measured.version} could not be measured ({measured.problem})")
+    assert challenger.metrics is not None
+    assert champion.metrics is not None
+    n_rows = challenger.metrics["n_test_rows"]
+    if n_rows < rule.min_rows:
+        return Verdict(False, f"{keeps}: {n_rows} rows are fewer than the {rule.min_rows} that decide")
+    new, old = _loss(challenger.metrics, rule.metric), _loss(champion.metrics, rule.metric)
+    if new is None or old is None or ("ece" in challenger.metrics) != ("ece" in champion.metrics):
+        return Verdict(False, f"{keeps}: the two cannot be compared by {rule.metric}, as only one predicts a class")
+    margin = f" less {rule.margin:g}" if rule.margin > 0 else f" plus {-rule.margin:g}" if rule.margin < 0 else ""
+    compared = f"{rule.metric} {new:.6g} against {old:.6g}{margin}, on {n_rows} rows"
+    # Written so that a NaN never wins.
+    if not (math.isfinite(new) and new <= old - rule.margin):
+        return Verdict(False, f"{keeps}: version {challenger.version} has {compared}")
+    # What predicts no class has no calibration error to guard.
+    increase = challenger.metrics.get("ece", 0.0) - champion.metrics.get("ece", 0.0)
+    if rule.max_ece_increase is not None and not increase <= rule.max_ece_increase:
+        return Verdict(
+            False,
+            f"{keeps}: version {challenger.version} has {compared}, but its calibration error is {increase:.4g} greater "
+            f"and at most {rule.max_ece_increase:g} is allowed",
+        )
+    return Verdict(True, f"version {challenger.version} replaces {champion.version} as {rule.alias}: {compared}")
+
+
+def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
+    """Why a version is promoted in no case, whatever the champion is; None if it may be."""
+    its = f"version {challenger.version}"
+    if challenger.metrics is None:
+        return f"{its} could not be measured ({challenger.problem})"
+    loss = _loss(challenger.metrics, rule.metric)
+    if loss is None:  # it predicts no class, and the champion does
+        return None
+    if math.isnan(loss):
+        return f"{its} has no {rule.metric}"
+    if rule.max_loss is not None and loss > rule.max_loss:
+        return f"{its} has {rule.metric} {loss:.6g}, and at most {rule.max_loss:g} is allowed"
+    floor = challenger.of_class_shares.get(rule.metric, math.inf)
+    if rule.beats_prior and loss > floor + ROUNDING:
+        return f"{its} has {rule.metric} {loss:.6g}, worse than the class shares alone ({floor:.6g})"
+    return None
+
+
+def _loss(metrics: JSONMapping, metric: str) -> float | None:
+    """A metric of which less is better; of a model without classes, the mean negative log likelihood.
+
+    Rows that it calls impossible make that infinite, though `log_likelihood` is the mean of the others.
+    """
+    if metric == JOINT_METRIC and "log_likelihood" in metrics:
+        return math.inf if metrics["n_impossible"] else -metrics["log_likelihood"]
+    return metrics.get(metric)
+
+
+def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:
+    try:
+        model = _mapped(workspace, name, number)
+        found = scoring.measure(model, read(model.schema), run.report)
+        shown = {f"{name}_of_class_shares": loss for name, loss in found.floor.items()}
+        return Measured(number, found.metrics | shown, of_class_shares=found.floor)
+    except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
+        return Measured(number, None, str(error))
+
+
+def _mapped(workspace: Workspace, name: str, number: int) -> Model:
+    version = model_versions.get_version(workspace.control, name, number)
+    try:
+        return map_version(version).model
+    except CorruptFile:
+        # A champion that was replaced and removed since its row was read is gone, and not damaged.
+        model_versions.get_version(workspace.control, name, number)
+        raise
+
+
+def _schema(workspace: Workspace, name: str, number: int) -> Schema | None:
+    """By which a version reads rows; None if it cannot be loaded, of which `_measured` tells."""
+    try:
+        return _mapped(workspace, name, number).schema
+    except (LearnerError, NotFound, CorruptFile):
+        return None
+
+
+def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schema | None) -> tuple[Read, JSONMapping]:
+    """The rows that decide, as each model reads them, and how to say which they are."""
+    rule, train = request.promotion, of_snapshot(request.train, run.receipts.get("learn", {}).get("snapshot"))
+    most = workspace.settings.evaluation_rows
+    dataset = rule.dataset or train.test_dataset
+    if rule.dataset is not None or not train.keeps_back:
+        uris = None if dataset else train.test_uris
+
+        def read_all(schema: Schema | None) -> Source:
+            return measuring_source(workspace, uris, dataset, run, schema)
+
+        files = [file.path for file in read_all(schema).files]
+        return lambda schema: read_all(schema).thinned(most), {"dataset": dataset, "files": files}
+
+    def kept_back(schema: Schema | None) -> Source:
+        found = training_rows(workspace, training_source(workspace, train, run, schema), train, run).kept_back
+        assert found is not None
+        return found
+
+    own = kept_back(schema)
+    newest = newest_files(own, rule.newest_files, rule.min_rows / train.holdout)
+    files = [own.files[index].path for index in newest]
+    description: JSONMapping = {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
+    return lambda schema: kept_back(schema).only(set(newest)).thinned(most), description
+
+
+def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:
+    """Positions of the files that changed last: so many files, and more until they hold so many rows."""
+    chosen: list[int] = []
+    rows = 0
+    of_files = {fragment.file for fragment in source.fragments}
+    for index in sorted(of_files, key=lambda i: (source.files[i].mtime_ns or 0, source.files[i].path), reverse=True):
+        if len(chosen) >= n_files and rows >= n_rows:
+            break
+        chosen.append(index)
+        rows += source.files[index].n_rows
+    return chosen
+
+
+class Quarantined(Conflict):
+    """New data that differs from what the champion learned as broken data does; a person has to look at it."""
+
+
+def inspect(workspace: Workspace, run: Run) -> JSONObject:
+    """Whether to train: `is_skipped` says that too little has changed. Quarantined if the newest files are broken."""
+    request = RefreshRequest(**run.request)
+    champion = _champion(workspace, request)
+    if champion is None or (request.quarantine_points is None and request.when == "always"):
+        return {"is_skipped": False}
+    drifting = [] if request.quarantine_points is None else _look_at_files(workspace, request, champion, run)
+    if request.when == "always":
+        return {"is_skipped": False}
+    served = monitor(workspace, f"{champion.name}@{champion.version}")
+    drifting += [cause["words"] for cause in served["causes"]] if served["is_drifting"] else []
+    if drifting:
+        return {"is_skipped": False, "because": drifting}
+    reason = f"nothing that version {champion.version} serves has changed; train with when=always to do it all the same"
+    return {"is_skipped": True, "reason": reason}
+
+
+def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: ModelVersion, run: Run) -> list[str]:
+    """Compare the newest file of the training data with what the champion learned; returns what has changed, in words."""
+    train = request.train
+    try:
+        model = map_version(champion).model
+        whole = training_source(workspace, train, run, model.schema)
+        newest = max(range(len(whole.files)), key=lambda i: (whole.files[i].mtime_ns or 0, whole.files[i].path))
+        rows = whole.only({newest}).thinned(MOST_ROWS)
+        counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
+        for batch in rows.batches(counts.columns):
+            counts.update(batch)
+        reference = training_reference(counts.watched, scored_counts(champion, counts.watched))
+        if reference is None or not counts.n_rows:
+            return []
+        found: JSONObject = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
+    except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
+        return []
+    except LearnerError as error:
+        raise Quarantined(f"The newest file cannot be read as the champion reads it: {error}", file="") from error
+    broken = [cause["words"] for cause in found["causes"] if cause["kind"] in BROKEN]
+    if broken:
+        path = whole.files[newest].path
+        raise Quarantined(
+            f"{path} differs so much from what {champion.name}@{champion.version} learned that nothing was trained: "
+            f"{'; '.join(broken[:5])}. Mend the data; or, if it is right, refresh once with quarantine_points=null.",
+            file=path,
+        )
+    return [cause["words"] for cause in found["causes"]]
+
+
+def _champion(workspace: Workspace, request: RefreshRequest) -> ModelVersion | None:
+    try:
+        return model_versions.find_version(workspace.control, f"{request.train.model}@{request.promotion.alias}")
+    except NotFound:
+        return None

@@ -1,1 +1,0 @@
-"""Which version serves."""

@@ -1,0 +1,130 @@
+"""Small records of monitoring: rules, alerts, webhooks, deliveries; one JSON file of each kind, changed under a lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from storage.errors import CorruptFile
+from storage.files.atomic_files import locked, make_folder, publish
+from storage.files.workspace_layout import private_mode
+
+# What JSON holds; each kind has a TypedDict below that says what is in it.
+Records = dict[str, dict[str, Any]]
+
+
+class RuleRecord(TypedDict, total=False):
+    """When a model alerts."""
+
+    model: str
+    window: str
+    against: str
+    q: float
+    nats: float
+    points: float
+    is_muted: bool
+    rollback_labels: int | None
+
+
+class AlertRecord(TypedDict):
+    """One alert; moments are ISO 8601.
+
+    No webhook gets it if `is_muted`: by the rule of its model, or since a person muted it at `muted_at`. `is_sent` is false
+    from when a person resolves it until the next look.
+    """
+
+    id: str
+    model: str
+    version: int
+    subject: str
+    kind: str
+    columns: list[str]
+    words: str
+    effect: float
+    unit: str
+    against: str
+    window: str
+    is_muted: bool
+    fired_at: str
+    acknowledged_at: str | None
+    resolved_at: str | None
+    muted_at: NotRequired[str | None]
+    is_sent: NotRequired[bool]
+
+
+class StateRecord(TypedDict):
+    """What the last look at a model has found, of the rows served in the last day."""
+
+    version: int
+    looked_at: str  # ISO 8601
+    served: int
+    is_drifting: bool | None  # None where nothing could be compared
+    first_cause: str | None
+    log_loss: float | None  # in nats, if it is known
+    log_loss_of: str | None  # "labels"; or "estimate", what the predictions expect of themselves
+
+
+class WebhookRecord(TypedDict):
+    """Where alerts are sent; the secret is never shown again."""
+
+    id: str
+    url: str
+    secret: str
+    models: list[str]
+    created_at: str
+
+
+class DeliveryRecord(TypedDict):
+    """What came of one sending."""
+
+    id: str
+    webhook: str
+    type: str
+    alert: str | None
+    at: str
+    attempts: int
+    status: int | None
+    error: str | None
+
+
+def records_of(root: Path, kind: str) -> Records:
+    """All records of a kind, by their ids; CorruptFile if a file is damaged."""
+    path = _path(root, kind)
+    try:
+        found: Records = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except ValueError as error:
+        raise CorruptFile(path, f"it is not JSON ({error}). Restore it from a backup, or remove it.") from error
+    return found
+
+
+def records_mark(root: Path) -> tuple[int, ...]:
+    """What changes when alerts, or the states of models, are written."""
+    mark: list[int] = []
+    for kind in ("alerts", "states"):
+        with suppress(OSError):
+            found = _path(root, kind).stat()
+            mark += (found.st_mtime_ns, found.st_ino)
+    return tuple(mark)
+
+
+@contextmanager
+def with_records(root: Path, kind: str) -> Iterator[Records]:
+    """The records of a kind to be changed; they are written when the caller has not raised, and nobody else writes meanwhile."""
+    path = _path(root, kind)
+    make_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
+    with locked(path):
+        found = records_of(root, kind)
+        before = json.dumps(found)
+        yield found
+        if json.dumps(found) != before:
+            with publish(path, replace=True, mode=private_mode(path.parent, 0o660)) as draft:
+                draft.write_text(json.dumps(found), encoding="utf-8")
+
+
+def _path(root: Path, kind: str) -> Path:
+    return Path(root) / "monitoring" / ".records" / f"{kind}.json"

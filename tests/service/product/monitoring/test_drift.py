@@ -1,0 +1,94 @@
+"""Rows of files, or of a training, against what a version has learned."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.requests.problems import InvalidRequest
+from service.requests.requests import TrainRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.monitoring import problems
+from tests.service.cli.test_cli import fewpass
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drift")
+    pq.write_table(problems.rows(8000, 1), folder / "train.parquet")
+    pq.write_table(problems.rows(4000, 2), folder / "same.parquet")
+    changed = problems.rows(4000, 3)
+    pq.write_table(changed.set_column(0, "size", pa.array(changed["size"].to_numpy() * 100)), folder / "unit.parquet")
+    with Workspace(Settings(workspace=folder / "workspace")) as opened:
+        asked = {"uris": [str(folder / "train.parquet")], "target": "class"}
+        product.train(opened, TrainRequest(**asked, learner="kdb", model="towns"))
+        product.train(opened, TrainRequest(**asked, learner="xgboost", model="trees", parameters={"rounds": 2}))
+        yield opened, folder
+
+
+def test_drift_names_the_column_whose_unit_changed(workspace):
+    opened, folder = workspace
+    found = product.drift(opened, "towns", [str(folder / "unit.parquet")])
+    assert found["is_drifting"] and found["causes"][0]["columns"] == ("size",)
+    assert (found["model"], found["version"]) == ("towns", 1)
+    same = product.drift(opened, "towns", [str(folder / "same.parquet")])
+    assert not same["is_drifting"] and same["rows"]["counted"] == 4000
+
+
+def test_other_files_may_be_the_reference(workspace):
+    opened, folder = workspace
+    unit, same = str(folder / "unit.parquet"), str(folder / "same.parquet")
+    assert not product.drift(opened, "towns", [unit], against=[unit])["is_drifting"]
+    assert product.drift(opened, "trees", [unit], against=[same])["causes"][0]["columns"] == ("size",)
+    # Without files, trees are compared with the rows that were kept back and scored in training.
+    assert product.drift(opened, "trees", [unit])["causes"][0]["columns"] == ("size",)
+
+
+def test_the_command_tells_causes_and_may_fail_by_them(workspace):
+    opened, folder = workspace
+    where = {"workspace": opened.settings.workspace}
+    done = fewpass("drift", "towns", str(folder / "unit.parquet"), "--json", **where)
+    assert json.loads(done.stdout)["causes"][0]["kind"] == "out_of_range"
+    told = fewpass("drift", "towns", str(folder / "unit.parquet"), **where).stdout
+    assert "1. size has numbers outside the range of training" in " ".join(told.split())
+    assert fewpass("drift", "towns", str(folder / "unit.parquet"), "--check", **where, code=3).stdout == told
+    assert "no drift" in fewpass("drift", "towns", str(folder / "same.parquet"), "--check", **where).stdout
+    assert np.isfinite(json.loads(done.stdout)["drift_nats"])
+
+
+@pytest.mark.parametrize("end", [np.inf, -np.inf])
+def test_the_training_file_itself_raises_no_alarm(end, tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000)
+    x = np.where(rng.random(4000) < 0.3, end, rng.normal(y, 1))
+    pq.write_table(pa.table({"x": x, "z": rng.normal(y, 1), "y": np.array(["a", "b"])[y]}), tmp_path / "t.parquet")
+    pq.write_table(pa.table({"x": -x, "z": rng.normal(y, 1)}), tmp_path / "other.parquet")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        request = TrainRequest(uris=[str(tmp_path / "t.parquet")], target="y", learner="nb", model="m", holdout=0)
+        product.train(workspace, request)
+        assert not product.drift(workspace, "m", [str(tmp_path / "t.parquet")])["is_drifting"]
+        told = product.drift(workspace, "m", [str(tmp_path / "other.parquet")])
+    assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
+
+
+def test_copied_columns_are_no_drift(tmp_path):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 2000)
+    x = rng.normal(y, 1)
+    copies = {"x1": x, "x2": x, "x3": np.where(x > 2, np.inf, x), "k": np.ones(2000)}
+    unused = {"a": rng.normal(size=200).repeat(10)}
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        for name, columns in (("copies", copies), ("unused", unused)):
+            path = tmp_path / f"{name}.parquet"
+            pq.write_table(pa.table(columns | {"y": np.array(["a", "b"])[y]}), path)
+            request = TrainRequest(uris=[str(path)], target="y", learner="nb", model=name, holdout=0)
+            product.train(workspace, request)
+            if name == "unused":
+                with pytest.raises(InvalidRequest, match="uses no column"):
+                    product.drift(workspace, name, [str(path)])
+            else:
+                assert product.drift(workspace, name, [str(path)])["alarms"] == []

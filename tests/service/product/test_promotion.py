@@ -1,0 +1,182 @@
+"""A champion is replaced by a rule, and a refresh looks at the data before it trains."""
+
+import math
+import os
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.jobs.steps import LOCAL, run_now, silent
+from service.product.promotion import Measured, Quarantined, verdict
+from service.product.submission.job_steps import job_kinds
+from service.product.submission.submitting import check_request
+from service.requests.problems import InvalidRequest
+from service.requests.requests import PromotionRule, RefreshRequest
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.monitoring import problems
+from tests.passes.test_reuse import write
+from tests.service.product.test_refresh import request_of
+
+
+def joint(version, log_likelihood, n_impossible=0):
+    """A version without classes that was measured."""
+    found = {"log_likelihood": log_likelihood, "n_impossible": n_impossible, "n_test_rows": 500}
+    return Measured(version, found)
+
+
+def test_versions_without_a_class_are_compared_by_likelihood(workspace, folder):
+    train = request_of(folder, target=None, learner="spn", parameters={"learning": "em", "passes": 1})
+    request = RefreshRequest(train=train)
+    check_request(workspace, request, is_remote=False)
+    first = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)
+    assert first["promotion"]["is_promoted"]
+    write(folder, 5)
+    second = run_now(product.job_kinds(workspace)["refresh"], "local-2", request.model_dump(), silent)["promotion"]
+    new, old = (second[f"{which}_metrics"]["log_likelihood"] for which in ("challenger", "champion"))
+    assert second["is_promoted"] is (new >= old)
+    assert f"log_loss {-new:.6g} against {-old:.6g}" in second["reason"]
+
+
+def test_a_row_that_is_impossible_costs_more_than_any_other():
+    rule = PromotionRule()
+    assert verdict(rule, joint(2, -3.0), joint(1, -4.0)).is_promoted
+    assert not verdict(rule, joint(2, -4.0), joint(1, -3.0)).is_promoted
+    assert not verdict(rule, joint(2, -1.0, n_impossible=1), joint(1, -3.0)).is_promoted
+    assert verdict(rule, joint(2, -3.0), joint(1, -1.0, n_impossible=1)).is_promoted
+    assert not verdict(rule, joint(2, math.nan), joint(1, -3.0)).is_promoted
+
+
+def test_a_version_without_a_class_is_not_compared_with_one_that_has_it():
+    classes = Measured(1, {"log_loss": 9.0, "rmse": 0.5, "ece": 0.1, "n_test_rows": 500})
+    for challenger, champion in ((joint(2, -3.0), classes), (classes._replace(version=2), joint(1, -30.0))):
+        told = verdict(PromotionRule(), challenger, champion)
+        assert not told.is_promoted
+        assert "version 1 stays champion: the two cannot be compared by log_loss" in told.reason
+
+
+def measured(version, log_loss, floor=math.log(2)):
+    """A version with classes that was measured."""
+    found = {"log_loss": log_loss, "rmse": 0.5, "zero_one_loss": 0.3, "ece": 0.1, "n_test_rows": 500}
+    return Measured(version, found, of_class_shares={"log_loss": floor})
+
+
+@pytest.mark.parametrize("champion", [None, measured(1, 0.9)])
+def test_no_version_below_the_floor_is_promoted_whatever_the_champion_is(champion):
+    told = verdict(PromotionRule(), measured(2, 0.765), champion)
+    assert not told.is_promoted
+    assert told.reason.endswith("version 2 has log_loss 0.765, worse than the class shares alone (0.693147)")
+    assert verdict(PromotionRule(beats_prior=False), measured(2, 0.765), champion).is_promoted
+    assert verdict(PromotionRule(), measured(2, math.log(2)), champion).is_promoted, "a tie is not worse"
+    told = verdict(PromotionRule(max_loss=0.5), measured(2, 0.6), champion)
+    assert not told.is_promoted
+    assert told.reason.endswith("version 2 has log_loss 0.6, and at most 0.5 is allowed")
+    assert verdict(PromotionRule(max_loss=0.5), measured(2, 0.5), champion).is_promoted
+
+
+def test_a_joint_model_has_the_absolute_floor_alone():
+    assert verdict(PromotionRule(), joint(2, -30.0), None).is_promoted
+    assert not verdict(PromotionRule(max_loss=20.0), joint(2, -30.0), None).is_promoted
+
+
+def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
+    """A night of labels by chance: what learned them fits noise, and is worse than knowing nothing."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.choice(list("abcdefgh"), 600) for name in "uvw"}
+    pq.write_table(pa.table(columns | {"class": rng.choice(["no", "yes"], 600)}), folder.parent / "chance.parquet")
+    train = request_of(folder, uris=[str(folder.parent / "chance.parquet")], columns={}, parameters={"k": 2, "m": 0.1})
+    request = RefreshRequest(train=train)
+    told = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)["promotion"]
+    assert not told["is_promoted"]
+    assert "champion stays unset: version 1 has log_loss" in told["reason"]
+    assert told["challenger_metrics"]["log_loss"] > told["challenger_metrics"]["log_loss_of_class_shares"]
+    assert product.aliases_of(workspace, "daily") == {}
+    (kept,) = product.list_promotions(workspace, "daily").items
+    assert kept.reason == told["reason"]
+    assert kept.rule["beats_prior"] is True
+
+
+@pytest.mark.parametrize("metric", ["rmse", "zero_one_loss"])
+def test_a_metric_of_classes_is_refused_at_once_where_there_are_none(workspace, folder, metric):
+    train = request_of(folder, target=None, learner="spn", parameters={})
+    with pytest.raises(InvalidRequest, match=f"A model without a target has no {metric}"):
+        check_request(workspace, RefreshRequest(train=train, promotion={"metric": metric}), is_remote=False)
+
+
+def test_a_damaged_champion_stays_and_the_decision_says_why(workspace, folder):
+    """Else a refresh would fail each night, and nobody would read of it among the decisions."""
+    request = RefreshRequest(train=request_of(folder, learner="nb", parameters={"m": 1.0}))
+    run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)
+    compiled = product.find_version(workspace, "daily@1").arrow_path
+    compiled.chmod(0o644)
+    compiled.write_bytes(b"junk")
+    told = run_now(product.job_kinds(workspace)["refresh"], "local-2", request.model_dump(), silent)["promotion"]
+    assert not told["is_promoted"]
+    assert "version 1 stays champion: version 1 could not be measured" in told["reason"]
+    assert "is damaged" in told["reason"]
+    assert product.aliases_of(workspace, "daily") == {"champion": 1}
+
+
+@pytest.mark.parametrize("is_kept_back", [True, False])
+def test_rows_that_decide_are_read_as_the_model_reads_them(workspace, tmp_path, is_kept_back):
+    """Files of a rare dialect, and rows without a class."""
+    rng = np.random.default_rng(0)
+    for name in ("train", "test"):
+        y = rng.integers(0, 2, 400)
+        rows = [
+            f"{'uv'[(k + (rng.random() < 0.1)) % 2]}^{['no', 'yes', ''][k if row % 9 else 2]}"
+            for row, k in enumerate(y)
+        ]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["word^class", *rows]) + "\n")
+    columns = {"*": {"delimiter": "^"}, "class": {"null_class": "drop"}}
+    where = {} if is_kept_back else {"test_uris": [str(tmp_path / "test.csv")], "holdout": 0}
+    train = request_of(tmp_path / "train.csv", columns=columns, learner="nb", parameters={}, **where)
+    request = RefreshRequest(train=train, promotion={"min_rows": 10})
+    told = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)["promotion"]
+    assert told["is_promoted"], told["reason"]
+    assert told["challenger_metrics"]["log_loss"] < 0.5
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "data").mkdir()
+    pq.write_table(problems.rows(6000, 1), tmp_path / "data/0.parquet")
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as opened:
+        yield opened, tmp_path / "data"
+
+
+def refresh(workspace, folder, **more):
+    train = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 1}, "model": "towns"}
+    request = RefreshRequest(train=train | {"holdout": 0.2}, **more)
+    return run_now(job_kinds(workspace)["refresh"], f"{LOCAL}{uuid.uuid4().hex}", request.model_dump(), lambda _: None)
+
+
+def add(folder, table, number):
+    path = folder / f"{number}.parquet"
+    pq.write_table(table, path)
+    os.utime(path, (2_000_000_000 + number, 2_000_000_000 + number))
+
+
+def test_broken_data_is_kept_from_training_until_a_person_says_so(place):
+    workspace, folder = place
+    assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 1
+    add(folder, problems.rows(3000, 2), 1)
+    assert refresh(workspace, folder, quarantine_points=1.0)["version"] == 2
+    table = problems.rows(3000, 3)
+    add(folder, table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100)), 2)
+    with pytest.raises(Quarantined, match=r"2\.parquet differs so much .* size has numbers outside the range"):
+        refresh(workspace, folder, quarantine_points=1.0)
+    assert [one.version for one in product.list_versions(workspace, "towns").items] == [2, 1]
+    assert refresh(workspace, folder)["version"] == 3
+
+
+def test_without_drift_nothing_is_trained(place):
+    workspace, folder = place
+    assert refresh(workspace, folder, when="drift")["version"] == 1, "there is no champion to keep"
+    done = refresh(workspace, folder, when="drift")
+    assert done["is_skipped"] and "nothing that version 1 serves has changed" in done["reason"]
+    assert len(product.list_versions(workspace, "towns").items) == 1

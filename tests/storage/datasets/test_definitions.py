@@ -1,0 +1,95 @@
+"""Datasets: registered once, found, listed in pages, deleted."""
+
+import pytest
+
+from storage.control.control import generation
+from storage.datasets.definitions import (
+    Dataset,
+    delete_dataset,
+    describe_dataset,
+    get_dataset,
+    list_datasets,
+    register_dataset,
+)
+from storage.errors import Conflict, InvalidCursor, InvalidName, NotFound, Unstorable
+
+HOSTILE = [
+    "",
+    "../etc",
+    "a/b",
+    "a\\b",
+    ".hidden",
+    "A",
+    "é",
+    "a\n",
+    "a" * 65,
+    "x'; DROP TABLE datasets; --",
+    'x" OR 1=1',
+    "a\x00",
+    "\ud800",
+]
+
+
+def test_a_dataset_comes_back_as_it_was_registered(control):
+    dataset = Dataset(
+        "adult", ("a.parquet", "b/*.parquet"), "income", {"age": {"cuts": [1.5, 2.5]}, "né": {"kind": "drop"}}
+    )
+    registered = register_dataset(control, dataset)
+    assert get_dataset(control, "adult") == registered
+    assert registered.created_at.utcoffset().total_seconds() == 0
+    described = describe_dataset(control, "adult", '{"attributes": []}', [{"path": "a.parquet", "size": 2**40}])
+    assert described == get_dataset(control, "adult")
+    assert described.files == ({"path": "a.parquet", "size": 2**40},)
+    assert delete_dataset(control, "adult") == described
+    with pytest.raises(NotFound, match="There is no dataset 'adult'"):
+        get_dataset(control, "adult")
+
+
+def test_a_repeated_registration_changes_nothing_and_another_definition_conflicts(control):
+    first = register_dataset(control, Dataset("d", ("a",), "y", {"x": {"order": ("a", "b")}}))
+    assert register_dataset(control, Dataset("d", ("a",), "y", {"x": {"order": ("a", "b")}})) == first
+    with pytest.raises(Conflict, match="Dataset 'd': is registered already with other uris"):
+        register_dataset(control, Dataset("d", ("b",), "y"))
+    assert get_dataset(control, "d") == first
+
+
+def test_hostile_names_cannot_be_registered_and_are_not_found(control):
+    register_dataset(control, Dataset("d", ("a",)))
+    for name in HOSTILE:
+        with pytest.raises(InvalidName, match="is not a name for a dataset"):
+            register_dataset(control, Dataset(name, ("a",)))
+        for function in (get_dataset, delete_dataset, lambda control, name: describe_dataset(control, name, "{}", [])):
+            with pytest.raises(NotFound, match="There is no"):
+                function(control, name)
+    assert [dataset.name for dataset in list_datasets(control).items] == ["d"]
+
+
+def test_what_json_does_not_have_is_refused_whole(control):
+    with pytest.raises(Unstorable, match="not JSON compliant"):
+        register_dataset(control, Dataset("d", ("a",), columns={"x": {"cuts": [float("nan")]}}))
+    with pytest.raises(NotFound, match="There is no"):
+        get_dataset(control, "d")
+
+
+def test_pages_hold_every_dataset_once_also_while_others_come_and_go(control):
+    for i in range(7):
+        register_dataset(control, Dataset(f"d{i}", ("a",)))
+    first = list_datasets(control, limit=3)
+    delete_dataset(control, "d0")
+    register_dataset(control, Dataset("a", ("a",)))
+    second = list_datasets(control, limit=3, cursor=first.next_cursor)
+    third = list_datasets(control, limit=3, cursor=second.next_cursor)
+    assert [dataset.name for page in (first, second, third) for dataset in page.items] == [f"d{i}" for i in range(7)]
+    assert third.next_cursor is None
+
+
+def test_a_cursor_of_another_list_is_refused(control):
+    for cursor in ("", "x", "WzFd", "W10", "é", "bnVsbA", "WyJcdWQ4MDAiXQ", "WyJhJyBPUiAxPTEiXQ"):
+        with pytest.raises(InvalidCursor, match="next_cursor of the page before"):
+            list_datasets(control, cursor=cursor)
+
+
+def test_datasets_do_not_disturb_serving(control):
+    before = generation(control)
+    register_dataset(control, Dataset("d", ("a",)))
+    assert generation(control) == before
