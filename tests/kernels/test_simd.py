@@ -5,17 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.kernels.jit import kernel
-from learners.kernels.simd import (
-    N_LANES,
-    codes_at,
-    item,
-    lanes_at,
-    put_lanes,
-    put_whole,
-    sum_of_whole,
-    where,
-    whole_at,
-)
+from learners.kernels.simd import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, sum_of_whole, where, whole_at
 
 
 @kernel
