@@ -75,10 +75,6 @@ def test_lanes_are_chosen_and_summed_as_rows_are(seed):
     a, b = values[0].copy(), values[1].copy()
     total = choose(values, codes)
     with np.errstate(all="ignore"):
-        expected = [
-            np.where(a >= 0.25, a, 0.0),
-            np.where(a > 0, a / b, 0.0),
-            np.where(codes[0] == 2, 7.5, a),
-        ]
+        expected = [np.where(a >= 0.25, a, 0.0), np.where(a > 0, a / b, 0.0), np.where(codes[0] == 2, 7.5, a)]
     assert np.array_equal(values[2:5], expected)
     assert total == int(np.rint(a * 2.0**32).sum())
