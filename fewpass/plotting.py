@@ -10,8 +10,8 @@ import numpy as np
 from fewpass.estimators import fitted_of
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter
+from learners.estimators.columns import KnownColumns
 from learners.estimators.forms import are_paths, rows_of
-from learners.estimators.known_columns import KnownColumns
 from learners.models.graph_layout import layered, rim_to_rim, short_text
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report

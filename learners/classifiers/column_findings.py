@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -113,7 +112,9 @@ def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Con
 
 
 def _context(tree: ContextTree, estimates: Estimates, node: int) -> Context:
-    path = list(_path(tree, node))
+    path = [node]  # to the root
+    while path[-1]:
+        path.append(int(tree.parent[path[-1]]))
     probability = np.zeros(tree.n_values)
     for step, each in enumerate(reversed(path)):  # from the root
         rest = float(estimates.rest[each])
@@ -125,10 +126,3 @@ def _context(tree: ContextTree, estimates: Estimates, node: int) -> Context:
     n_rows[tree.cell_value[cells]] = tree.cell_count[cells]
     codes = tuple(int(tree.branch[each]) for each in reversed(path[:-1]))
     return Context(codes, n_rows, probability)
-
-
-def _path(tree: ContextTree, node: int) -> Iterator[int]:
-    """A node and all above it, the root last."""
-    while node >= 0:
-        yield node
-        node = int(tree.parent[node])

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.classifiers import selection_kernels as kernels
+from learners.classifiers.description import rounded
 from learners.classifiers.estimates.context_tree import (
     BLOCK_CELLS,
     GRID,
@@ -24,7 +25,6 @@ from learners.classifiers.estimates.context_tree import (
     trees_of,
 )
 from learners.classifiers.lookup import look_up_tables
-from learners.classifiers.lookup.compression import rounded
 from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import FamilyCounts

@@ -11,7 +11,7 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from learners.errors import InvalidParameter
-from learners.estimators.known_columns import warn
+from learners.estimators.columns import warn
 from learners.models.evidence import Average
 from learners.models.parameters import Parameters, described
 from learners.models.query import How

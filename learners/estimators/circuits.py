@@ -18,9 +18,9 @@ from learners.circuits.queries.column_values import filled, missing_cells, namea
 from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import COMMON, check_common, construct_from, learned, with_checks
+from learners.estimators.columns import arrow_schema_of
 from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_files, column_of, is_pandas_frame, rows_of, source_of_files
-from learners.estimators.known_columns import arrow_schema_of
 from learners.estimators.labels import with_class_column
 from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue

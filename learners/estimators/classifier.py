@@ -14,16 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from learners.classifiers.column_findings import table_warnings
 from learners.errors import InvalidParameter, LearnerError, SchemaError
 from learners.estimators.arguments import COMMON, check_common, construct_from, learned
+from learners.estimators.columns import record_of
 from learners.estimators.explaining import Explaining, Querying
-from learners.estimators.forms import (
-    are_files,
-    are_records,
-    is_record,
-    rows_of,
-    source_of_dataset,
-    source_of_files,
-)
-from learners.estimators.known_columns import record_of
+from learners.estimators.forms import are_files, are_records, is_record, rows_of, source_of_dataset, source_of_files
 from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
 from learners.kernels.arrays import Floats
 from learners.models.model import Model

@@ -13,7 +13,7 @@ from learners.answer_checks import distributions
 from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, NoClass
 from learners.estimators.arguments import with_checks
-from learners.estimators.known_columns import KnownColumns
+from learners.estimators.columns import KnownColumns
 from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation

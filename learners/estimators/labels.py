@@ -38,18 +38,13 @@ def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     return column
 
 
-def name_of(y: Any) -> str | None:
-    """The name that the classes bring along, as those of a pandas Series do."""
-    name = getattr(y, "name", None)
-    return name if isinstance(name, str) and name else None
-
-
 def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
     """The rows with their classes as one more column, and its name: that of y, or of the target.
 
     Raises InvalidParameter if the rows have a column of that name.
     """
-    name = name_of(y) or target or "class"
+    own = getattr(y, "name", None)  # that the classes bring along, as those of a pandas Series do
+    name = own if isinstance(own, str) and own else target or "class"
     if name in rows.arrow_schema.names:
         raise InvalidParameter("target", name, "a column of that name is in X already: name the classes otherwise")
     return rows.with_column(name, classes_of(y, name)), name

@@ -11,13 +11,7 @@ from numpy.typing import ArrayLike
 
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import NoImportances
-from learners.evaluation.metrics import (
-    Metrics,
-    RowScores,
-    losses_of_class_shares,
-    metrics_of,
-    reliability,
-)
+from learners.evaluation.metrics import Metrics, RowScores, losses_of_class_shares, metrics_of, reliability
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 from learners.errors import SchemaError
 from learners.evaluation.datasets import DataSet, Loaded, first_shuffled, load, stratified_folds
 from learners.evaluation.metrics import evaluate
-from learners.evaluation.peers import PEERS
+from learners.evaluation.peers import PEERS, Predict
 from learners.evaluation.specs import LearnerSpec
 from learners.kernels.arrays import Floats, Integers
 from learners.models.parameters import parse
@@ -21,8 +21,6 @@ from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
-
-Predict = Callable[[pa.Table], Floats]
 
 DIGITS = 6
 

@@ -5,17 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.kernels.jit import kernel
-from learners.kernels.simd import (
-    N_LANES,
-    codes_at,
-    item,
-    lanes_at,
-    put_lanes,
-    put_whole,
-    sum_of_whole,
-    where,
-    whole_at,
-)
+from learners.kernels.simd import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, sum_of_whole, where, whole_at
 
 
 @kernel
@@ -85,10 +75,6 @@ def test_lanes_are_chosen_and_summed_as_rows_are(seed):
     a, b = values[0].copy(), values[1].copy()
     total = choose(values, codes)
     with np.errstate(all="ignore"):
-        expected = [
-            np.where(a >= 0.25, a, 0.0),
-            np.where(a > 0, a / b, 0.0),
-            np.where(codes[0] == 2, 7.5, a),
-        ]
+        expected = [np.where(a >= 0.25, a, 0.0), np.where(a > 0, a / b, 0.0), np.where(codes[0] == 2, 7.5, a)]
     assert np.array_equal(values[2:5], expected)
     assert total == int(np.rint(a * 2.0**32).sum())

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
 
 from learners.classifiers.description import schema_tables
 from learners.classifiers.lookup.look_up_tables import in_parts
+from learners.errors import InvalidParameter
 from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
 from learners.models.model import Header, Model
+from learners.models.parameters import Parameters
 from learners.schema import Chunk, Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
     import xgboost
-
-
-import math
-from dataclasses import dataclass
-from typing import Literal
-
-from learners.errors import InvalidParameter
-from learners.models.parameters import Parameters
 
 # Since version 3.1 XGBoost starts from the shares of the classes. Where some of more than two are rare, its second
 # derivatives vanish there and boosting diverges (a log loss of 10 on 51 classes: docs/how-to/evaluation.md); so all start equal.

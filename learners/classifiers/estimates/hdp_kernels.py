@@ -8,14 +8,7 @@ import numpy as np
 
 from learners.kernels.arrays import Array, Floats, Integers, Uint8s, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.random import (
-    RECIPROCALS,
-    SEATINGS,
-    STEP,
-    gamma_variate,
-    tables_variate,
-    uniform,
-)
+from learners.kernels.random import RECIPROCALS, SEATINGS, STEP, gamma_variate, tables_variate, uniform
 
 # Up to so many customers all probabilities are summed, rather than branching where the sum is reached.
 BRANCHLESS = 8

@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from learners.classifiers.description import NUMBERS, VARIANCE, unpack
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import strides_of
-from learners.classifiers.lookup.compression import NUMBERS, VARIANCE, unpack
 from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.look_up_tables import Tables
 from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader

@@ -110,15 +110,16 @@ def _tables_of(
     dense = np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)])
     key_parts, vectors = [form.keys for form in forms], [form.vectors for form in forms]
     forms.clear()
-    keys = stacked(key_parts, np.empty(0, np.int64))
+    nothing = np.empty(0, np.int64)
+    keys = stacked(key_parts, nothing)
     key_low, key_high = halves_of(keys)
     tables = kernels.LookupTables(
         attribute=np.array([structure.order[i] for i in members], np.int64),
         n_values=np.array(n_values, np.int64),
         parent_starts=starts_of([len(structure.parents[i]) for i in members]),
         parents=np.array([p for i in members for p in structure.parents[i]], np.int64),
-        parent_sizes=_joined([sizes[i] for i in members]),
-        strides=_joined([strides[i] for i in members]),
+        parent_sizes=np.concatenate([nothing, *(sizes[i] for i in members)]),
+        strides=np.concatenate([nothing, *(strides[i] for i in members)]),
         dense_starts=np.where(dense_sizes > 0, np.cumsum(dense_sizes) - dense_sizes, -1),
         dense=dense,
         hash_starts=hash_starts,
@@ -133,10 +134,6 @@ def _tables_of(
     )
     freeze(*tables)  # as when predicting: one compiled signature
     return tables
-
-
-def _joined(parts: Sequence[Integers]) -> Integers:
-    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def strides_of(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:

@@ -10,11 +10,18 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.description import describe_structure, describe_tables
+from learners.classifiers.description import (
+    Contents,
+    describe_structure,
+    describe_tables,
+    pack,
+    rounded,
+    rounded_variances,
+    unpack,
+)
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_tables, spread_tables
-from learners.classifiers.lookup.compression import Contents, pack, rounded, rounded_variances, unpack
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.kernels import ManyClassTables, mark_rows, normalize_rows
 from learners.classifiers.lookup.look_up_tables import (
