@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow.csv as pacsv
 import pytest
 import tritonclient.http as triton
+from starlette.testclient import TestClient
 from tritonclient.utils import InferenceServerException
 
+from service.http.app import create_app
 from service.settings import Settings
-from tests.service.asking import client_of
-from tests.service.forks import local_server
 from tests.service.http.test_predict import PATH, problem
 
 INFER = "/v2/models/weather/infer"
@@ -166,11 +166,11 @@ def test_broken_binary_tensors_are_clear_problems(site, tensor, content, words):
 
 @pytest.fixture(scope="module")
 def mlflow(site):
-    """A second server on the same workspace, with a default model and without the control plane."""
+    """A second application on the same workspace, with a default model and without the control plane."""
     settings = Settings(
-        workspace=site.workspace, default_model="weather", predict_only=True, job_workers=0, max_rows=50
+        workspace=site.workspace, default_model="weather", predict_only=True, max_rows=50, warm_up=False
     )
-    with local_server(settings) as server, client_of(server) as client:
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
         yield client
 
 

@@ -1,8 +1,10 @@
-"""What a real server has counted, and what it says of it."""
+"""What a real server has counted, and what it says of it; labels as a user sends them, over REST and by the command line, and forgetting them with the data."""
 
+import json
 import os
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 
 import httpx
 import numpy as np
@@ -11,12 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.requests.requests import TrainRequest
+from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.monitoring.alert_records import with_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of
+from tests.service.cli.test_cli import fewpass
 from tests.service.forks import local_server
 from tests.service.http.test_predict import stream_of
 
@@ -39,6 +43,12 @@ def place(tmp_path_factory):
     with Workspace(settings) as opened:
         for model in ("towns", "broken", "quiet", "killed"):
             product.train(opened, TrainRequest(**asked, model=model))
+        orders = problems.rows(3000, 1).append_column("order_id", pa.array([f"o{row}" for row in range(3000)]))
+        pq.write_table(orders, folder / "orders.parquet")
+        asked = {"name": "orders", "uris": [str(folder / "orders.parquet")], "columns": {"order_id": "drop"}}
+        product.register_dataset(opened, DatasetRequest(**asked, target="class"))
+        product.train(opened, TrainRequest(dataset="orders", learner="nb", model="orders"))
+        product.set_monitor(opened, "orders", {"mode": "rows", "denied": []})
     with local_server(settings) as server, client_of(server) as client:
         yield settings, client
 
@@ -174,3 +184,98 @@ def test_estimates_are_those_of_the_predictions(place):
     found = seen(client, "killed", 600)
     p = np.array(answer["probabilities"]).max(axis=1)
     assert found["estimated"]["accuracy"] == pytest.approx(p.mean(), abs=0.05)
+
+
+ORDERS = "/v1/models/orders"
+
+
+def performance(client):
+    return client.get(f"{ORDERS}/monitoring/performance").json()
+
+
+def test_from_the_prediction_to_its_label_and_out_again(place):
+    settings, client = place
+    folder = settings.workspace.parent
+    table = pq.read_table(folder / "orders.parquet").drop_columns(["order_id"])
+    where = {"workspace": settings.workspace}
+    rows = table.drop_columns(["class"]).slice(0, 40).to_pylist()
+    truth = table["class"].to_pylist()[:40]
+    ids = []
+    for number, row in enumerate(rows[:30]):  # by the client's own key
+        answer = client.post(f"{ORDERS}/predict", json={"records": [row]}, headers={"x-prediction-key": f"o{number}"})
+        assert answer.status_code == 200
+    for row in rows[30:]:  # or by the id of the answer
+        ids += client.post(f"{ORDERS}/predict", params={"id": "true"}, json={"records": [row]}).json()["ids"]
+    wait_for(lambda: client.get(f"{ORDERS}/monitoring").json().get("rows", {}).get("counted") == 40)
+    assert performance(client)["coverage"] == 0 and "no prediction" in performance(client)["why"]
+
+    later = (datetime.now(UTC) + timedelta(seconds=90)).isoformat()
+    sent = [{"key": f"o{row}", "label": truth[row], "at": later} for row in range(20)]
+    for _ in range(2):  # sending labels twice changes nothing
+        answer = client.post(f"{ORDERS}/labels", json={"labels": sent})
+        assert answer.json() == {"accepted": 20, "matched": 20, "pending": 0}
+        found = performance(client)
+        assert (found["labelled"], found["coverage"]) == (20, 0.5) and 80 < found["delay_s"]["median"] < 600
+    pq.write_table(pa.table({"prediction": ids, "income": truth[30:]}), folder / "labels.parquet")
+    command = ["labels", "orders", folder / "labels.parquet", "--key", "prediction", "--label", "income", "--ids"]
+    assert "10 labels: 10 matched, 0 wait" in fewpass(*command, **where).stdout
+    (folder / "labels").mkdir()  # a folder, and other formats, as for every other command
+    (folder / "labels" / "more.csv").write_text(f"order,income\no0,{truth[0]}\n")
+    command = ["labels", "orders", folder / "labels", "--key", "order", "--label", "income"]
+    assert "1 labels: 1 matched, 0 wait" in fewpass(*command, **where).stdout
+    wrong = fewpass("labels", "orders", folder / "nothing.parquet", *command[3:], **where, code=1)
+    assert "nothing.parquet: no such file or folder" in wrong.stderr.replace("\n", " ")
+    assert performance(client)["coverage"] == 0.75
+
+    for label, why in (("maybe", "is not a class"), (None, "valid")):
+        answer = client.post(f"{ORDERS}/labels", json={"labels": [{"key": "o1", "label": label}]})
+        assert answer.status_code == 422 and why in answer.text
+    assert client.post(f"{ORDERS}/labels", json={"labels": [{"key": "a", "id": "b", "label": "no"}]}).status_code == 422
+    assert client.post("/v1/models/nobody/labels", json={"labels": []}).status_code == 404
+
+    forget = ["forget", "orders", "--where", "order_id IN ('o3', 'o4', 'o2999')", "--prediction-key", "order_id"]
+    assert "Predictions that would be forgotten: 2" in fewpass(*forget, "--dry-run", **where).stdout
+    assert performance(client)["labelled"] == 30, "a dry run changes nothing"
+    done = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
+    assert done["n_rows"] == 3 and done["served"] == {"predictions": 2, "labels": 2, "subtracted": 2}
+    assert (performance(client)["labelled"], client.get(f"{ORDERS}/monitoring").json()["rows"]["counted"]) == (28, 38)
+    again = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
+    assert again["served"] == {"predictions": 0, "labels": 0, "subtracted": 0}
+    alone = ["forget", "orders", "--where", "order_id = 'o7'", *forget[4:], "--no-retrain", "--json"]
+    assert json.loads(fewpass(*alone, **where).stdout)["served"] == {"predictions": 1, "labels": 1, "subtracted": 1}
+    assert client.get(f"{ORDERS}/monitoring").json()["rows"]["counted"] == 37
+    wrong = fewpass(*forget[:-1], "orderid", **where, code=1)
+    assert "'orderid' is not in the table (similar: order_id)" in " ".join(wrong.stderr.split())
+
+
+@pytest.mark.parametrize("until", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])
+def test_a_moment_that_no_window_fits_is_refused(place, until):
+    _, client = place
+    for path in ("monitoring", "monitoring/windows", "monitoring/predictions", "monitoring/slices"):
+        answer = client.get(f"{ORDERS}/{path}", params={"until": until})
+        assert answer.status_code == 422 and "not within the years" in answer.json()["detail"]
+    page = client.get("/console/models/orders/monitoring", params={"until": until}, headers={"accept": "text/html"})
+    assert page.status_code in (200, 422) and "not within the years" in page.text
+
+
+def test_an_alert_is_seen_muted_and_resolved_by_rest_and_by_command(place):
+    settings, client = place
+    alert = {"id": "0123456789abcdef", "model": "orders", "version": 1, "subject": "unseen size", "kind": "unseen"}
+    alert |= {"columns": ["size"], "words": "size has unseen values", "effect": 9.0, "unit": "points"}
+    alert |= {"against": "training", "window": "24h", "is_muted": False, "fired_at": "2026-01-01T00:00:00+00:00"}
+    with with_records(settings.workspace, "alerts") as alerts:
+        alerts[alert["id"]] = alert | {"acknowledged_at": None, "resolved_at": None}
+    path = f"/v1/alerts/{alert['id']}"
+    assert client.post(f"{path}/acknowledge").json()["acknowledged_at"]
+    assert client.post(f"{path}/mute").json()["is_muted"] and not client.post(f"{path}/unmute").json()["is_muted"]
+    where = {"workspace": settings.workspace}
+    assert "seen, muted" in " ".join(fewpass("alerts", "--mute", alert["id"], **where).stdout.split())
+    assert client.post(f"{path}/resolve").json()["resolved_at"]
+    assert client.get("/v1/alerts", params={"is_open": True, "model": "orders"}).json() == []
+    told = fewpass("alerts", "--unmute", alert["id"], "--acknowledge", alert["id"], "--json", **where)
+    (one,) = json.loads(told.stdout)
+    assert one["resolved_at"] and not one["is_muted"]
+    for verb in ("acknowledge", "mute", "unmute", "resolve"):
+        answer = client.post(f"/v1/alerts/none/{verb}")
+        assert answer.status_code == 404 and "no alert 'none'" in answer.json()["detail"]
+    assert "no alert 'none'" in fewpass("alerts", "--resolve", "none", **where, code=1).stderr

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import structlog
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from learners.classifiers.baselines.boosted import warning_of
 from learners.classifiers.lookup.lookup import LookupModel
@@ -180,6 +180,8 @@ class Predict:
         """Answer one request; every failure becomes problem+json here, without Starlette's detour."""
         scope["fewpass.route"] = PATH
         scope["fewpass.quick"] = True
+        if scope["fewpass.is_hot"]:  # past the routing, which tells it otherwise
+            scope["path_params"] = {"name": scope["path"][11:-8]}
         try:
             content_type, body = await self.answer(scope, receive)
         except ClientDisconnect:
@@ -379,19 +381,3 @@ def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: b
         raise MalformedBody(f"The body is not an Arrow IPC stream: {error}") from error
     except pa.ArrowException as error:
         raise InvalidRequest(f"A column has a type that the model cannot read: {error}") from error
-
-
-class HotPath:
-    """ASGI middleware that hands predictions to their endpoint, past the routing and layers of the control plane."""
-
-    def __init__(self, app: ASGIApp, predict: Predict) -> None:
-        self.app = app
-        self.predict = predict
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Go the short way for POST /v1/models/{name}/predict, and the long one for everything else."""
-        if scope.get("fewpass.is_hot"):
-            scope["path_params"] = {"name": scope["path"][11:-8]}
-            await self.predict(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
