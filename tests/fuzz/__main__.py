@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TypedDict
 
 FOUND = Path(__file__).parent / "found"
 SLOW_S = 30
@@ -61,15 +60,6 @@ def one_target(name, seconds, work, seed):
         last.write_bytes(content)
         (work / "cases").write_text(str(n_cases)) if n_cases % 16 == 0 else None
         target.parse(content)
-
-
-class Told(TypedDict):
-    """What was tried of one parser and found."""
-
-    target: str
-    seconds: int
-    cases: int
-    found: list[dict[str, object]]
 
 
 def share(name, seconds):

@@ -49,16 +49,10 @@ class Answered(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """A parser and where its corpus begins.
+    """A parser and where its corpus begins."""
 
-    Parameters
-    ----------
-    parse : raises what is no error of ours
-    seeds : valid inputs
-    """
-
-    parse: Callable[[bytes], None]
-    seeds: Callable[[], list[bytes]]
+    parse: Callable[[bytes], None]  # raises what is no error of ours
+    seeds: Callable[[], list[bytes]]  # valid inputs
 
 
 def only_ours(parse):
@@ -80,15 +74,8 @@ class Application:
     def __init__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="fewpass-fuzz-")
         root = Path(self.folder.name)
-        settings = Settings(
-            workspace=root / "workspace",
-            threads=1,
-            warm_up=False,
-            max_body_bytes=1 << 20,
-            query_s=2,
-            default_model="weather",
-            generation_poll_s=60,
-        )
+        how = {"threads": 1, "warm_up": False, "max_body_bytes": 1 << 20, "query_s": 2, "generation_poll_s": 60}
+        settings = Settings(workspace=root / "workspace", default_model="weather", **how)
         with Workspace(settings) as workspace:
             pq.write_table(weather(300, 1), root / "a.parquet")
             asked = {"uris": [str(root / "a.parquet")], "target": "class", "learner": "tan", "holdout": 0}
@@ -111,21 +98,9 @@ class Application:
 
     async def _ask(self, path, body, headers):
         raw = [(b"host", b"localhost"), (b"content-length", str(len(body)).encode()), *headers.items()]
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": "POST",
-            "scheme": "http",
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": b"",
-            "root_path": "",
-            "headers": raw,
-            "client": ("127.0.0.1", 1),
-            "server": ("localhost", 80),
-            "state": {},
-        }
+        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
+        scope |= {"path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": raw}
+        scope |= {"client": ("127.0.0.1", 1), "server": ("localhost", 80), "state": {}}
         messages = [{"type": "http.request", "body": body, "more_body": False}]
         status, sent = 0, io.BytesIO()
 
@@ -141,13 +116,10 @@ class Application:
             elif message["type"] == "http.response.body":
                 sent.write(message.get("body", b""))  # type: ignore[arg-type]
 
-        await self._called(scope, receive, send)
+        await self.app(scope, receive, send)
         if status >= 500 and status != 503:
             raise Answered(f"{path} answered {status}: {sent.getvalue()[:500]!r}")
         return status
-
-    async def _called(self, scope, receive, send):
-        await self.app(scope, receive, send)  # type: ignore[arg-type]
 
 
 @cache
@@ -197,11 +169,6 @@ def table(path):
     filesystem = pafs.LocalFileSystem()
     (file,) = opened_files(filesystem, [str(path)], {})
     return file, file.arrow_schema
-
-
-def imported(content):
-    own = application()
-    own.ask("/v1/models/imported/import", content, {b"content-type": b"application/x-tar"})
 
 
 def arrow_streams():
@@ -276,5 +243,5 @@ TARGETS = {
     "where": Target(only_ours(where), lambda: CONDITIONS),
     "cron": Target(only_ours(cron), lambda: CRONS),
     "parquet": Target(only_ours(in_file(".parquet", table)), parquet_files),
-    "import": Target(imported, lambda: [application().export]),
+    "import": Target(asked("/v1/models/imported/import", b"application/x-tar"), lambda: [application().export]),
 }

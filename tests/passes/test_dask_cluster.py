@@ -146,10 +146,7 @@ def test_a_pass_is_cancelled_between_groups(folder, cluster):
 
 def test_what_is_no_cluster_is_refused(monkeypatch):
     monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
-    for address, reason in (
-        ("local:0", "with N processes"),
-        ("local:x", "with N processes"),
-        ("tcp://127.0.0.1:9", "no Dask scheduler"),
-    ):
+    none = {"local:0": "with N processes", "local:x": "with N processes", "tcp://127.0.0.1:9": "no Dask scheduler"}
+    for address, reason in none.items():
         with pytest.raises(ClusterError, match=reason), clusters.connected(address):
             pass

@@ -114,9 +114,8 @@ def test_a_store_gives_the_same_model_without_a_pass(folder, name, parameters):
     again = drive(
         recipes.learner(name, parameters, "class"), Source.open(folder), store=store, on_progress=reports.append
     )
-    assert {report.stage for report in reports} <= {"growing trees", "solving", "choosing m"}, (
-        "every statistic was found"
-    )
+    stages = {report.stage for report in reports}
+    assert stages <= {"growing trees", "solving", "choosing m"}, "every statistic was found"
     assert same(plain, first)
     assert same(plain, again)
 
@@ -274,9 +273,7 @@ def test_a_given_schema_must_know_every_value(folder):
     schema = infer_schema(Source.open(folder), "class")
     strange = table_of(100).set_column(1, "word", pa.array(["strange"] * 100))
     pq.write_table(strange, folder / "4.parquet")
-    with pytest.raises(
-        SchemaError, match=r"4.parquet: column 'word' holds 'strange', which the given schema does not know"
-    ):
+    with pytest.raises(SchemaError, match=r"4.parquet: column 'word' holds 'strange', which the given schema does not"):
         drive(recipes.learner("nb", {}, "class", schema=schema), Source.open(folder))
     other = table_of(100).set_column(5, "class", pa.array(["z"] * 100))
     with pytest.raises(SchemaError, match=r"class 'class' of a row is 'z'"):

@@ -128,19 +128,15 @@ def test_a_window_of_days_holds_the_newest_rows(folder):
     assert window(Source.open(folder), "100w", "time").wanted == dict.fromkeys(range(6), ())
 
 
-def test_a_window_reads_times_that_the_footer_does_not_tell(folder):
+def test_a_window_reads_times_that_the_footer_does_not_tell_and_leaves_out_rows_without_one(folder):
     for path in folder.glob("*.parquet"):
         pq.write_table(pq.read_table(path), path, row_group_size=250, write_statistics=False)
     assert list(window(Source.open(folder), "2d", "time").wanted) == [3, 4, 5]
-
-
-def test_rows_without_a_time_are_in_no_window(tmp_path):
-    write(tmp_path, 0)
-    table = pq.read_table(tmp_path / "00.parquet")
+    table = pq.read_table(folder / "00.parquet")
     times = table["time"].to_pylist()
     times[::2] = [None] * len(times[::2])
-    pq.write_table(table.set_column(7, "time", pa.array(times)), tmp_path / "00.parquet")
-    chosen = window(Source.open(tmp_path), "9d", "time")
+    pq.write_table(table.set_column(7, "time", pa.array(times)), folder / "00.parquet")
+    chosen = window(Source.open(folder / "00.parquet"), "9d", "time")
     assert sum(batch.num_rows for batch in chosen.source.batches()) == 300
 
 
@@ -172,10 +168,7 @@ def test_times_that_cannot_be_put_in_order_are_refused_in_words(tmp_path):
             ([pa.array([day]), pa.array([datetime.time(1)])], r"1.parquet.*holds time64\[us\]"),
             ([pa.array([datetime.timedelta(1)])], r"holds duration\[us\], not timestamps or dates"),
             ([pa.array([10**7], pa.int32()).cast(pa.date32())], "beyond the years 1 to 9999"),
-            (
-                [pa.array([START]), pa.array([START], pa.timestamp("us", "UTC"))],
-                "0.parquet.*no time zone here but one in",
-            ),
+            ([pa.array([START]), pa.array([START], pa.timestamp("us", "UTC"))], "0.parquet.*no time zone here but one"),
         ]
     ):
         with pytest.raises(SourceError, match=words):
@@ -194,15 +187,10 @@ def test_a_window_knows_nanoseconds(tmp_path, has_footer):
     assert list(window(source, "999999999w", "t").wanted) == [0, 1]
 
 
-class Constant(User):
-    """A condition whose own text looks like two."""
-
-    text = "not (x0 = 'a & b')"
-
-
 def test_what_joins_conditions_may_occur_in_one(folder):
-    source = Source.open(folder)
-    chosen = Selection(source, {0: (Constant(),)})
+    source, constant = Source.open(folder), User()
+    constant.text = "not (x0 = 'a & b')"  # which looks like two
+    chosen = Selection(source, {0: (constant,)})
     (identity,) = Supply(chosen.source, chosen).files
     kept, rest = chosen.divide(identity)
     assert kept == [identity]

@@ -97,16 +97,12 @@ def test_rows_count_by_their_class(table):
     assert by_word.model_.facts["n_rows"] == sum(value != "u" for value in table["a"].to_pylist())
 
 
-def test_values_count_whatever_their_type():
+def test_values_count_whatever_their_type_and_fractions_are_scaled_and_rounded():
     rows = pa.record_batch({"w": pa.array([1.0, None, 2.0]), "b": [True, False, None]})
     assert Weight("w", None, (("1", 7),)).counts(rows).tolist() == [7, 1, 1]
     assert Weight("b", None, (("True", 2), ("False", 0))).counts(rows).tolist() == [2, 0, 1]
     assert Weight("w", None, (("1", 7),)).counts(pa.record_batch({"w": pa.nulls(2)})).tolist() == [1, 1]
-
-
-def test_fractions_are_scaled_and_rounded():
-    rows = pa.record_batch({"w": [0.0, 0.125, 0.5, 2.0]})
-    assert Weight("w", 100.0).counts(rows).tolist() == [0, 12, 50, 200]
+    assert Weight("w", 100.0).counts(pa.record_batch({"w": [0.0, 0.125, 0.5, 2.0]})).tolist() == [0, 12, 50, 200]
     assert Weight("w", 0.5).counts(pa.record_batch({"w": [4, 7]})).tolist() == [2, 4]
 
 
@@ -128,16 +124,6 @@ def test_what_is_no_weight_is_refused_with_the_remedy(value, words, tmp_path):
     assert words in str(caught.value)
 
 
-def test_text_is_no_weight(table):
-    with pytest.raises(SchemaError, match="needs numbers"):
-        NB(columns={"a": {"weight": True}}).fit(table, "class")
-
-
-def test_all_rows_together_count_less_than_losses_can_sum(table):
-    with pytest.raises(SchemaError, match="sum to more than"):
-        NB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, MOST_WEIGHT // N + 1))
-
-
 def test_what_is_said_wrongly_of_weights_is_refused(table):
     with pytest.raises(InvalidParameter, match="only one column"):
         NB(columns={"w": {"weight": 1}, "few": {"weight": 1}}).fit(table, "class")
@@ -154,6 +140,10 @@ def test_what_is_said_wrongly_of_weights_is_refused(table):
             NB(columns={"class": {"weight": {"yes": count}}}).fit(table, "class")
     with pytest.raises(UnknownColumn, match="'v'"):
         NB(columns={"v": {"weight": True}}).fit(table, "class")
+    with pytest.raises(SchemaError, match="needs numbers"):
+        NB(columns={"a": {"weight": True}}).fit(table, "class")
+    with pytest.raises(SchemaError, match="sum to more than"):  # less than losses can sum
+        NB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, MOST_WEIGHT // N + 1))
 
 
 def test_rows_that_are_read_one_after_the_other_are_repeated(table):

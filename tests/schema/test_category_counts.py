@@ -9,50 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import SchemaError
-from learners.schema import category_counts, discretise
+from learners.schema import category_counts
 from learners.schema.category_counts import ValueTally, value_counts
-from learners.schema.column_summary import Column
-from learners.schema.discretise import Histogram, Tally, numbers_of
 from tests.naive import counts as naive
-
-NUMBERS = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, float("nan"), float("inf"), float("-inf")])
-
-
-def as_counter(histogram):
-    cells = zip(*np.nonzero(histogram.counts), strict=True)
-    return Counter({(float(numbers_of(histogram.keys)[i]), int(k)): int(histogram.counts[i, k]) for i, k in cells})
-
-
-@given(parts=st.lists(st.lists(st.tuples(NUMBERS, st.integers(0, 3)), max_size=40), max_size=4))
-def test_a_tally_counts_what_counting_row_by_row_does(parts):
-    """The classes of a part are those that were seen so far, so that there may be more of them from part to part."""
-    counted, n_missing, n_classes = Tally(), 0, 1
-    for part in parts:
-        x, y = np.array([number for number, _ in part], np.float64), np.array([k for _, k in part], np.int64)
-        n_classes = max([n_classes, *(int(k) + 1 for k in y)])
-        n_missing += counted.add(x, y, n_classes)
-    rows = [row for part in parts for row in part]
-    assert n_missing == sum(number != number for number, _ in rows)
-    expected = naive.numbers_by_class([number for number, _ in rows], [k for _, k in rows])
-    assert as_counter(counted.histogram()) == expected
-
-
-@pytest.mark.parametrize("max_bins", [300, 1000])
-@given(seed=st.integers(0, 10**6), n=st.sampled_from([0, 1, 700, 5000]), n_parts=st.integers(1, 4))
-def test_a_tally_becomes_as_coarse_as_the_histogram_of_all_values(max_bins, seed, n, n_parts):
-    rng = np.random.default_rng(seed)
-    x, y = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 9), rng.integers(0, 3, n)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(discretise, "MAX_BINS", max_bins)
-        whole, column = Histogram.of(x, y, 3), Column()
-        for part in np.array_split(np.arange(n), n_parts):
-            column.add_numbers(x[part], y[part], 3)
-            if rng.random() < 0.3:
-                assert column.histogram.counts.sum() <= n  # merged in between, as passes on threads are
-        found = column.histogram
-    assert found.level == whole.level
-    assert np.array_equal(found.keys, whole.keys)
-    assert np.array_equal(found.widened(3).counts, whole.counts)
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import discretise
-from learners.schema.discretise import Histogram, equal_frequency_cut_points, keys_of, mdl_cut_points, numbers_of
+from learners.schema.column_summary import Column
+from learners.schema.discretise import Histogram, Tally, equal_frequency_cut_points, keys_of, mdl_cut_points, numbers_of
 from learners.schema.encoding.encode import numbers
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive import discretise as naive
+from tests.naive.counts import numbers_by_class
 
 N_ROWS = 600
 any_number = st.floats(allow_nan=False)
@@ -104,10 +106,27 @@ def test_a_histogram_counts_every_value(pairs):
         assert low <= cut < high
 
 
-@pytest.mark.parametrize("max_bins", [16, 1000])
+TALLIED = st.floats(width=64) | st.sampled_from([0.0, -0.0, 1.0, -1.0, np.nan, np.inf, -np.inf])
+
+
+@given(parts=st.lists(st.lists(st.tuples(TALLIED, st.integers(0, 3)), max_size=40), max_size=4))
+def test_a_tally_counts_what_counting_row_by_row_does(parts):
+    """The classes of a part are those that were seen so far, so that there may be more of them from part to part."""
+    counted, n_missing, n_classes = Tally(), 0, 1
+    for part in parts:
+        x, y = np.array([number for number, _ in part], np.float64), np.array([k for _, k in part], np.int64)
+        n_classes = max([n_classes, *(int(k) + 1 for k in y)])
+        n_missing += counted.add(x, y, n_classes)
+    rows = [row for part in parts for row in part]
+    assert n_missing == sum(number != number for number, _ in rows)
+    expected = numbers_by_class([number for number, _ in rows], [k for _, k in rows])
+    assert as_counter(counted.histogram()) == expected
+
+
+@pytest.mark.parametrize("max_bins", [16, 300, 1000])
 @given(seed=st.integers(0, 10**6), n=st.sampled_from([0, 1, 300, 5000]), n_parts=st.integers(1, 5))
 def test_coarser_histograms_depend_on_the_values_alone(max_bins, seed, n, n_parts):
-    """Any partition and order gives the same bins, bit for bit, and the level is the least that fits."""
+    """Any partition and order gives the same bins, bit for bit, tallied or not, and the level is the least that fits."""
     rng = np.random.default_rng(seed)
     x, y = rng.standard_normal(n) * 10.0 ** rng.integers(-3, 9), rng.integers(0, 3, n)
     with pytest.MonkeyPatch.context() as patch:
@@ -122,6 +141,14 @@ def test_coarser_histograms_depend_on_the_values_alone(max_bins, seed, n, n_part
             assert merged.level == whole.level
             assert np.array_equal(merged.keys, whole.keys)
             assert np.array_equal(merged.counts, whole.counts)
+        column = Column()
+        for p in range(n_parts):
+            column.add_numbers(x[place == p], y[place == p], 3)
+            if rng.random() < 0.3:
+                assert column.histogram.counts.sum() <= n  # merged in between, as passes on threads are
+        found = column.histogram
+        assert (found.level, found.keys.tolist()) == (whole.level, whole.keys.tolist())
+        assert np.array_equal(found.widened(3).counts, whole.counts)
     assert whole.keys.size <= max_bins
     assert whole.counts.sum() == n
     exact = histogram_of(x, y, 3)

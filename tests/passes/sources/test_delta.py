@@ -44,12 +44,7 @@ def test_a_version_has_its_rows(table, version):
     assert rows_of(found) == told_by_delta(table, version)
     assert found.arrow_schema.names == pa.schema(DeltaTable(table, version=version).schema().to_arrow()).names
     assert found.snapshot.version == str(version)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_rows_without_columns_are_counted(table, version):
-    found = Source.open(f"delta://{table}@{version}")
-    assert sum(batch.num_rows for batch in found.batches([])) == found.n_rows
+    assert sum(batch.num_rows for batch in found.batches([])) == found.n_rows, "rows without columns are counted"
 
 
 def test_a_folder_with_a_log_is_its_newest_version(table):
@@ -146,23 +141,17 @@ def test_a_vector_in_another_store_is_found(written):
     assert rows_of(Source.open("memory://lake/vectors")) == told_by_delta(written.root)
 
 
-def test_what_a_reader_does_not_know_is_refused_by_name(tmp_path):
-    table = WrittenTable(tmp_path / "table", pa.schema([("x", pa.int64())]), features=("columnMapping", "newThing"))
-    table.append("a.parquet", pa.table({"x": [1]}))
-    with pytest.raises(SourceError, match="newThing"):
+def test_what_cannot_be_read_is_refused_by_name(tmp_path):
+    schema = pa.schema([("x", pa.int64())])
+    table = WrittenTable(tmp_path / "empty", schema)
+    with pytest.raises(SourceError, match="has no rows in version 0"):
         Source.open(table.root)
-
-
-def test_files_elsewhere_are_refused(tmp_path):
-    table = WrittenTable(tmp_path / "table", pa.schema([("x", pa.int64())]))
     table.append("a.parquet", pa.table({"x": [1]}))
     for place in ("../b.parquet", "/etc/b.parquet", "file:///etc/b.parquet"):
         table.commit({"add": table.adds["a.parquet"] | {"path": place}})
         with pytest.raises(SourceError, match="outside its folder"):
             Source.open(table.root)
-
-
-def test_a_version_without_rows_is_refused(tmp_path):
-    table = WrittenTable(tmp_path / "table", pa.schema([("x", pa.int64())]))
-    with pytest.raises(SourceError, match="has no rows in version 0"):
+    table = WrittenTable(tmp_path / "table", schema, features=("columnMapping", "newThing"))
+    table.append("a.parquet", pa.table({"x": [1]}))
+    with pytest.raises(SourceError, match="newThing"):
         Source.open(table.root)

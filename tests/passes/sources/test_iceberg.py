@@ -104,11 +104,8 @@ def test_without_the_library_a_table_is_refused(table, monkeypatch):
 
 def test_a_catalog_tells_where_a_table_is(tmp_path, monkeypatch):
     """By pyiceberg's own settings, which it reads from the environment once."""
-    for name, value in {
-        "TYPE": "sql",
-        "URI": f"sqlite:///{tmp_path}/catalog.db",
-        "WAREHOUSE": f"file://{tmp_path}",
-    }.items():
+    shop = {"TYPE": "sql", "URI": f"sqlite:///{tmp_path}/catalog.db", "WAREHOUSE": f"file://{tmp_path}"}
+    for name, value in shop.items():
         monkeypatch.setenv(f"PYICEBERG_CATALOG__SHOP__{name}", value)
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
     catalog = load_catalog("shop")
@@ -120,11 +117,8 @@ def test_a_catalog_tells_where_a_table_is(tmp_path, monkeypatch):
     source = Source.open("catalog://shop/lake.days")
     assert (source.n_rows, source.snapshot.place) == (8, "catalog://shop/lake.days")
     assert rows_of(source) == told_by_iceberg(table)
-    assert (
-        Source.open(f"catalog://shop/lake.days@{old}").n_rows
-        == Source.open("catalog://shop/lake.days", at=str(old)).n_rows
-        == 4
-    )
+    assert Source.open(f"catalog://shop/lake.days@{old}").n_rows == 4
+    assert Source.open("catalog://shop/lake.days", at=str(old)).n_rows == 4
     for uri, words in {
         "catalog://shop/lake.weeks": "is no table of the catalog 'shop'",
         "catalog://shop/days": "Write catalog://NAME/NAMESPACE.TABLE",
@@ -149,12 +143,13 @@ def test_rows_deleted_by_position_are_left_out(tmp_path):
     assert found.n_rows == 200
 
 
-def test_rows_deleted_by_value_are_refused(tmp_path):
+def test_rows_deleted_by_value_and_empty_tables_are_refused(tmp_path):
     table = made(tmp_path, "values")
+    with pytest.raises(SourceError, match="has no rows"):
+        Source.open(folder_of(table))
     table.append(ROWS)
-    delete_by_file(
-        table, f"{folder_of(table)}/data/d.parquet", DataFileContent.EQUALITY_DELETES, ROWS.select(["day"]).slice(0, 1)
-    )
+    deleted = ROWS.select(["day"]).slice(0, 1)
+    delete_by_file(table, f"{folder_of(table)}/data/d.parquet", DataFileContent.EQUALITY_DELETES, deleted)
     with pytest.raises(SourceError, match="has equality deletes, which are not read"):
         Source.open(folder_of(table))
 
@@ -194,8 +189,3 @@ def test_files_elsewhere_are_refused(table, tmp_path):
     metadata.write_text(json.dumps(told | {"location": "file:///elsewhere"}))
     with pytest.raises(SourceError, match="has a file outside its folder"):
         Source.open(metadata)
-
-
-def test_an_empty_table_is_refused(tmp_path):
-    with pytest.raises(SourceError, match="has no rows"):
-        Source.open(folder_of(made(tmp_path, "empty")))

@@ -104,11 +104,6 @@ def test_files_in_memory(uri, memory, table):
     assert file_identity(source.files[0]) == file_identity(Source.open(uri).files[0])
 
 
-def test_a_folder_in_memory_with_a_partition(memory):
-    source = Source.open("memory://set/deep")
-    assert source.n_rows == 3000 and "day" in source.arrow_schema.names
-
-
 @pytest.mark.parametrize("path", ["/a.parquet", "/a.parquet?version=3", "/a.csv", "/plain.csv.gz"])
 def test_files_of_a_web_server(path, web, table):
     uri = web + path
@@ -118,8 +113,10 @@ def test_files_of_a_web_server(path, web, table):
     assert np.array_equal(NB(m=1.0).fit(uri, "class").predict_proba(uri), expected)
 
 
-def test_folders_of_a_web_server_are_columns_too(web):
+def test_folders_of_a_web_server_and_in_memory_are_columns_too(web, memory):
     assert Source.open(f"{web}/day=2026-01-01/b.parquet").arrow_schema.names[-1] == "day"
+    source = Source.open("memory://set/deep")
+    assert source.n_rows == 3000 and "day" in source.arrow_schema.names
 
 
 @pytest.mark.parametrize(
@@ -137,11 +134,6 @@ def test_what_a_web_server_does_not_give_is_told(path, message, web):
     assert "\n" not in str(raised.value)
 
 
-def test_a_server_that_does_not_answer_is_told():
-    with pytest.raises(SourceError, match=r"127.0.0.1:9/a.parquet"):
-        Source.open("http://127.0.0.1:9/a.parquet")
-
-
 @pytest.mark.parametrize(
     "uri",
     ["local:///etc/passwd", "fsspec+file:///etc/passwd", "ftp://host/a.parquet", "://a", "simplecache::memory://a"],
@@ -153,7 +145,9 @@ def test_other_schemes_are_refused(uri):
         Source.open(uri)
 
 
-def test_a_missing_library_is_named(monkeypatch):
+def test_a_server_that_does_not_answer_and_a_missing_library_are_named(monkeypatch):
+    with pytest.raises(SourceError, match=r"127.0.0.1:9/a.parquet"):
+        Source.open("http://127.0.0.1:9/a.parquet")
     monkeypatch.setitem(sys.modules, "fsspec", None)
     with pytest.raises(SourceError, match=r"needs more libraries .*pip install 'fewpass\[remote\]'"):
         Source.open("memory://a.parquet")
@@ -234,17 +228,16 @@ def test_values_of_folders_have_one_type(folders, kind, values, tmp_path):
     assert [batch.column(0)[0].as_py() for batch in source.batches([name])] == values
 
 
-def test_only_the_folders_right_above_the_files_are_columns(tmp_path):
-    folder = tmp_path / "run=5" / "tables" / "day=2026-01-01"
-    folder.mkdir(parents=True)
-    pq.write_table(pa.table({"a": [1, 2]}), folder / "part.parquet")
-    assert Source.open(folder / "part.parquet").arrow_schema.names == ["a", "day"]
-
-
-def test_a_column_of_the_file_goes_before_that_of_the_folder(tmp_path):
-    (tmp_path / "a=7").mkdir()
-    pq.write_table(pa.table({"a": [1, 2]}), tmp_path / "a=7" / "part.parquet")
-    (batch,) = Source.open(tmp_path).batches()
+def test_only_the_folders_right_above_the_files_are_columns_where_the_file_has_none(tmp_path):
+    table = pa.table({"a": [1, 2]})
+    for folder in (tmp_path / "run=5" / "tables" / "day=2026-01-01", tmp_path / "a=7"):
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "part.parquet")
+    assert Source.open(tmp_path / "run=5" / "tables" / "day=2026-01-01" / "part.parquet").arrow_schema.names == [
+        "a",
+        "day",
+    ]
+    (batch,) = Source.open(tmp_path / "a=7").batches()
     assert batch.to_pydict() == {"a": [1, 2]}
 
 

@@ -112,15 +112,18 @@ def test_either_order_of_day_and_month_is_offered_and_no_day_is_moved(tmp_path):
     assert "9 of 10 values of 'x' are dates or times; row 10 holds '02/30/2024'." in source.hints[0]
 
 
-def test_a_prediction_names_the_row_and_the_value_that_is_no_time(tmp_path):
+def test_a_prediction_names_the_row_and_the_value_that_is_no_time_or_no_number(tmp_path):
     days = [f"{1 + row % 28}.{1 + row // 10}.2024" for row in range(100)]
     model = NB(target="y", columns={"x": {"date_format": "%d.%m.%Y"}}).fit(written(tmp_path / "t.csv", days))
     iso = written(tmp_path / "iso.csv", ["2024-01-31", "2024-02-01"])
     assert model.predict(iso).shape == (2,)
-    with pytest.raises(
-        SourceError, match=r"needs times in column 'x'\. 4 of 5 values .*; row 2 holds '\?'.*\"missing\": "
-    ):
+    says = r"needs times in column 'x'\. 4 of 5 values .*; row 2 holds '\?'.*\"missing\": "
+    with pytest.raises(SourceError, match=says):
         model.predict(written(tmp_path / "later.csv", ["1.1.2024", "?", "3.1.2024", "4.1.2024", "5.1.2024"]))
+    model = NB(target="y").fit(written(tmp_path / "t.csv", [str(row) for row in range(100)]))
+    says = r"later\.csv: the model needs numbers in column 'x'\. 5 of 6 .*; row 3 holds '\?'"
+    with pytest.raises(SourceError, match=says):
+        model.predict(written(tmp_path / "later.csv", ["1", "2", "?", "4", "5", "6"]))
 
 
 def test_options_of_all_columns_leave_dates_and_times_alone(tmp_path):
@@ -144,16 +147,6 @@ def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
     codes = encode(pa.Table.from_batches(source.batches()), again).x[0]
     assert codes[:4].tolist() == [1, 2, 0, schema.attributes[0].n_values - 1]
     assert source.files[0].footer_sha256 != Source.open(path).files[0].footer_sha256
-
-
-def test_a_prediction_names_the_row_and_the_value_that_is_no_number(tmp_path):
-    path = written(tmp_path / "t.csv", [str(row) for row in range(100)])
-    model = NB(target="y").fit(path)
-    later = written(tmp_path / "later.csv", ["1", "2", "?", "4", "5", "6"])
-    with pytest.raises(
-        SourceError, match=r"later\.csv: the model needs numbers in column 'x'\. 5 of 6 .*; row 3 holds '\?'"
-    ):
-        model.predict(later)
 
 
 def test_the_estimator_warns_and_takes_the_option(tmp_path):

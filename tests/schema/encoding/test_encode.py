@@ -101,6 +101,10 @@ def nominal_schema(values, **options):
     return Schema((Attribute("x", "nominal", tuple(values), **options),), "class", ("no", "yes"))
 
 
+def numeric_schema(**options):
+    return Schema((Attribute("x", "numeric", **options),), "class", ("no", "yes"))
+
+
 def all_forms(values, kind, schema):
     """The codes of a column by each of the three ways in."""
     table = pa.table({"x": pa.array(values, kind)})
@@ -146,7 +150,7 @@ def test_every_value_has_a_code_in_every_form(domain, options, values, kind, cod
 
 
 def test_missing_numbers_where_training_had_none_are_unseen():
-    numeric = Schema((Attribute("x", "numeric", cuts=(1.0, 2.0)),), "class", ("no", "yes"))
+    numeric = numeric_schema(cuts=(1.0, 2.0))
     values = [None, NAN, 1.0, 1.5, float("inf"), float("-inf")]
     assert all_forms(values, pa.float64(), numeric) == [[3, 3, 0, 1, 2, 0]] * 3
 
@@ -175,7 +179,7 @@ def test_no_rows_give_no_codes(kind, values):
 
 def test_large_whole_numbers_fall_in_the_same_interval_in_every_form():
     """Training compares float64: 2^53 + 1 is 2^53 there."""
-    schema = Schema((Attribute("x", "numeric", cuts=(2.0**53,)),), "class", ("no", "yes"))
+    schema = numeric_schema(cuts=(2.0**53,))
     assert all_forms([2**53, 2**53 + 1, 2**53 + 2, -(2**60)], pa.int64(), schema) == [[0, 0, 1, 0]] * 3
     assert encode_records([{"x": 10**400}, {"x": -(10**400)}], schema).x.tolist() == [[1, 0]]
     assert encode_columns({"x": [10**400, 1.0, -(10**400)]}, schema).x.tolist() == [[1, 0, 0]]
@@ -193,7 +197,7 @@ def test_days_are_exact_seconds_even_far_from_now():
 def test_times_of_any_unit_fall_in_the_same_interval(unit):
     noon = datetime.datetime(2024, 5, 17, 12, 0)
     cut = seconds(noon)
-    schema = Schema((Attribute("x", "numeric", cuts=(cut,), arrow_type="timestamp[us]"),), "class", ("no", "yes"))
+    schema = numeric_schema(cuts=(cut,), arrow_type="timestamp[us]")
     moments = [noon - datetime.timedelta(seconds=1), noon, noon + datetime.timedelta(seconds=1)]
     for table in (
         pa.table({"x": pa.array(moments, pa.timestamp(unit))}),
@@ -239,7 +243,7 @@ def test_times_of_day_of_any_unit_fall_in_the_same_interval(kind, trained, ticks
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_decimals_may_be_text(wrapped):
     kind = pa.dictionary(pa.int32(), pa.decimal128(10, 2)) if wrapped else pa.decimal128(10, 2)
-    schema = Schema((Attribute("x", "numeric", cuts=(12.5,), arrow_type=str(kind)),), "class", ("no", "yes"))
+    schema = numeric_schema(cuts=(12.5,), arrow_type=str(kind))
     for values in (["12.50", "12.505", "-1e2", ".5"], [Decimal("12.50"), Decimal("12.505"), Decimal(-100), Decimal(0)]):
         assert encode_columns({"x": values}, schema).x[0].tolist() == [0, 1, 0, 0]
         assert encode_records([{"x": value} for value in values], schema).x[0].tolist() == [0, 1, 0, 0]
@@ -247,10 +251,7 @@ def test_decimals_may_be_text(wrapped):
 
 def test_nanoseconds_and_the_end_of_time_are_read():
     """9999-12-31 is how many systems write "never"."""
-    nanoseconds, microseconds = (
-        Schema((Attribute("x", "numeric", cuts=(1.0,), arrow_type=f"timestamp[{unit}]"),), "class", ("no", "yes"))
-        for unit in ("ns", "us")
-    )
+    nanoseconds, microseconds = (numeric_schema(cuts=(1.0,), arrow_type=f"timestamp[{unit}]") for unit in ("ns", "us"))
     table = pa.table({"x": pa.array([1, 10**9, 10**9 + 1_001], pa.timestamp("ns"))})
     assert encode(table, nanoseconds).x[0].tolist() == [0, 0, 1]
     never = datetime.datetime(9999, 12, 31, 23, 59, 59)
@@ -315,13 +316,10 @@ def test_a_column_of_the_wrong_type_is_named(attribute, column, says):
     assert raised.value.column == "x"
 
 
-def test_columns_of_different_lengths_are_refused():
-    with pytest.raises(SchemaError, match="Column 'y' has 1 values, but 'x' has 2"):
-        encode_columns({"x": ["a", "b"], "y": [1]}, nominal_schema(["a", "b"]))
-
-
-def test_an_unknown_class_is_named():
+def test_columns_of_different_lengths_and_unknown_classes_are_refused():
     schema = nominal_schema(["a", "b"])
+    with pytest.raises(SchemaError, match="Column 'y' has 1 values, but 'x' has 2"):
+        encode_columns({"x": ["a", "b"], "y": [1]}, schema)
     with pytest.raises(SchemaError, match=r"class 'class' of a row is 'maybe'"):
         encode(pa.table({"x": ["a", "b"], "class": ["yes", "maybe"]}), schema)
     with pytest.raises(SchemaError, match=r"of a row is null"):
@@ -333,7 +331,7 @@ def test_numpy_scalars_in_records():
     schema = nominal_schema([1, 2, 3])
     values = [np.int64(1), np.float64(3.0), np.int64(9)]
     assert encode_records([{"x": value} for value in values], schema).x.tolist() == [[0, 2, 3]]
-    numeric = Schema((Attribute("x", "numeric", cuts=(1.5,)),), "class", ("no", "yes"))
+    numeric = numeric_schema(cuts=(1.5,))
     assert encode_columns({"x": [np.int32(1), np.float32(2.5), True]}, numeric).x.tolist() == [[0, 1, 0]]
 
 
