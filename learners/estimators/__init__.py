@@ -1,7 +1,20 @@
 """The learners as scikit-learn estimators."""
 
+import sys
+
 from learners.estimators.circuits import SumProductNetwork
 from learners.estimators.classifier import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
 from learners.estimators.structure_posterior import StructurePosterior
+from learners.passes import learner
+from learners.passes.sources import files
+from learners.schema import hash_kernels
 
 __all__ = ["ESKDB", "KDB", "NB", "SKDB", "TAN", "FewPassClassifier", "StructurePosterior", "SumProductNetwork"]
+
+# Where pickles of estimators from before 27 November 2026 look for classes that have moved since.
+sys.modules |= {
+    "learners.passes.sources.content": files,
+    "learners.passes.sources.file_sets": files,
+    "learners.passes.stored_statistics": learner,
+    "learners.schema.encoding.string_kernels": hash_kernels,
+}

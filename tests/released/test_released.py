@@ -4,6 +4,8 @@ An archive holds `workspace/`, the rows `data/` it was trained on, and `answers.
 """
 
 import json
+import lzma
+import pickle
 import tarfile
 from pathlib import Path
 
@@ -76,3 +78,10 @@ def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
     assert version.version == 2 and all(one["n_rows_read"] == 1200 for one in passes)
     after = product.served(workspace, f"{name}@2")
     assert [a.cuts for a in after.schema.attributes] == [a.cuts for a in before.schema.attributes]
+
+
+def test_pickled_estimators_open_and_answer_the_same():
+    """Those that `2026-11-26.pickles.xz` holds, with what they said of three rows."""
+    rows, kept = pickle.loads(lzma.decompress((Path(__file__).parent / "2026-11-26.pickles.xz").read_bytes()))
+    for name, (pickled, answers) in kept.items():
+        assert np.array_equal(pickle.loads(pickled).predict_proba(rows), answers), name
