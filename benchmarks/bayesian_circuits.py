@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, alternated, apart, figure, machine, median_figure, options, report
-from learners.circuits.bayesian.column_families import Coding, coded
+from learners.circuits.bayesian.column_families import Coding, numeric_coding
 from learners.circuits.bayesian.priors import Prior, complete_shape
 from learners.circuits.bayesian.sampler import FileStore, InMemory, LazySampler, Moves, RowBlocks
 from learners.circuits.bayesian.sampling import sampled_rows
-from learners.circuits.bayesian.tuning import given
+from learners.circuits.bayesian.tuning import settings_of
 from learners.circuits.parameters import GibbsParameters
 from learners.kernels.arrays import Float32s
 from learners.passes.column_summaries import ColumnSummaries, binned_schema
@@ -61,13 +61,15 @@ class Problem:
         """The rows of a table without a class."""
         summaries = collect(ColumnSummaries(None, {}), Source.of_table(table), threads=1)
         schema, histograms = binned_schema(summaries, 8), {n: c.histogram for n, c in summaries.found.items()}
-        schema, coding = coded(schema, histograms, "by-column", seed=0)
+        schema, coding = numeric_coding(schema, histograms, "by-column", seed=0)
         return cls(schema, coding, coding.rows(schema, encode(table, schema), 0))
 
     def prior(self, children: int) -> Prior:
         """The prior that is fitted to the rows, as a user gets it who says nothing."""
         n_columns, rows = self.x.shape[1], sampled_rows(InMemory(self.x), 0).astype(np.float64)
-        return given(GibbsParameters(), n_columns).prior(complete_shape(n_columns, children, 0), self.coding, rows, 0)
+        return settings_of(GibbsParameters(), n_columns).prior(
+            complete_shape(n_columns, children, 0), self.coding, rows, 0
+        )
 
     def rows(self, table: pa.Table, first_row: int) -> Float32s:
         """(n_rows, n_columns) float32 of other rows, coded alike."""

@@ -107,7 +107,10 @@ def main() -> None:
             started = time.perf_counter()
             fresh = product.train(workspace, TrainRequest(**request, model="fresh", **new))
             scratch_s = time.perf_counter() - started
-            ours, theirs = product.served(workspace, "grows").model, product.served(workspace, "fresh").model
+            ours, theirs = (
+                product.served_model(workspace, "grows").model,
+                product.served_model(workspace, "fresh").model,
+            )
             (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
             equal.append(all(np.array_equal(a[name], b[name], equal_nan=True) for name in b))
             assert refreshed.n_rows == fresh.n_rows == asked.rows

@@ -11,7 +11,7 @@ from learners.estimators.arguments import with_checks
 from service.product.versions import fitted
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
-from service.terminal import opened
+from service.terminal import open_workspace
 from service.workspace import Workspace
 from storage.models.model_versions import ModelVersion
 
@@ -105,5 +105,5 @@ def open(reference: str, *, workspace: str | Path | None = None) -> Any:
     InvalidRequest
         If there is no workspace.
     """
-    with opened(None if workspace is None else Path(workspace)) as here:
+    with open_workspace(None if workspace is None else Path(workspace)) as here:
         return estimator_of(fitted.open_version(here, reference))

@@ -12,7 +12,7 @@ from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
 from learners.estimators.forms import are_paths, rows_of
-from learners.models.graph_layout import layered, rim_to_rim, short_text
+from learners.models.graph_layout import place_in_layers, rim_to_rim, short_text
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report
 from learners.monitoring.reference import served_reference, training_reference
@@ -64,7 +64,7 @@ class Plots:
         boxes = [Box(name, None, "") for name in graph.columns]
         place = {name: number for number, name in enumerate(graph.columns)}
         ends = [(place[edge.source], place[edge.sink]) for edge in graph.edges]
-        spots = layered([box.width for box in boxes], ends)
+        spots = place_in_layers([box.width for box in boxes], ends)
         root = [] if graph.target is None else [Box(graph.target, None, "")]
         top = sum(box.height + 2 * MARGIN for box in root)
         width, height = max([spots.width, *(box.width + 2 * MARGIN for box in root)]), spots.height + top

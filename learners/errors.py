@@ -17,7 +17,7 @@ _OF_TABLE = re.compile(r"\b(delta|iceberg)://([a-z][a-z0-9+.-]*)://", re.IGNOREC
 _JOINED = re.compile(r"\b(delta|iceberg)\+([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """A text with *** in place of the secrets of the URIs in it: passwords, signatures, tokens and keys."""
     if "://" not in text:
         return text
@@ -27,7 +27,7 @@ def redacted(text: str) -> str:
 
 def one_line(error: Exception) -> str:
     """The text of an error, short and without secrets of URIs."""
-    return redacted(" ".join(str(error).split()))[:200]
+    return redact(" ".join(str(error).split()))[:200]
 
 
 class LearnerError(Exception):
@@ -55,8 +55,8 @@ class SourceError(LearnerError, ValueError):
     """The data cannot be read: no such file, not Parquet, corrupt, or changed while it was read."""
 
     def __init__(self, path: str, reason: str) -> None:
-        path = redacted(path)
-        super().__init__(f"{path}: {redacted(reason)}")
+        path = redact(path)
+        super().__init__(f"{path}: {redact(reason)}")
         self.path = path
 
 

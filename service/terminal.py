@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from learners.errors import redacted
+from learners.errors import redact
 from service.requests.json_values import JSONMapping, JSONObject
 from service.settings import Settings
 from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
@@ -54,7 +54,7 @@ def logs_to_standard_error() -> None:
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
-def opened(workspace: Path | None) -> Workspace:
+def open_workspace(workspace: Path | None) -> Workspace:
     """The workspace of a command that makes none: a mistyped name shall not look like an empty registry (InvalidRequest)."""
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
@@ -118,7 +118,7 @@ def say(value: Any, text: str, as_json: bool) -> None:
 
 def show_rows(output: str, facts: JSONMapping, started: float, as_json: bool) -> None:
     """Say where rows were written, without secrets of the address, and in what time since one of `time.perf_counter`."""
-    seconds, place = time.perf_counter() - started, redacted(output)
+    seconds, place = time.perf_counter() - started, redact(output)
     summary = {"out": place, **facts, "seconds": seconds, "rows_per_s": facts["n_rows"] / max(seconds, 1e-9)}
     say(summary, f"[bold]{escape(place)}[/]: {facts['n_rows']:,} rows in {seconds:.2f} s", as_json)
 

@@ -111,7 +111,7 @@ class CircuitModel:
     def prepare(self) -> None:
         """Build what queries of every kind share, so that the first one does not wait for it."""
         with_weights(self.circuit)
-        answers.prepared(self.circuit)
+        answers.linear_circuit(self.circuit)
         whole_circuit(self.circuit)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:

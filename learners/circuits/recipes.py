@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.bayesian.column_families import coded
+from learners.circuits.bayesian.column_families import numeric_coding
 from learners.circuits.bayesian.given_structure import GivenStructure
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.bayesian.sampling import Sampling, sampling_of
@@ -22,7 +22,7 @@ from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts
 from learners.circuits.streaming.shards import in_shards
 from learners.circuits.structures import search as choosing
 from learners.circuits.structures.chow_liu import chow_liu, hclt
-from learners.circuits.structures.column_models import check_conjugate, modelled, require_columns
+from learners.circuits.structures.column_models import check_conjugate, model_columns, require_columns
 from learners.circuits.structures.densities import Densities, narrowest, with_densities, with_distributions
 from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.circuits.structures.learnspn import learnspn
@@ -63,14 +63,14 @@ def spn(
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
     if parameters.actual_structure == GAUSSIANS and parameters.leaves is None:
         parameters = replace(parameters, leaves="gaussian")
-    schema, densities, choices = yield from modelled(target, parameters, given, overrides or {}, read, cuts)
+    schema, densities, choices = yield from model_columns(target, parameters, given, overrides or {}, read, cuts)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if choices:
         facts["leaves"] = {name: choice.facts() for name, choice in choices.items()}
     if parameters.actual_structure == GAUSSIANS:
         gaussians.require_densities(schema)
         grown = yield from gaussians.growing(schema, densities, parameters.minutes, parameters.states)
-        return (yield from gaussians.learned(schema, densities, grown, parameters.passes, facts))
+        return (yield from gaussians.learn_mixture(schema, densities, grown, parameters.passes, facts))
     if parameters.actual_structure == "auto":
         return (yield from chosen(schema, parameters, densities, facts))
     start = read or with_densities((yield from _structure(schema, parameters)), densities)
@@ -85,7 +85,7 @@ def spn(
         for _ in range(parameters.stream_passes):
             prior = pseudo_counts_of(start, parameters.strength)
             empty = StreamingPosterior(start, prior, parameters.learning, rows_of=rows_of, narrowest=least)
-            model = yield from continued(schema, empty, facts, parameters.shards)
+            model = yield from continue_learning(schema, empty, facts, parameters.shards)
             start = model.circuit
         return model
     circuit, n_rows = start, 0
@@ -117,12 +117,12 @@ def chosen(
         circuit = yield from em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
     else:
         gains = partial(choosing.likelihood_of, schema, valid)
-        circuit, _ = yield from choosing.polished(start, most, make, lambda e: e.maximised(choice.laplace), gains)
+        circuit, _ = yield from choosing.polish(start, most, make, lambda e: e.maximised(choice.laplace), gains)
     searched = {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
     own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": searched}
     model = CircuitModel(schema, circuit, facts | own)
     if densities:
-        return (yield from gaussians.rivalled(model, densities, parameters.minutes, parameters.passes))
+        return (yield from gaussians.better_of_mixture(model, densities, parameters.minutes, parameters.passes))
     return model
 
 
@@ -142,7 +142,7 @@ def bayesian(
     check_conjugate(schema, parameters)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
     in_intervals = {name for name, distribution in distributions.items() if distribution == "intervals"}
-    schema, coding = coded(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
+    schema, coding = numeric_coding(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
     facts = {"learner": "spn", "parameters": asdict(parameters)}
     sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
     return (yield RowWork("sampling", schema, sampling.learn, ""))
@@ -157,7 +157,7 @@ def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
     return (yield RowWork("sampling", known.schema, partial(sampling.go_on, known), ""))
 
 
-def continued(
+def continue_learning(
     schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, object], n_shards: int | None = 1
 ) -> Passes[CircuitModel]:
     """Learn rows on top of those that a posterior has learned: one pass, in their order or in shards (`shards.in_shards`)."""

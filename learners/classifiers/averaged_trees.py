@@ -18,7 +18,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
 from learners.kernels.scaled_arithmetic import NOTHING, STEP
-from learners.models.model import Header, refuse, typed
+from learners.models.model import Header, check_array, refuse
 from learners.schema import Chunk, Schema
 
 # Equivalent sample sizes from which the marginal likelihood chooses.
@@ -195,7 +195,7 @@ def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     n_cells = {"class_counts": c, "log_prior": c, "alone": int(sizes.sum()) * c, "log_weights": n * n}
     n_cells["ratios"] = int((sizes[i] * sizes[j]).sum()) * c
     for name, size in n_cells.items():
-        typed(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
+        check_array(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
     for name in ("log_prior", "alone", "ratios"):
         refuse(name, ~np.isfinite(arrays[name]), "holds a value that is not finite")
     weights = arrays["log_weights"].reshape(n, n)

@@ -175,7 +175,7 @@ class Contents(NamedTuple):
     variances: tuple[Floats, ...]  # tuple of (n_cells,) float64: empty if there are none
 
 
-def rounded(estimates: list[Estimates]) -> list[Estimates]:
+def round_estimates(estimates: list[Estimates]) -> list[Estimates]:
     """Estimates as float32 holds them: a relative change of 6e-8 at most. The list is emptied: they are in memory once."""
     found = []
     while estimates:

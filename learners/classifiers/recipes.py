@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from learners.classifiers.averaged_trees import AveragedTrees, TreePosterior, most_probable_prior, tree_posterior
-from learners.classifiers.estimates.context_tree import ContextTree, each_grown, m_estimates, pruned, trees_of
+from learners.classifiers.estimates.context_tree import ContextTree, each_grown, m_estimates, prune, trees_of
 from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_map_estimates
 from learners.classifiers.estimates.hdp_sampler import hdp_estimates
 from learners.classifiers.lookup.lookup import LookupModel
@@ -204,7 +204,7 @@ def naive_bayes(
     counted: Together[FamilyCounts, HoldOut] = yield Together[FamilyCounts, HoldOut](
         FamilyCounts(schema, structure.families()), HoldOut(schema)
     )
-    return (yield from fitted(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
+    return (yield from fit_network(schema, structure, counted.first, counted.second.draw(), "nb", parameters))
 
 
 def _structured(
@@ -220,7 +220,7 @@ def _structured(
     structure, hold_out = structure_of(counted.first), counted.second.draw()
     del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
-    return (yield from fitted(schema, structure, families, hold_out, name, parameters))
+    return (yield from fit_network(schema, structure, families, hold_out, name, parameters))
 
 
 def tan(
@@ -287,10 +287,10 @@ def skdb(
     facts = {"n_attributes": chosen.n_attributes, "k": chosen.k, "mean_loss": chosen.mean_loss.tolist()}
     del measured, losses
     families = families.only(structure.families())
-    return (yield from fitted(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
+    return (yield from fit_network(schema, structure, families, hold_out, "skdb", parameters, {"selection": facts}))
 
 
-def fitted(
+def fit_network(
     schema: Schema,
     structure: Structure,
     families: FamilyCounts,
@@ -305,7 +305,7 @@ def fitted(
 
     def grow(_: int, advance: Advance) -> tuple[Structure, list[ContextTree]]:
         if parameters.is_pruned:  # without parents that tell nothing
-            return pruned(structure, each_grown(families, advance))
+            return prune(structure, each_grown(families, advance))
         return structure, trees_of(families, advance)
 
     structure, trees = yield Work("growing trees", grow, "trees")

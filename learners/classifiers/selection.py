@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.classifiers import selection_kernels as kernels
-from learners.classifiers.description import rounded
+from learners.classifiers.description import round_estimates
 from learners.classifiers.estimates.context_tree import (
     BLOCK_CELLS,
     GRID,
@@ -19,7 +19,7 @@ from learners.classifiers.estimates.context_tree import (
     Levels,
     best_concentration,
     m_estimates,
-    mixed,
+    mix_with_above,
     telling_levels,
     totals_of,
     trees_of,
@@ -29,7 +29,7 @@ from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import FamilyCounts
 from learners.errors import EmptyStatistic
-from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stacked
+from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stack
 from learners.passes.engine import Advance, unheard
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk, Schema
@@ -246,12 +246,16 @@ def _estimated(
     """The weight of what is above, and of each cell the estimate, and without one of its rows, from those of the level above."""
     if mixes:
         weight = best_concentration(level, totals, left_out)
-        return weight, mixed(level, totals, probability, weight), mixed(level, totals, left_out, weight, 1)
+        return (
+            weight,
+            mix_with_above(level, totals, probability, weight),
+            mix_with_above(level, totals, left_out, weight, 1),
+        )
     uniform = np.full(probability.size, 1.0 / n_values)
-    without = mixed(level, totals, uniform, M, 1)
+    without = mix_with_above(level, totals, uniform, M, 1)
     is_alone = totals[level.node] == 1  # without its row the context is empty; then the last parent is dropped
     without[is_alone] = left_out[level.cell_above[is_alone]]
-    return M, mixed(level, totals, uniform, M), without
+    return M, mix_with_above(level, totals, uniform, M), without
 
 
 class _Estimates(NamedTuple):
@@ -356,8 +360,8 @@ def _tables(
         hash_ranks=look_up_tables.ranks_of(words),
         key_low=low,
         key_high=high,
-        log_probability=stacked(logs, none),
-        left_out=stacked(left_out, none),
+        log_probability=stack(logs, none),
+        left_out=stack(left_out, none),
         log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
         log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
     )
@@ -390,7 +394,7 @@ def choose_m(
     layout = layout_of(families.schema, structure, rest.class_counts, trees)
     for m in GRID:
         advance(n_trees + len(rmse), n_all)
-        tables = layout.filled(rounded([m_estimates(tree, m) for tree in trees]))
+        tables = layout.filled(round_estimates([m_estimates(tree, m) for tree in trees]))
         of_class: list[Floats] = []  # the probability of each row's own class
         for part in look_up_tables.blocks_of(hold_out, families.schema.n_classes):
             found = np.empty((part.n_rows, families.schema.n_classes))

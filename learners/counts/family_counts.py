@@ -110,7 +110,7 @@ class FamilyCounts(CodeStatistic):
                 cells = y
                 for member in (*family.parents, family.attribute):
                     cells = cells * self.schema.domain_sizes[member] + codes[member]
-                table.add(*summed(cells, counts))
+                table.add(*sum_counts(cells, counts))
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
@@ -142,7 +142,7 @@ class FamilyCounts(CodeStatistic):
             cells = codes[0]
             for member, code in zip(read.members[index], codes[1:], strict=True):
                 cells = cells * schema.domain_sizes[member] + code
-            read._cells[index].add(*summed(cells, counts))
+            read._cells[index].add(*sum_counts(cells, counts))
         return read
 
     def update(self, rows: Chunk) -> None:
@@ -384,7 +384,7 @@ def tables_of(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
     ]
 
 
-def summed(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
+def sum_counts(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """Distinct cells, ascending, and the sums of their counts."""
     distinct, row = np.unique(cells, return_inverse=True)
     sums = np.zeros(distinct.size, np.int64)

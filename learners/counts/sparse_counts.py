@@ -87,14 +87,14 @@ def wide(run: Run | KeyRun) -> Run:
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
 
 
-def merged(a: Run | KeyRun, b: Run | KeyRun) -> Run:
+def sum_of_runs(a: Run | KeyRun, b: Run | KeyRun) -> Run:
     """The sum of two runs; what adds up to nothing leaves no trace."""
     cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
     n = merge_runs(*wide(a), *wide(b), cells, counts)
     return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
 
 
-def counted(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
+def count_keys(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
     """The distinct keys (n,) below 2**n_bits and how often each occurs; keys is written to."""
     counts = np.empty_like(keys)
     sort_keys(keys, counts, n_bits)
@@ -150,7 +150,7 @@ class SparseCells:
         self.runs.append(run)
         while len(self.runs) > 1 and self.runs[-2].cells.size <= MAX_RUNS_RATIO * self.runs[-1].cells.size:
             b, a = self.runs.pop(), self.runs.pop()
-            self.runs.append(merged(a, b))
+            self.runs.append(sum_of_runs(a, b))
         if sum(kept.cells.size for kept in self.runs) * 4 * CELL_BYTES > self.limit.n_bytes:
             self._write()
 
@@ -185,7 +185,7 @@ class SparseCells:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
             keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-            self.add_run(counted(keys, self.n_bits))
+            self.add_run(count_keys(keys, self.n_bits))
         self._buffer = self._keys(0)
 
     def _write(self) -> None:
@@ -206,7 +206,7 @@ class SparseCells:
     def _in_memory(self) -> Run:
         while len(self.runs) > 1:
             b, a = self.runs.pop(), self.runs.pop()
-            self.runs.append(merged(a, b))
+            self.runs.append(sum_of_runs(a, b))
         return wide(self.runs[0]) if self.runs else EMPTY
 
     def distinct(self) -> Run:
@@ -237,7 +237,8 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
         blocks = [file.block(a, b) for file, a, b in zip(files, *ends, strict=True) if b > a]
         while len(blocks) > 1:
             blocks = [
-                merged(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i] for i in range(0, len(blocks), 2)
+                sum_of_runs(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i]
+                for i in range(0, len(blocks), 2)
             ]
         return blocks[0] if blocks else EMPTY
 

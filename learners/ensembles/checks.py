@@ -16,7 +16,7 @@ from learners.ensembles.joints import POOLING, Pooling, arrays_of, headers_of
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import check_starts, refuse, typed
+from learners.models.model import check_array, check_starts, refuse
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.column_views import Views
@@ -38,13 +38,13 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     check_tables(views, families, arrays)
     n = len(families.order)
     for name, dtype in (("member", np.int64), ("alone", np.float64), ("parents", np.float64)):
-        typed(arrays, f"entry_{name}", dtype, n)
+        check_array(arrays, f"entry_{name}", dtype, n)
     member = arrays["entry_member"]
     if member.size and (member[0] != 0 or not np.isin(np.diff(member), (0, 1)).all()):
         raise InvalidArray("entry_member", "does not number the members one after the other")
     for name in ("dense", "vectors"):
-        typed(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
-    typed(arrays, "class_counts", np.int64, schema.n_classes)
+        check_array(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
+    check_array(arrays, "class_counts", np.int64, schema.n_classes)
     if header["weights"] is not None:
         check_forest(schema, arrays)
         for i in range(len(header["weights"])):
@@ -54,7 +54,7 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
 def _families(arrays: Arrays, n_views: int) -> Structure:
     """The families that the tables say they have."""
     names = ("table_attribute", "table_parent_starts", "table_parents")
-    attribute, starts, parents = (typed(arrays, name, np.int64) for name in names)
+    attribute, starts, parents = (check_array(arrays, name, np.int64) for name in names)
     for name, views in (("table_attribute", attribute), ("table_parents", parents)):
         refuse(name, (views < 0) | (views >= n_views), "names views that are not in the schema")
     check_starts("table_parent_starts", starts, attribute.size, parents.size)

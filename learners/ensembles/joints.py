@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners.classifiers.lookup.lookup import LookupModel, normalized
+from learners.classifiers.lookup.lookup import LookupModel, normalize
 from learners.ensembles.cuts import parent_grouping
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze, frozen
 from learners.schema import Chunk, Schema
@@ -81,8 +81,8 @@ class Joints:
         """(n, n_classes) class probabilities of the ensemble, which has a share, and of these, whose logs are averaged."""
         log_joint = of_joints.mean(axis=0)
         if self.pooling == "mean":
-            return share * np.exp(log_ensemble) + (1.0 - share) * normalized(log_joint, log_prior)[0]
-        return normalized(share * log_ensemble + (1.0 - share) * log_joint, log_prior)[0]
+            return share * np.exp(log_ensemble) + (1.0 - share) * normalize(log_joint, log_prior)[0]
+        return normalize(share * log_ensemble + (1.0 - share) * log_joint, log_prior)[0]
 
     @cached_property
     def information(self) -> Floats:

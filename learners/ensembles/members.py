@@ -110,7 +110,7 @@ def distinct_families(members: Sequence[Member]) -> tuple[Family, ...]:
     return tuple(dict.fromkeys(family for member in members for family in member.families))
 
 
-def bounded(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
+def bound_parents(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
     """The members with so few parents that the counts of each family stay small; unchanged for tables that are not large.
 
     How many cells a family will have in a table of `n_rows` is told by those of the drawn rows: as many more as half of

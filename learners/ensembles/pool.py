@@ -22,7 +22,7 @@ from learners.ensembles.fit import Pool, fit_members
 from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_members
 from learners.ensembles.model import Entries
-from learners.kernels.arrays import Floats, Integers, stacked
+from learners.kernels.arrays import Floats, Integers, stack
 from learners.passes.engine import Advance
 from learners.passes.memory import give_back
 from learners.schema import Chunk, Schema
@@ -72,8 +72,8 @@ def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> Compiled
         numbers.astype(np.int64),
         np.ascontiguousarray(alone),
         np.ascontiguousarray(parents),
-        stacked(dense, np.empty(0, np.float16)),
-        stacked(vectors, np.empty((0, class_counts.size), np.float16)),
+        stack(dense, np.empty(0, np.float16)),
+        stack(vectors, np.empty((0, class_counts.size), np.float16)),
     )
     return CompiledPool(pool_tables(schema, class_counts, pool), entries)
 

@@ -19,7 +19,7 @@ from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
 from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
 from learners.ensembles.joints import Joints
 from learners.ensembles.levels import TOLERANCE
-from learners.ensembles.members import Member, bounded, distinct_families, draw_members, joint_members
+from learners.ensembles.members import Member, bound_parents, distinct_families, draw_members, joint_members
 from learners.ensembles.model import Correction, EnsembleModel
 from learners.ensembles.pool import N_FOLDS, SMALL, compile_pool, out_of_fold_scores
 from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
@@ -153,7 +153,7 @@ def _ensemble(
         choice = choice.within_cuts(schema)
         ks = largest_k(choice.members, pairs.n_rows, seed)
         members = draw_members(pairs, views, ks, seed)
-        members = bounded(members, views.schema, views.chunk(rows), pairs.n_rows)
+        members = bound_parents(members, views.schema, views.chunk(rows), pairs.n_rows)
         joints = joint_members(members, views)
         families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *joints)))
     else:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 from learners.errors import InvalidParameter
 from learners.estimators.columns import warn
 from learners.models.evidence import Average
-from learners.models.parameters import Parameters, described
+from learners.models.parameters import Parameters, parameter_texts
 from learners.models.query import How
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.progress_bar import shown
+from learners.passes.progress_bar import show_progress
 from learners.passes.sources.csv.types import idle_options
 from learners.passes.sources.source import Source
 from learners.schema import Overrides, Schema
@@ -177,7 +177,7 @@ def construct_from(
     __init__.__signature__ = signature  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     cls.__init__ = __init__  # type: ignore[misc]
-    texts = (described(parameters) | described(Common)).items()
+    texts = (parameter_texts(parameters) | parameter_texts(Common)).items()
     entries = "".join(
         f"{_renamed(head, renamed)}\n{text}" for head, text in texts if head.partition(" : ")[0] not in without
     )
@@ -188,7 +188,7 @@ def construct_from(
     cls.__doc__ = f"{summary}\n\nParameters\n----------\n{entries.rstrip()}{separator}{rest}"
 
 
-def learned(
+def learn(
     estimator: Any,
     learner: Learner,
     rows: Source | Sequence[Part],
@@ -202,7 +202,7 @@ def learned(
     parts = [rows] if isinstance(rows, Source) else [part.source for part in rows]
     for message in [*idle_options(estimator.columns, [file.path for part in parts for file in part.files]), *hints]:
         warn(message)
-    with shown(estimator.verbose, on_progress) as report:
+    with show_progress(estimator.verbose, on_progress) as report:
         return drive(learner, rows, threads=estimator.threads, on_progress=report)
 
 

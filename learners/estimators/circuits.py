@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.parameters import CircuitParameters
-from learners.circuits.queries.column_values import filled, missing_cells, nameable, rows_of_batch, with_cells
+from learners.circuits.queries.column_values import fill_cells, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
-from learners.estimators.arguments import COMMON, check_common, construct_from, learned, with_checks
+from learners.estimators.arguments import COMMON, check_common, construct_from, learn, with_checks
 from learners.estimators.columns import arrow_schema_of
 from learners.estimators.explaining import Explaining
 from learners.estimators.forms import Rows, are_files, column_of, is_pandas_frame, rows_of, source_of_files
@@ -105,7 +105,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
         learner = recipes.learner("spn", parameters, target, self.schema, self.columns)
-        model = learned(self, learner, source, on_progress)
+        model = learn(self, learner, source, on_progress)
         assert isinstance(model, CircuitModel)
         self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)
@@ -290,7 +290,7 @@ def _without_gaps(
             is_missing[v] = False
         # Where missing is a value of its own, as in compiled networks, the cell is to be filled all the same.
         x[v, is_missing[v]] = -1 if columns.n_values[v] else np.nan
-    values = filled(model, x, is_missing, how, nameable=nameable(columns), seed=seed, first_row=first_row)[0]
+    values = fill_cells(model, x, is_missing, how, nameable=nameable(columns), seed=seed, first_row=first_row)[0]
     arrays = list(batch.columns)
     for v, name in enumerate(columns.names):
         if is_missing[v].any():

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.classifiers.column_findings import table_warnings
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.arguments import COMMON, check_common, construct_from, learned
+from learners.estimators.arguments import COMMON, check_common, construct_from, learn
 from learners.estimators.columns import record_of
 from learners.estimators.explaining import Explaining, Querying
 from learners.estimators.forms import are_files, are_records, is_record, rows_of, source_of_dataset, source_of_files
@@ -163,7 +163,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
             learner = replace(learner, passes=knowing(learner.passes, self._declared))
-        model = learned(self, learner, parts, on_progress, [hint for part in parts for hint in part.source.hints])
+        model = learn(self, learner, parts, on_progress, [hint for part in parts for hint in part.source.hints])
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:

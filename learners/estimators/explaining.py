@@ -21,7 +21,7 @@ from learners.models.model import Model
 from learners.models.query import Query, check_kind
 from learners.registry.importance import importances
 from learners.registry.networks.network_answers import answer_all
-from learners.registry.networks.of_models import compiled
+from learners.registry.networks.of_models import circuit_of
 from learners.schema import Chunk
 
 
@@ -140,7 +140,7 @@ class Querying:
         """The model as a circuit, made once."""
         model: Model = vars(self)["model_"]
         if self._circuit is None or self._circuit[0] is not model:
-            self._circuit = (model, compiled(model))
+            self._circuit = (model, circuit_of(model))
         return self._circuit[1]
 
     def query(self, query: Query) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
-from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, learned, with_checks
+from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, learn, with_checks
 from learners.estimators.explaining import Querying
 from learners.estimators.forms import are_files, rows_of, source_of_files
 from learners.kernels.arrays import Floats
@@ -97,7 +97,7 @@ class StructurePosterior(Querying, BaseEstimator):
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
         source = with_weights(self._source_of(X), self.columns)
-        model = learned(self, learner, source, on_progress)
+        model = learn(self, learner, source, on_progress)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 

@@ -55,7 +55,7 @@ def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
     return distinct, np.searchsorted(distinct, numbers)
 
 
-def stacked(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
+def stack(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
     """All parts (n, ...) one behind the other. The list is emptied from its end, so that they are in memory once.
 
     `like` (any number, ...) is of the shape and type of the rows, even if there are no parts.

@@ -42,7 +42,7 @@ class Placed(NamedTuple):
     height: float
 
 
-def layered(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None) -> Placed:
+def place_in_layers(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None) -> Placed:
     """Place the nodes of an acyclic graph.
 
     `widths`: of the nodes, in pixels.

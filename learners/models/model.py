@@ -56,7 +56,7 @@ def check_starts(name: str, starts: Array, n_parts: int, end: int) -> None:
         raise InvalidArray(name, "does not ascend from zero to the end of what it divides")
 
 
-def typed(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
+def check_array(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
     """An array of a type and shape; None for any length."""
     if name not in arrays:
         raise InvalidArray(name, "is missing")

@@ -126,7 +126,7 @@ def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
     types = get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     found = []
-    for head, text in described(cls).items():
+    for head, text in parameter_texts(cls).items():
         for name in _names(head):
             kinds = list(_alternatives(types[name]))
             choices = [choice for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
@@ -162,7 +162,7 @@ def _default(field: dataclasses.Field[Any]) -> object:
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else None
 
 
-def described(cls: type) -> dict[str, str]:
+def parameter_texts(cls: type) -> dict[str, str]:
     """What the docstrings of a class and its bases say of each parameter.
 
     Returns dict: the head of an entry, such as "k : int", to its description; the entries of bases come last.

@@ -59,7 +59,9 @@ def causes(
         words = f"the classes' shares have changed; that explains {mix['explains']:.0%} of what the columns moved"
         found.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
     found += [
-        _of_family(window, reference, name, effect) for name, effect in blamed(window, moved) if name not in named
+        _of_family(window, reference, name, effect)
+        for name, effect in moved_columns(window, moved)
+        if name not in named
     ]
     found += [cause for cause in repeating if cause not in found]
     found += [_of_quality(one) for one in sorted(in_tails, key=lambda one: -abs(one.effect)) if one.column not in named]
@@ -91,7 +93,7 @@ def _of_quality(one: Finding) -> Cause:
     return Cause(one.kind, (str(one.column),), one.effect, "points", words)
 
 
-def blamed(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, float]]:
+def moved_columns(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, float]]:
     """Columns by how much of the movement is in families that they are members of, largest first.
 
     A change of P(column | parents) moves one family; a column that comes late, or from elsewhere, also moves those of

@@ -11,7 +11,7 @@ from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample
 from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FIXED_POINT
-from learners.monitoring.reference import Reference, class_mix, prior_of, remixed
+from learners.monitoring.reference import Reference, class_mix, prior_of, with_class_shares
 from learners.monitoring.served_counts import (
     ABOVE,
     ABSENT,
@@ -82,7 +82,7 @@ def compare(
     if mix is not None:
         before = prior_of(reference)
         own = np.rint(mix * window.n_rows).astype(np.int64)
-        residual = family_findings(window, remixed(reference, mix), repeats)
+        residual = family_findings(window, with_class_shares(reference, mix), repeats)
         whole, rest = (sum(one.effect for one in some) for some in (families, residual))
         compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
         explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)

@@ -156,7 +156,7 @@ def prior_of(reference: Reference) -> Floats:
     return counts / counts.sum()
 
 
-def remixed(reference: Reference, mix: Floats) -> Reference:
+def with_class_shares(reference: Reference, mix: Floats) -> Reference:
     """The reference with other shares of the classes; counts are rounded, and there are as many rows."""
     ratio = mix / prior_of(reference)
     families = tuple(

@@ -37,7 +37,7 @@ from learners.schema.overrides import SCREENED
 MOST_COLUMNS = 64
 
 
-def screened(schema: Schema, about: Sequence[str], required: Sequence[str]) -> Passes[Schema]:
+def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]) -> Passes[Schema]:
     """The schema, or of too many columns those with most information about some: one more pass.
 
     about: these columns are kept, and the 64 in all that tell most about any of them.
@@ -119,7 +119,7 @@ def orders(
     if target is not None:
         raise InvalidParameter("target", target, "learner 'orders' has no class, every column is a node: leave it out")
     schema = yield from _schema(parameters, given, overrides or {})
-    schema = yield from screened(schema, parameters.screen_for, parameters.required)
+    schema = yield from screen_columns(schema, parameters.screen_for, parameters.required)
     names = [attribute.name for attribute in schema.attributes]
     parameters = parameters.without([column.name for column in schema.left_out], names)
     prior = parameters.structure_prior(names)

@@ -33,7 +33,7 @@ from learners.schema.column_summary import (
     no_states,
     nominal_attribute,
     pairs,
-    refreshed,
+    refresh_domains,
     with_overrides,
 )
 from learners.schema.discretise import (
@@ -255,7 +255,7 @@ class ColumnSummaries(Statistic):
         check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
         classes = [self.classes[j] for j in order]
         if self.kept is not None:
-            now = refreshed(self.kept, self.found, self.overrides, self.max_values, classes)
+            now = refresh_domains(self.kept, self.found, self.overrides, self.max_values, classes)
             return with_overrides(now, self.overrides)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))

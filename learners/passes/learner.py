@@ -29,7 +29,7 @@ from learners.passes.engine import (
 )
 from learners.passes.memory import give_back
 from learners.passes.reuse import Account, Files, Recall, Store, Supply
-from learners.passes.row_rules import repeated, with_classes, with_weights
+from learners.passes.row_rules import repeated_positions, with_classes, with_weights
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Statistic
@@ -288,7 +288,7 @@ def _repeated(chunk: Chunk, weights: Integers | None) -> Iterator[Chunk]:
     if weights is None:
         yield chunk
     else:
-        yield from map(chunk.rows, repeated(weights))
+        yield from map(chunk.rows, repeated_positions(weights))
 
 
 def infer_schema(

@@ -45,7 +45,7 @@ def amount(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> 
 
 
 @contextmanager
-def shown(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
+def show_progress(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
     """Show a bar while something learns, and say in the end how long that took; yields the callback for the driver.
 
     `on_progress`: called besides.

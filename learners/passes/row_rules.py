@@ -154,7 +154,7 @@ def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: In
     statistic.merge(part)
 
 
-def repeated(weights: Integers) -> Iterator[Integers]:
+def repeated_positions(weights: Integers) -> Iterator[Integers]:
     """Positions of rows, each as often as it counts, some thousands at a time: for what reads row after row.
 
     Raises SchemaError if that would be too many to ever end.

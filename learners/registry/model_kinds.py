@@ -43,7 +43,7 @@ CHECKS = {
 }
 
 
-def completed(header: Mapping[str, object], arrays: Arrays) -> Arrays:
+def with_derived_arrays(header: Mapping[str, object], arrays: Arrays) -> Arrays:
     """The arrays of a model with those that its header names as derived, made anew where they are missing."""
     derived = cast("Mapping[str, list[str]]", header).get("derived", [])
     if all(name in arrays for name in derived):

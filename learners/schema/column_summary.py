@@ -231,7 +231,7 @@ def with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> S
     return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
 
 
-def refreshed(
+def refresh_domains(
     kept: Schema,
     found: Mapping[str, Column],
     overrides: Mapping[str, ColumnOverride],

@@ -26,7 +26,7 @@ from service.cli.shared_options import (
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import evidence_of, likely_of, pairs_of
-from service.terminal import escape, json_instead, opened, out, progress_bar, show_rows, warn
+from service.terminal import escape, json_instead, open_workspace, out, progress_bar, show_rows, warn
 
 SAMPLING = ("error", "time_limit_s", "seed")
 AVERAGE = ("n", "level", "seed", "prior")
@@ -74,7 +74,7 @@ def query(
     request: JSONObject = {"kind": kind}
     for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
         if texts:
-            request[name] = written(read, texts)
+            request[name] = parse_option(read, texts)
     if network is not None:
         if edge:
             raise typer.BadParameter("give either --edge or --network", param_hint="--network")
@@ -82,7 +82,7 @@ def query(
         is_known = average or kind in STRUCTURES - {"score"}
         edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
     edges = {name: arcs for name, arcs in (("present", present), ("absent", absent)) if arcs}
-    pairs = written(pairs_of, parameters, "--set")
+    pairs = parse_option(pairs_of, parameters, "--set")
     if sample:
         request["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
     if average:
@@ -94,9 +94,9 @@ def query(
     request |= ({"variables": variables} if variables else {}) | pairs
     if best is not None:
         request["best"] = best
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         answer = product.query(here, model, [_read_query(request)])[0]
-        target = product.served(here, model).schema.target
+        target = product.served_model(here, model).schema.target
     json_instead(answer, json_output)
     if answer["kind"] in STRUCTURES:
         show_answer(answer)
@@ -110,7 +110,9 @@ def _edges_of(path: Path) -> list[str]:
     return list(read_network(path).edges)
 
 
-def written(read: Callable[[list[str]], JSONObject], texts: list[str] | None, option: str | None = None) -> JSONObject:
+def parse_option(
+    read: Callable[[list[str]], JSONObject], texts: list[str] | None, option: str | None = None
+) -> JSONObject:
     """What an option says, read; what is wrong with it is a wrong use of the command."""
     try:
         return read(texts or [])
@@ -148,7 +150,7 @@ def predict(
 ) -> None:
     """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
     started = time.perf_counter()
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         n_rows = product.predict_files(
             here,
             model,
@@ -177,7 +179,7 @@ def score(
 ) -> None:
     """Tell how probable a model holds each row: log likelihood and surprise rank (1: the most surprising)."""
     started = time.perf_counter()
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         over = Average() if average else None
         facts = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=warn)
     show_rows(output, facts, started, json_output)
@@ -222,7 +224,7 @@ def impute(
 
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
     started = time.perf_counter()
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         facts = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=warn)
     show_rows(output, facts, started, json_output)
     if not json_output:

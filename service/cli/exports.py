@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from learners.errors import redacted
+from learners.errors import redact
 from learners.orders.formats.network_files import NetworkFormat, chosen_format
 from learners.registry.sql.dialects import DialectName
 from service import product
@@ -23,7 +23,7 @@ from service.cli.shared_options import (
 from service.product.inference.metric_words import number_of
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import escape, json_instead, opened, out, show_table, text_of
+from service.terminal import escape, json_instead, open_workspace, out, show_table, text_of
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
@@ -35,13 +35,13 @@ def _give(
     reference: str, make: Callable[["Workspace"], str | bytes], output: str | None, force: bool, workspace: Path | None
 ) -> None:
     """Print what a version looks like, or write it to a file that appears when it is complete."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         if output is None:
             content = make(here)
             typer.echo(content, nl=content[-1:] not in ("\n", b"\n"))
         else:
             n_bytes = product.write_output(output, lambda: make(here), replace=force)
-            out.print(f"{escape(reference)} -> {escape(redacted(output))}, {n_bytes:,} bytes")
+            out.print(f"{escape(reference)} -> {escape(redact(output))}, {n_bytes:,} bytes")
 
 
 def structure(
@@ -51,7 +51,7 @@ def structure(
     json_output: JsonOption = False,
 ) -> None:
     """Show the graph of a model: the parents of each attribute."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         found = product.structure(here, reference, member)
     json_instead(found, json_output)
     for edge in found["edges"]:
@@ -165,10 +165,10 @@ def report(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         numbers = product.write_report(here, reference, uris, html, replace=force)
     out.print(escape(numbers.verdict), highlight=False)
-    out.print(f"{escape(reference)} -> {escape(redacted(html))}")
+    out.print(f"{escape(reference)} -> {escape(redact(html))}")
 
 
 def show_selection(selection: JSONObject) -> None:

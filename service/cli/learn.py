@@ -12,13 +12,13 @@ import typer
 from typer import Argument, Option
 
 from service import product
-from service.cli.ask import written
+from service.cli.ask import parse_option
 from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
 from service.cli.shared_options import JsonOption, Texts, UrisArgument, WorkspaceOption
 from service.product.inference.metric_words import number_of
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import pairs_of
-from service.terminal import escape, json_instead, opened, out, progress_bar, settings_of, show_table, warn
+from service.terminal import escape, json_instead, open_workspace, out, progress_bar, settings_of, show_table, warn
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 TargetOption = Annotated[str | None, Option("--target", "-t", help="The column to predict.")]
@@ -77,7 +77,7 @@ def train(
         uris=uris,
         target=target,
         learner=learner,
-        parameters=written(pairs_of, [*(parameters or []), *([] if k is None else [f"k={k}"])], "--set"),
+        parameters=parse_option(pairs_of, [*(parameters or []), *([] if k is None else [f"k={k}"])], "--set"),
         model=name,
         test_uris=test or None,
         holdout=0 if test else 0.2 if holdout is None else holdout,
@@ -99,7 +99,7 @@ def train(
         settings = settings.model_copy(update={"cluster": cluster})
     with Workspace(settings) as here, progress_bar(not json_output) as report:
         version, passes = product.train_with_passes(here, request, report, warn)
-        schema = product.served(here, f"{version.name}@{version.version}").schema
+        schema = product.served_model(here, f"{version.name}@{version.version}").schema
     json_instead(version, json_output)
     seconds = time.perf_counter() - started
     out.print(
@@ -140,7 +140,7 @@ def forget(
         return
     if where is None or withdraw is not None or reason is not None:
         raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         place: JSONObject = {product.kind_of_name(here, name): name}
         request = ForgetRequest(
             where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
@@ -183,7 +183,7 @@ def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None,
 
     if not reason:
         raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         done = product.withdraw_rule(here, name, where, by=_user(), reason=reason)
     json_instead(done, json_output)
     out.print(f"Trainings of {escape(name)} read these rows again: {escape(done['where'])}")
@@ -212,7 +212,7 @@ def evaluate(
     models, files = [model, *uris[:n_more]], uris[n_more:]
     if not files:
         raise typer.BadParameter("Name a file with rows to measure on.", param_hint="URIS...")
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         if n_more:
             evaluation = product.evaluate_beside(here, models, files, report)
         else:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from learners.errors import redacted
+from learners.errors import redact
 from learners.orders.formats.network_files import format_of
 from service import product
 from service.cli import exports
@@ -17,7 +17,7 @@ from service.requests.json_values import JSONObject
 from service.terminal import (
     escape,
     json_instead,
-    opened,
+    open_workspace,
     out,
     say,
     settings_of,
@@ -50,7 +50,7 @@ def models(context: typer.Context, workspace: WorkspaceOption = None, json_outpu
 @app.command("list")
 def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, each with its versions and aliases."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.list_models(here, 1000).items
     rows = []
     for model in items:
@@ -63,7 +63,7 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
 @app.command()
 def show(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one version: learner, parameters, rows, metrics, files."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         version = product.find_version(here, reference)
     json_instead(version, json_output)
     out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape(words_of(version.parameters))}")
@@ -78,7 +78,7 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
 @app.command()
 def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the versions of a model, newest first."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.list_versions(here, name, 1000).items
     rows = [
         [
@@ -101,7 +101,7 @@ def alias(
     json_output: JsonOption = False,
 ) -> None:
     """Point an alias at a version; running servers follow by themselves."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         version = product.find_version(here, reference)
         product.set_alias(here, version.name, alias_name, version.version)
         found = product.aliases_of(here, version.name)
@@ -119,7 +119,7 @@ def delete(
     if is_all == ("@" in reference):
         form = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
         raise typer.BadParameter(f"give {form}", param_hint="REFERENCE")
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         if is_all:
             removed = product.delete_model(here, reference)
             say({"removed": removed}, f"removed {', '.join(map(str, removed))}", json_output)
@@ -139,7 +139,7 @@ def tag(
     json_output: JsonOption = False,
 ) -> None:
     """Set a tag of a version, or remove it."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         version = product.set_tag(here, reference, tag_name, value)
     say(version.tags, f"{version.name}@{version.version}: {escape(words_of(version.tags)) or 'no tags'}", json_output)
 
@@ -147,7 +147,7 @@ def tag(
 @app.command()
 def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show where a version comes from: files, job, what was asked for, libraries."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         found = product.lineage(here, reference)
     json_instead(found, json_output)
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
@@ -169,7 +169,7 @@ def rollback(
     json_output: JsonOption = False,
 ) -> None:
     """Let an alias mean what it meant before; once more goes back further."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         version = product.roll_back(here, name, alias_name)
     answer = {"name": name, "alias": alias_name, "version": version}
     say(answer, f"{name}@{alias_name} is version {version} again", json_output)
@@ -178,7 +178,7 @@ def rollback(
 @app.command()
 def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List where the aliases of a model have pointed, newest first."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.alias_history(here, name, 1000).items
     rows = [[move.moved_at, move.alias, move.version, move.reason] for move in items]
     show_list(items, json_output, ["moved (UTC)", "alias", "version", "reason"], rows, "no alias has been set yet")
@@ -187,7 +187,7 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
 @app.command()
 def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the decisions between champion and challenger, newest first."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
     rows = [
         [each.decided_at, each.challenger, each.champion, "yes" if each.is_promoted else "no", each.reason]
@@ -207,7 +207,7 @@ def retention(
     """Show or say how many versions of a model are kept; aliased ones always are."""
     if keep is not None and keep_all:
         raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         if keep is not None or keep_all:
             product.set_retention(here, name, keep)
         kept = product.retention_of(here, name)
@@ -223,7 +223,7 @@ def prune(
     json_output: JsonOption = False,
 ) -> None:
     """Remove old versions and their files, never one that an alias points at."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         removed = product.prune(here, name, keep)
     text = f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove"
     say({"removed": removed}, text, json_output)
@@ -238,13 +238,13 @@ def export(
     json_output: JsonOption = False,
 ) -> None:
     """Write a version as one file, which `import` takes, or register it in MLflow."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         answer: JSONObject = {}
         if output.startswith(MLFLOW):
             version, place = product.export_to_mlflow(here, reference, output)
         else:
             version, answer["bytes"] = product.write_export(here, reference, output, replace=force)
-            place = redacted(output)
+            place = redact(output)
     size = f", {answer['bytes']:,} bytes" if answer else ""
     answer = {"model": version.name, "version": version.version, "out": place} | answer
     say(answer, f"{version.name}@{version.version} -> {escape(place)}{size}", json_output)

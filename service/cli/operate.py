@@ -9,14 +9,14 @@ from typer import Argument, Option
 
 from service import product
 from service.cli.shared_options import JsonOption, WorkspaceOption, own_folder
-from service.cli.watch import checked, read_request
+from service.cli.watch import parse_shape, read_request
 from service.requests.json_values import JSONObject
 from service.terminal import (
     EXIT_FAILED,
     err,
     escape,
     json_instead,
-    opened,
+    open_workspace,
     out,
     say,
     settings_of,
@@ -111,7 +111,7 @@ def backup(
     from service import product
     from service.operations.backup import back_up
 
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         done, uploads = back_up(here, target), product.upload_folder(here)
     json_instead(done, json_output)
     out.print(f"[bold]{escape(done.path)}[/]: {done.n_versions} versions, {done.n_files} files, {done.n_bytes:,} bytes")
@@ -171,7 +171,7 @@ def schedules(context: typer.Context, workspace: WorkspaceOption = None, json_ou
 @schedules_app.command("list")
 def list_schedules(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the schedules, each with its next time and its newest run."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.list_schedules(here, 1000).items
     rows = []
     for each in items:
@@ -198,7 +198,7 @@ def create(
 
     given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_request(job)}
     with Workspace(settings_of(workspace)) as here:
-        _show(product.create_schedule(here, checked(ScheduleRequest, given)), json_output)
+        _show(product.create_schedule(here, parse_shape(ScheduleRequest, given)), json_output)
 
 
 @schedules_app.command()
@@ -216,14 +216,14 @@ def change(
 
     given: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
     given["job"] = None if job is None else read_request(job)
-    with opened(workspace) as here:
-        _show(product.change_schedule(here, name, checked(ScheduleChange, given)), json_output)
+    with open_workspace(workspace) as here:
+        _show(product.change_schedule(here, name, parse_shape(ScheduleChange, given)), json_output)
 
 
 @schedules_app.command()
 def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show a schedule and its newest runs."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         schedule, runs = product.get_schedule(here, name), product.list_schedule_runs(here, name, 20).items
     json_instead(vars(schedule) | {"runs": runs}, json_output)
     _show(schedule, False)
@@ -239,21 +239,21 @@ def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: Jso
 @schedules_app.command()
 def pause(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Stop a schedule from being due; a job that is running goes on."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         _show(product.pause_schedule(here, name), json_output)
 
 
 @schedules_app.command()
 def resume(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Let a schedule be due again from now on."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         _show(product.resume_schedule(here, name), json_output)
 
 
 @schedules_app.command()
 def run(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit the job of a schedule now."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         job = product.run_schedule(here, name)
     say(job, f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`", json_output)
 
@@ -261,7 +261,7 @@ def run(name: ScheduleName, workspace: WorkspaceOption = None, json_output: Json
 @schedules_app.command()
 def delete(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Delete a schedule; its jobs and models stay."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         product.delete_schedule(here, name)
     say({"name": name, "deleted": True}, f"deleted {name}", json_output)
 
@@ -297,7 +297,7 @@ def create_key(
 @keys_app.command("list")
 def list_keys(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the keys, also the revoked ones."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.list_keys(here, 1000).items
     rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
     columns = ["key", "role", "id", "since", "expires", "revoked"]
@@ -307,6 +307,6 @@ def list_keys(workspace: WorkspaceOption = None, json_output: JsonOption = False
 @keys_app.command()
 def revoke(name: KeyName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """End a key; running servers refuse it within the poll interval."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         key = product.revoke_key(here, name)
     say(key, f"revoked {key.name}", json_output)

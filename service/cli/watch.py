@@ -9,7 +9,7 @@ import typer
 from rich.padding import Padding
 from typer import Argument, Option
 
-from learners.errors import redacted
+from learners.errors import redact
 from service import product
 from service.cli.shared_options import (
     ForceOption,
@@ -26,7 +26,7 @@ from service.terminal import (
     describe,
     escape,
     json_instead,
-    opened,
+    open_workspace,
     out,
     progress_bar,
     say,
@@ -59,7 +59,7 @@ def drift(
     from learners.monitoring.drift_tests import Limits
 
     limits = Limits(q, nats, points)
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         found = product.drift(here, model, uris, against=against or (), limits=limits, report=report)
     if json_output:
         show_json(found)
@@ -112,7 +112,7 @@ def monitor(
     json_output: JsonOption = False,
 ) -> None:
     """Show what a served model was asked, what has changed, and what labels say."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         if forget:
             done = product.forget_predictions(here, model, forget)
             show_json(done) if json_output else out.print(
@@ -141,7 +141,7 @@ def labels(
     json_output: JsonOption = False,
 ) -> None:
     """Send labels of earlier predictions; sending them again changes nothing."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         done = product.add_labels(here, model, product.labels_of_files(here, uris, key, label, "id" if ids else "key"))
     words = f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
     say(done, words, json_output)
@@ -158,7 +158,7 @@ def alerts(
     json_output: JsonOption = False,
 ) -> None:
     """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         for alert in acknowledge or ():
             product.acknowledge_alert(here, alert)
         for alert in mute or ():
@@ -184,7 +184,7 @@ def _state(alert: AlertRecord) -> str:
 @webhooks_app.command("list")
 def list_webhooks(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List webhooks."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         found = product.list_webhooks(here)
     rows = [[one["id"], one["url"], one["created_at"]] for one in found]
     show_list(found, json_output, ["id", "url", "created"], rows)
@@ -198,7 +198,7 @@ def add(
     json_output: JsonOption = False,
 ) -> None:
     """Send alerts to a URL; the secret is shown this once."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         webhook = product.create_webhook(here, url, model or [])
     show_json(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
 
@@ -206,7 +206,7 @@ def add(
 @webhooks_app.command()
 def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Send a test event."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         delivery = product.test_webhook(here, webhook)
     words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
     say(delivery, words, json_output)
@@ -215,7 +215,7 @@ def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOptio
 @webhooks_app.command()
 def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
     """Send nothing there any more."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         product.delete_webhook(here, webhook)
 
 
@@ -240,7 +240,7 @@ def jobs(
 @jobs_app.command("list")
 def list_jobs(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the newest jobs."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         items = product.job_queue(here).list(limit=limit).items
     json_instead(items, json_output)
     # No table: at 80 columns it would break ids, which people copy.
@@ -271,7 +271,7 @@ def submit(
     given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
     from service.requests.requests import SubmissionRequest
 
-    request = checked(SubmissionRequest, {"job": given, "priority": priority})
+    request = parse_shape(SubmissionRequest, {"job": given, "priority": priority})
     with Workspace(settings_of(workspace)) as here:
         submitted, _ = product.submit(here, request.job, key, is_remote=False, priority=request.priority)
     _show(submitted, json_output)
@@ -280,7 +280,7 @@ def submit(
 @jobs_app.command()
 def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one job."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         job = product.job_queue(here).get(job_id)
     _show(job, json_output)
 
@@ -288,7 +288,7 @@ def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpti
 @jobs_app.command()
 def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Follow a job to its end; the exit code says whether it succeeded."""
-    with opened(workspace) as here, progress_bar(not json_output) as report:
+    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
         while not (job := product.job_queue(here).get(job_id)).is_finished:
             report(job.progress or {"step": job.state})
             time.sleep(0.2)
@@ -300,14 +300,14 @@ def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
 @jobs_app.command()
 def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Cancel a queued or running job."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         _show(product.job_queue(here).cancel(job_id), json_output)
 
 
 @jobs_app.command()
 def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit a failed or cancelled job again."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         _show(product.job_queue(here).retry(job_id), json_output)
 
 
@@ -319,7 +319,7 @@ def log(
 ) -> None:
     """Print what the worker has logged of a job, a JSON object a line."""
     del json_output
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         typer.echo(product.job_log(here, job_id), nl=False)
 
 
@@ -332,9 +332,9 @@ def output(
     json_output: JsonOption = False,
 ) -> None:
     """Copy the rows that a job of kind score or impute has written."""
-    with opened(workspace) as here:
+    with open_workspace(workspace) as here:
         product.write_job_output(here, job_id, to, replace=force)
-    say({"out": redacted(to)}, f"[bold]{escape(redacted(to))}[/]", json_output)
+    say({"out": redact(to)}, f"[bold]{escape(redact(to))}[/]", json_output)
 
 
 def _show(job: Any, json_output: bool) -> None:
@@ -367,7 +367,7 @@ def read_request(text: str) -> JSONObject:
         ) from error
 
 
-def checked(shape: Any, given: JSONObject) -> Any:
+def parse_shape(shape: Any, given: JSONObject) -> Any:
     """A shape of what was given, or a usage error that names what does not fit."""
     from pydantic import ValidationError
 

@@ -92,13 +92,13 @@ def _words(schema: JSONObject) -> str:
 
 def licences(request: Request) -> Response:
     """Every vendored file with its package, version and licence; each text once."""
-    listed = vendored()
+    listed = vendored_files()
     names = dict.fromkeys(name for each in listed for name in each["licence_files"])
     return respond(request, "licences.html", {"files": listed, "texts": {name: _text(name) for name in names}})
 
 
 @cache
-def vendored() -> tuple[JSONObject, ...]:
+def vendored_files() -> tuple[JSONObject, ...]:
     """What `vendored.json` tells of each vendored file."""
     return tuple(json.loads(_text("vendored.json")))
 

@@ -25,7 +25,7 @@ import structlog
 
 from learners.errors import Cancelled
 from learners.passes.memory import machine_bytes
-from service.jobs.packed_errors import packed, unpacked
+from service.jobs.packed_errors import pack_error, unpack_error
 from service.jobs.steps import LESS, Report, bytes_text, give_way, too_large, used_bytes
 from service.requests.json_values import JSONObject
 from service.requests.problems import JobFailed, OutOfMemory, is_expected
@@ -172,7 +172,7 @@ class Child:
                 if kind == "done":
                     return content
                 if kind == "failed":
-                    raise stopping.reason or unpacked(content)
+                    raise stopping.reason or unpack_error(content)
                 stopping.tries(partial(report, content))
             used = used_bytes(pid) - at_rest
             self.peak = max(self.peak, used)
@@ -342,7 +342,7 @@ class _Inbox:
         try:
             opened = opener()
         except Exception as error:
-            self.say("failed", packed(error))
+            self.say("failed", pack_error(error))
             os._exit(ORPHANED)
         self._is_busy = False
         self.say("done", None)
@@ -356,7 +356,7 @@ class _Inbox:
         except Exception as error:
             if not is_expected(error):
                 structlog.get_logger("jobs").exception("work failed")
-            kind, content = "failed", packed(error)
+            kind, content = "failed", pack_error(error)
         self._is_busy = False
         self.say(kind, content)
 

@@ -9,7 +9,7 @@ from service.requests.problems import InvalidRequest, problem_of
 from storage.errors import ControlUnavailable
 
 
-def packed(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[str, object]]:
+def pack_error(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[str, object]]:
     """An exception as it goes through a pipe."""
     if isinstance(error, ValidationError):
         return InvalidRequest, (problem_of(error).detail,), {"fields": {}}
@@ -17,7 +17,7 @@ def packed(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[
     arguments = tuple(error.__reduce__()[1]) if isinstance(error, OSError) else error.args
     found = (type(error), arguments, vars(error))
     try:
-        unpacked(pickle.loads(pickle.dumps(found)))
+        unpack_error(pickle.loads(pickle.dumps(found)))
     except Exception:
         if isinstance(error, OperationalError | InterfaceError):
             return ControlUnavailable, (str(error),), {}
@@ -25,8 +25,8 @@ def packed(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[
     return found
 
 
-def unpacked(found: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
-    """The exception that `packed` was given."""
+def unpack_error(found: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
+    """The exception that `pack_error` was given."""
     kind, arguments, fields = found
     error = kind.__new__(kind, *arguments)
     error.args = arguments

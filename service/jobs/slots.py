@@ -13,7 +13,7 @@ import structlog
 
 from service.requests.json_values import JSONObject
 from storage.errors import Unwritable
-from storage.files.atomic_files import locked
+from storage.files.atomic_files import exclusive
 
 MOST_LOOKS = 1000  # in a row; more, and a forked process keeps open what a look has opened
 POLL_S = 0.2
@@ -110,7 +110,7 @@ class Budget:
         The file is replaced whole, so a worker that dies in here takes back what it has changed and nothing else. One that
         cannot be read was torn by a machine that died, and all claims with it.
         """
-        with locked(self.path):
+        with exclusive(self.path):
             try:
                 before = self.path.read_text()
                 claims = json.loads(before)

@@ -127,10 +127,10 @@ def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Code
     for learner, request in (("kDB-2", kdb), ("auto", auto)):
         costs[learner], _ = apart(_trained, settings, request.model_dump(), time.time())
         with Workspace(settings) as workspace:
-            model = product.served(workspace, request.model).model
+            model = product.served_model(workspace, request.model).model
             answers[learner], labels = probabilities_of(model, Source.open(str(orders.test)))
     files = [str(path) for path in orders.train]
-    (costs["XGBoost"], answers["XGBoost"]), _ = apart(boosted, files, str(orders.test), TARGET, time.time())
+    (costs["XGBoost"], answers["XGBoost"]), _ = apart(run_xgboost, files, str(orders.test), TARGET, time.time())
     results = [
         {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(found, labels))}
         for learner, found in answers.items()
@@ -144,7 +144,7 @@ def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
     return Cost.since(started)
 
 
-def boosted(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
+def run_xgboost(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
     """XGBoost on one thread, all rows in memory, texts as codes: its cost, and (n_test, 2) probabilities by class."""
     import xgboost
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from learners.kernels.cache import cache_folder, refusal
-from learners.registry.model_kinds import completed
+from learners.registry.model_kinds import with_derived_arrays
 from service import product
 from service.http.security import check_start
 from service.jobs.crew import crew_of
@@ -180,7 +180,7 @@ def _mended(name: str, version: ModelVersion, error: CorruptFile, is_repairing: 
     if is_repairing:
         try:
             with usable(version):
-                rebuild_compiled(version.duckdb_path, completed)
+                rebuild_compiled(version.duckdb_path, with_derived_arrays)
             map_version(version)
         except (StorageError, OSError):
             pass

@@ -83,7 +83,7 @@ from service.product.versions.registry import list_promotions as list_promotions
 from service.product.versions.registry import list_versions as list_versions
 from service.product.versions.registry import retention_of as retention_of
 from service.product.versions.registry import roll_back as roll_back
-from service.product.versions.registry import served as served
+from service.product.versions.registry import served_model as served_model
 from service.product.versions.registry import set_alias as set_alias
 from service.product.versions.registry import set_retention as set_retention
 from service.product.versions.registry import set_tag as set_tag

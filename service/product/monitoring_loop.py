@@ -88,8 +88,8 @@ class Looker:
                     self.log.warning("a webhook was not delivered", webhook=delivery["webhook"], reason=reason)
         n_labels = alert_rule(self.workspace, name).get("rollback_labels")
         if n_labels is not None:
-            judged(self.workspace, name, n_labels)
-        found, labels = observed(self.workspace, name)
+            compare_with_previous(self.workspace, name, n_labels)
+        found, labels = last_day(self.workspace, name)
         set_series(name, found, labels)
         keep_state(self.workspace, name, found, labels)
 
@@ -108,7 +108,7 @@ class Looker:
             )
 
 
-def observed(workspace: Workspace, name: str) -> tuple[JSONMapping, JSONMapping]:
+def last_day(workspace: Workspace, name: str) -> tuple[JSONMapping, JSONMapping]:
     """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
     watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
     try:
@@ -171,7 +171,7 @@ def model_states(workspace: Workspace) -> dict[str, StateRecord]:
     return {name: cast("StateRecord", one) for name, one in records_of(workspace.layout.root, "states").items()}
 
 
-def judged(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> JSONObject:
+def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> JSONObject:
     """Compare the champion with the version before it on labelled rows that the champion has served.
 
     Both predict the same rows, which are kept in mode "rows"; the posterior of the mean difference of their log losses,

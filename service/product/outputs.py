@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line, redacted
+from learners.errors import SourceError, one_line, redact
 from learners.passes.sources.files import of_store
 from learners.passes.sources.opening import DATABASES, filesystem_of
 from service.requests.problems import InvalidRequest
@@ -75,7 +75,7 @@ def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
 def destination_of(output: Output) -> Path | Stored:
     """A path of this machine, or the file of a store; InvalidRequest if that cannot be written, SourceError if it is none."""
     text = str(output)
-    shown = redacted(text)
+    shown = redact(text)
     if "://" not in text:
         if address := re.match(r"[a-z][a-z0-9+.-]+:", Path(text).parts[0] if text else ""):
             raise InvalidRequest(
@@ -106,7 +106,7 @@ def name_of(output: Output) -> PurePosixPath:
 def check_free(output: Output, *, replace: bool) -> None:
     """Refuse an address that cannot be written (SourceError, InvalidRequest), and a file that exists, unless `replace`."""
     if destination_of(output).exists() and not replace:
-        shown = redacted(str(output))
+        shown = redact(str(output))
         raise InvalidRequest(f"{shown} exists already. Choose another name, or replace it with --force.", path=shown)
 
 
@@ -139,7 +139,7 @@ def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bo
 
 def check_parquet(output: Output, *, replace: bool) -> None:
     """Refuse a file that has the suffix of something else, or exists and is not to be replaced (InvalidRequest)."""
-    name, shown = name_of(output), redacted(str(output))
+    name, shown = name_of(output), redact(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
             f"{shown} would be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert "

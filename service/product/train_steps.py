@@ -15,14 +15,14 @@ from typing import Any
 
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.model import CircuitModel
-from learners.circuits.recipes import continued, sampled_further
+from learners.circuits.recipes import continue_learning, sampled_further
 from learners.circuits.structures.from_file import fingerprint, read_circuit
 from learners.classifiers.column_findings import table_warnings
 from learners.errors import SchemaError, names_with_similar
 from learners.models.model import Model
 from learners.monitoring.count_layout import network_of
 from learners.orders.model import OrderModel
-from learners.passes.dask_cluster import connected
+from learners.passes.dask_cluster import connect
 from learners.passes.learner import Account, Checkpoints, Learner, Part, drive
 from learners.passes.memory import allocate_frugally, limit_memory
 from learners.passes.sources.csv.types import idle_options
@@ -86,7 +86,7 @@ class Continuation:
         if isinstance(self.model, BayesianCircuit):
             return Learner("spn", sampled_further(self.model), 1)
         assert self.model.posterior is not None
-        return Learner("spn", continued(self.model.schema, self.model.posterior, self.model.facts), 1)
+        return Learner("spn", continue_learning(self.model.schema, self.model.posterior, self.model.facts), 1)
 
 
 def train_steps(workspace: Workspace) -> Steps:
@@ -173,7 +173,7 @@ def fit(
     learner = recipes.learner(request.learner, parameters, target, kept, overrides)
     accounts = [] if known is None else [known]
     address = workspace.settings.cluster
-    with nullcontext() if address is None else connected(address) as cluster:
+    with nullcontext() if address is None else connect(address) as cluster:
         model = drive(
             learner,
             [Part(rows.learned.source, ledger.store, rows.learned)],

@@ -7,7 +7,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.orders.model import OrderModel
-from learners.registry.networks.of_models import compiled
+from learners.registry.networks.of_models import circuit_of
 
 _compiled: WeakKeyDictionary[LookupModel | OrderModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
@@ -28,5 +28,5 @@ def compiled_network(model: LookupModel | OrderModel, max_edges: int = MAX_EDGES
     with _compiling:
         if model in _compiled:
             return _compiled[model]
-        _compiled[model] = compiled(model, max_edges)
+        _compiled[model] = circuit_of(model, max_edges)
         return _compiled[model]

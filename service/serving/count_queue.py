@@ -147,7 +147,7 @@ class Watch:
 
     def key_of(self, kind: str, text: str) -> bytes:
         """Under which an id or a client's key is kept: a keyed hash, from which nobody reads it."""
-        return keyed(self.secret, kind, text)
+        return keyed_digest(self.secret, kind, text)
 
     def next_batch(self, n_rows: int) -> int:
         """The id of the first row; batches have numbers of their own, far from those of single records."""
@@ -175,6 +175,6 @@ class Watch:
         self.n_cells = self.n_skipped = self.n_requests = 0
 
 
-def keyed(secret: bytes, kind: str, text: str) -> bytes:
+def keyed_digest(secret: bytes, kind: str, text: str) -> bytes:
     """16 bytes that stand for a prediction's id or a client's key."""
     return blake2b(f"{kind}\0{text}".encode(), digest_size=KEY_BYTES, key=secret).digest()

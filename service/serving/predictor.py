@@ -177,9 +177,9 @@ class Served:
             if not record.keys() <= known:
                 unknown = next(name for name in record if name not in known)
                 raise InvalidRequest(
-                    f"Model {self.name!r} knows no column {names_with_similar([shortened(unknown)], list(known))}. "
+                    f"Model {self.name!r} knows no column {names_with_similar([shorten(unknown)], list(known))}. "
                     f"Rename it, leave it out, {way_out}.",
-                    column=shortened(unknown),
+                    column=shorten(unknown),
                 )
 
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
@@ -187,7 +187,7 @@ class Served:
         if names in self.checked_columns:
             return
         if len(set(names)) < len(names):
-            twice = shortened(Counter(names).most_common(1)[0][0])
+            twice = shorten(Counter(names).most_common(1)[0][0])
             raise InvalidRequest(f"Column {twice!r} comes twice. Send it once.", column=twice)
         self.check_names([dict.fromkeys(names)], ignore_unknown, way_out)
         if not ignore_unknown and len(self.checked_columns) < MAX_CHECKED:
@@ -321,7 +321,7 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
     )
 
 
-def shortened(name: str) -> str:
+def shorten(name: str) -> str:
     """A name as a client has sent it, short enough to be told back."""
     return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
 

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from storage.control import tables
 from storage.control.control import Control
 from storage.errors import CorruptFile
-from storage.files.atomic_files import checked_document, locked, publish, with_sum
+from storage.files.atomic_files import checked_document, exclusive, publish, with_sum
 
 _RULES = tables.forgotten_rules
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -125,7 +125,7 @@ class Forgotten:
     def save(self) -> None:
         """Write what has changed, beside what others have written since this was read (Unwritable, CorruptFile)."""
         if self._is_changed:
-            with locked(self.path):
+            with exclusive(self.path):
                 self._rules = _merged(_read(self.path), self._rules)
                 with publish(self.path, replace=True) as draft:
                     draft.write_text(with_sum({"rules": list(self._rules.values())}))

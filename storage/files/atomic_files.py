@@ -59,7 +59,7 @@ def drafting_beside(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def exclusive(path: Path) -> Iterator[None]:
     """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
     with refusals_of_the_disk(path):
         _make_directory(path.parent)

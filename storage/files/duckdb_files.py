@@ -148,7 +148,7 @@ def insert(
     """Append record batches to a table by position, one at a time."""
     connection.register("batches", pa.RecordBatchReader.from_batches(schema, iter(batches)))
     try:
-        connection.execute(f"INSERT INTO {quoted(table)} SELECT * FROM batches")
+        connection.execute(f"INSERT INTO {quote(table)} SELECT * FROM batches")
     finally:
         connection.unregister("batches")
 
@@ -159,14 +159,14 @@ def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) ->
         raise Unstorable(f"Table {name!r}", "it has no columns.")
     try:
         connection.register("rows", table)
-        connection.execute(f"CREATE TABLE {quoted(name)} AS SELECT * FROM rows")
+        connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM rows")
     except (duckdb.NotImplementedException, duckdb.CatalogException, duckdb.InvalidInputException) as error:
         raise Unstorable(f"Table {name!r}", _first_line(error)) from error
     finally:
         connection.unregister("rows")
 
 
-def quoted(identifier: str) -> str:
+def quote(identifier: str) -> str:
     """An SQL identifier, whatever characters it holds."""
     return '"' + identifier.replace('"', '""') + '"'
 

@@ -146,7 +146,7 @@ def _table_bytes(
     connection: duckdb.DuckDBPyConnection, path: Path, table: str, kinds: dict[str, str], left: int
 ) -> int:
     """Of the rows of a table; where the rows alone are too many, nothing else is looked at."""
-    name = duckdb_files.quoted(table)
+    name = duckdb_files.quote(table)
     ((n_rows,),) = connection.sql(f"SELECT count(*) FROM {name}").fetchall()
     n_bytes = int(n_rows) * _VALUE_BYTES * len(kinds)
     if n_bytes > left:
@@ -157,7 +157,7 @@ def _table_bytes(
             continue
         length = "octet_length(encode(CAST({} AS VARCHAR)))" if kind != "BLOB" else "octet_length({})"
         ((n,),) = connection.sql(
-            f"SELECT coalesce(sum({length.format(duckdb_files.quoted(column))}), 0) FROM {name}"
+            f"SELECT coalesce(sum({length.format(duckdb_files.quote(column))}), 0) FROM {name}"
         ).fetchall()
         n_bytes += int(n)
     if packed is not None and {"n_bytes", "data"} <= kinds.keys():

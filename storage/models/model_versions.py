@@ -226,7 +226,7 @@ def _no_model(connection: Connection, name: str) -> NotFound:
     return NotFound("model", name, connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES)))
 
 
-def defined(metrics: Mapping[str, object]) -> dict[str, object]:
+def finite_or_null(metrics: Mapping[str, object]) -> dict[str, object]:
     """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
     return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
 
@@ -234,7 +234,7 @@ def defined(metrics: Mapping[str, object]) -> dict[str, object]:
 def _values(control: Control, version: ModelVersion) -> dict[str, object]:
     return vars(version) | {
         "parameters": dict(version.parameters),
-        "metrics": defined(version.metrics),
+        "metrics": finite_or_null(version.metrics),
         "files": [dict(file) for file in version.files],
         "tags": dict(version.tags),
         "duckdb_path": control.relative(version.duckdb_path),

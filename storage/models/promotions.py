@@ -14,7 +14,7 @@ from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict
 from storage.files.workspace_layout import known_name
 from storage.models.aliases import aliased_version, point_alias
-from storage.models.model_versions import defined
+from storage.models.model_versions import finite_or_null
 
 _PROMOTIONS = tables.promotions
 
@@ -70,8 +70,8 @@ def list_promotions(
 def _values(promotion: Promotion) -> dict[str, object]:
     return vars(promotion) | {
         "rule": dict(promotion.rule),
-        "challenger_metrics": promotion.challenger_metrics and defined(promotion.challenger_metrics),
-        "champion_metrics": promotion.champion_metrics and defined(promotion.champion_metrics),
+        "challenger_metrics": promotion.challenger_metrics and finite_or_null(promotion.challenger_metrics),
+        "champion_metrics": promotion.champion_metrics and finite_or_null(promotion.champion_metrics),
         "measured_on": dict(promotion.measured_on),
         "decided_at": tables.now(),
     }

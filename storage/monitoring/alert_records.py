@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import locked, make_folder, publish
+from storage.files.atomic_files import exclusive, make_folder, publish
 from storage.files.workspace_layout import private_mode
 
 # What JSON holds; each kind has a TypedDict below that says what is in it.
@@ -117,7 +117,7 @@ def with_records(root: Path, kind: str) -> Iterator[Records]:
     """The records of a kind to be changed; they are written when the caller has not raised, and nobody else writes meanwhile."""
     path = _path(root, kind)
     make_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
-    with locked(path):
+    with exclusive(path):
         found = records_of(root, kind)
         before = json.dumps(found)
         yield found

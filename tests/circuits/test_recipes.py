@@ -7,7 +7,7 @@ import pytest
 
 from learners import Source, encode, load_model
 from learners.circuits.model import CircuitModel
-from learners.circuits.recipes import continued
+from learners.circuits.recipes import continue_learning
 from learners.circuits.streaming.online import pseudo_counts_of
 from learners.circuits.structures.learnspn import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
@@ -101,7 +101,7 @@ def test_it_goes_on_learning_from_tomorrow_s_files(folder, learning):
 
     today = load_model(*first(paths[:2]).to_arrays())
     start = today.posterior.structure
-    tomorrow = drive(Learner("spn", continued(schema, today.posterior, today.facts), 1), Source.open(paths[2:]))
+    tomorrow = drive(Learner("spn", continue_learning(schema, today.posterior, today.facts), 1), Source.open(paths[2:]))
     assert tomorrow.facts["n_rows"] == 1800
     whole = type(today.posterior)(start, today.posterior.prior, learning, rows_of=today.posterior.rows_of)
     for batch in Source.open(paths).batches(schema.columns):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.counts.family_counts import Family, FamilyCounts
-from learners.counts.sparse_counts import Run, SparseCells, counted, merged
+from learners.counts.sparse_counts import Run, SparseCells, count_keys, sum_of_runs
 from learners.errors import InvalidParameter
 from learners.passes import memory
 from learners.passes.memory import MemoryLimit, parse_bytes
@@ -25,13 +25,13 @@ def as_counter(run):
 def test_runs_count_and_merge_as_dictionaries_do(lists):
     whole, total = Run(np.empty(0, np.int64), np.empty(0, np.int64)), Counter()
     for keys in lists:
-        run = counted(np.array(keys, np.int64), 63)
+        run = count_keys(np.array(keys, np.int64), 63)
         assert run.cells.tolist() == sorted(set(keys))
         assert as_counter(run) == Counter(keys)
-        whole, total = merged(whole, run), total + Counter(keys)
+        whole, total = sum_of_runs(whole, run), total + Counter(keys)
     assert as_counter(whole) == total
-    gone = counted(np.array(lists[0] if lists else [], np.int64), 63)
-    left = merged(whole, Run(gone.cells, -gone.counts))
+    gone = count_keys(np.array(lists[0] if lists else [], np.int64), 63)
+    left = sum_of_runs(whole, Run(gone.cells, -gone.counts))
     assert as_counter(left) == total - Counter(lists[0] if lists else [])
     assert np.all(left.counts > 0), "what adds up to nothing leaves no trace"
 
@@ -42,10 +42,10 @@ def test_runs_count_and_merge_as_dictionaries_do(lists):
 def test_short_and_long_keys_are_counted_alike(keys, data):
     """Keys of up to 32 bits are kept in half of the memory, and sorted by as few digits as they need."""
     n_bits = data.draw(st.integers(max(1, max(keys, default=0).bit_length()), 32))
-    short, long = counted(np.array(keys, np.uint32), n_bits), counted(np.array(keys, np.int64), n_bits)
+    short, long = count_keys(np.array(keys, np.uint32), n_bits), count_keys(np.array(keys, np.int64), n_bits)
     assert as_counter(short) == as_counter(long) == Counter(keys)
-    assert (short.cells.dtype, merged(short, short).cells.dtype) == (np.uint32, np.int64)
-    assert as_counter(merged(short, long)) == Counter(keys + keys)
+    assert (short.cells.dtype, sum_of_runs(short, short).cells.dtype) == (np.uint32, np.int64)
+    assert as_counter(sum_of_runs(short, long)) == Counter(keys + keys)
     assert short.cells.tolist() == long.cells.tolist() == sorted(set(keys))
 
 

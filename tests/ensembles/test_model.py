@@ -16,7 +16,7 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.budget import Budget, chosen
 from learners.ensembles.cuts import LARGE, ensemble_schema, members_in
 from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
-from learners.ensembles.members import bounded, draw_members
+from learners.ensembles.members import bound_parents, draw_members
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import MemoryStore, Part, drive
@@ -236,10 +236,10 @@ def test_families_of_a_large_table_keep_few_parents():
     views = Views(schema)
     drawn = views.chunk(encode(rows, schema))
     members = draw_members(None, views, (3,) * 32, 0)
-    assert bounded(members, views.schema, drawn, n) == members
+    assert bound_parents(members, views.schema, drawn, n) == members
 
     def n_parents(n_members):
-        kept = bounded(members[:n_members], views.schema, drawn, 100_000)
+        kept = bound_parents(members[:n_members], views.schema, drawn, 100_000)
         return sum(len(family.parents) for family in kept[0].families)
 
     assert n_parents(32) < n_parents(8) == n_parents(4) < sum(len(family.parents) for family in members[0].families)

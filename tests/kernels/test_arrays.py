@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.kernels.arrays import distinct_of, stacked
+from learners.kernels.arrays import distinct_of, stack
 
 
 @given(st.lists(st.integers(-(1 << 62), 1 << 62) | st.integers(0, 5)))
@@ -20,7 +20,7 @@ def test_stacked_parts_are_one_behind_the_other(sizes, n_columns):
     rng = np.random.default_rng(0)
     parts = [rng.random((size, n_columns)).astype(np.float32) for size in sizes]
     expected = np.concatenate([np.empty((0, n_columns), np.float32), *parts])
-    found = stacked(parts, np.empty((0, n_columns), np.float32))
+    found = stack(parts, np.empty((0, n_columns), np.float32))
     assert parts == []
     assert found.dtype == np.float32
     assert found.tolist() == expected.tolist()

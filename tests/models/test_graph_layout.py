@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.models.graph_layout import GAP, layered, layers_of
+from learners.models.graph_layout import GAP, layers_of, place_in_layers
 
 
 @st.composite
@@ -20,7 +20,7 @@ def graphs(draw):
 def test_parents_stand_above_and_nothing_touches(drawn):
     n, edges = drawn
     widths, heights = [30.0 + 10 * node for node in range(n)], [26.0 + 30 * (node % 3) for node in range(n)]
-    spots = layered(widths, edges, heights)
+    spots = place_in_layers(widths, edges, heights)
     layer = layers_of(n, edges)
     for (parent, child), route in zip(edges, spots.routes, strict=True):
         assert layer[parent] < layer[child] and spots.y[parent] < spots.y[child]
@@ -35,10 +35,10 @@ def test_parents_stand_above_and_nothing_touches(drawn):
 
 
 def test_nodes_without_edges_fill_rows():
-    spots = layered([200.0] * 40, [])
+    spots = place_in_layers([200.0] * 40, [])
     assert spots.width < 1200 and len(set(spots.y)) == 10
 
 
 def test_a_cycle_is_refused():
     with pytest.raises(ValueError, match="nodes are in a cycle"):
-        layered([1.0, 1.0], [(0, 1), (1, 0)])
+        place_in_layers([1.0, 1.0], [(0, 1), (1, 0)])

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with clusters.connected("local:2") as made:
+    with clusters.connect("local:2") as made:
         yield made
 
 
@@ -99,7 +99,7 @@ def test_conditions_travel_with_the_rows(folder, cluster):
 
 def test_groups_are_all_rows_once(folder):
     source = Source.open(folder)
-    groups = list(clusters.grouped(source, 1))
+    groups = list(clusters.fragment_groups(source, 1))
     assert len(groups) > 3 and sum(group.n_rows for group in groups) == source.n_rows
     assert [b for group in groups for b in group.batches(["user"])] == list(source.batches(["user"]))
 
@@ -108,14 +108,14 @@ def test_groups_are_all_rows_once(folder):
 def test_every_worker_has_work_where_rows_are_few(folder, monkeypatch, n_workers):
     monkeypatch.setattr(clusters, "GROUP_ROWS", 2_000_000)
     source = Source.open(folder)
-    sizes = [group.n_rows for group in clusters.grouped(source, n_workers)]
+    sizes = [group.n_rows for group in clusters.fragment_groups(source, n_workers)]
     assert sum(sizes) == source.n_rows and n_workers < len(sizes) <= 2 * n_workers
 
 
 def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
     source = Source.open(folder)
     whole = collect(ColumnSummaries("class"), source)
-    with clusters.connected("local:2") as own:
+    with clusters.connect("local:2") as own:
         own.client.wait_for_workers(2)
         victim = next(iter(own.client.run(os.getpid).values()))
 
@@ -148,5 +148,5 @@ def test_what_is_no_cluster_is_refused(monkeypatch):
     monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
     none = {"local:0": "with N processes", "local:x": "with N processes", "tcp://127.0.0.1:9": "no Dask scheduler"}
     for address, reason in none.items():
-        with pytest.raises(ClusterError, match=reason), clusters.connected(address):
+        with pytest.raises(ClusterError, match=reason), clusters.connect(address):
             pass

@@ -12,7 +12,7 @@ from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, StructurePoste
 from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.passes.learner import MemoryStore, Part, Rows, drive
-from learners.passes.row_rules import Weight, repeated, with_classes, with_weights
+from learners.passes.row_rules import Weight, repeated_positions, with_classes, with_weights
 from learners.passes.sources.row_filter import Selection
 from learners.registry import recipes
 from learners.schema import Schema
@@ -151,7 +151,7 @@ def test_rows_that_are_read_one_after_the_other_are_repeated(table):
     rows = Rows(infer_schema(Source.of_table(table), "class", COLUMNS), [source])
     assert sum(chunk.n_rows for chunk in rows) == table["w"].to_numpy().sum()
     with pytest.raises(SchemaError, match="train a classifier"):
-        list(repeated(np.array([1 << 30])))
+        list(repeated_positions(np.array([1 << 30])))
 
 
 def test_what_plain_rows_gave_is_not_taken_for_weighted_ones(table, tmp_path):

@@ -46,7 +46,7 @@ def test_every_model_says_what_it_said(released, workspace):
     kept = json.loads((released / "answers.json").read_text())
     assert len(kept["answers"]) >= 10
     for name, answers in kept["answers"].items():
-        model = product.served(workspace, name)
+        model = product.served_model(workspace, name)
         now = [model.classify(row) for row in kept["rows"]]
         np.testing.assert_allclose(now, answers, atol=1e-9, err_msg=name)
 
@@ -54,7 +54,7 @@ def test_every_model_says_what_it_said(released, workspace):
 def test_posteriors_and_densities_answer(workspace):
     (edges,) = product.query(workspace, "structures", [Edges()])
     assert edges["edges"]
-    assert product.served(workspace, "density").model.schema.n_attributes == 4
+    assert product.served_model(workspace, "density").model.schema.n_attributes == 4
 
 
 def test_every_statistic_is_read(released):
@@ -69,14 +69,14 @@ def test_every_statistic_is_read(released):
 @pytest.mark.parametrize("name", ["kdb-daily", "auto-daily"])
 def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
     files = [str(released / "data" / f"day{day}.parquet") for day in (1, 2, 3)]
-    before = product.served(workspace, name)
+    before = product.served_model(workspace, name)
     request = TrainRequest(
         uris=files, target="income", learner=before.learner, parameters={"members": 2} if before.learner == "auto" else {"k": 2},
         model=name, holdout=0, update=True,
     )  # fmt: skip
     version, passes = product.train_with_passes(workspace, request)
     assert version.version == 2 and all(one["n_rows_read"] == 1200 for one in passes)
-    after = product.served(workspace, f"{name}@2")
+    after = product.served_model(workspace, f"{name}@2")
     assert [a.cuts for a in after.schema.attributes] == [a.cuts for a in before.schema.attributes]
 
 

@@ -131,7 +131,7 @@ def run_chains(
     chains = [_Chain(c, sampler, layout, store, seed, per_chain) for c, sampler in enumerate(samplers)]
     for phase in phases(parameters):
         _through(chains, phase, per_chain, threads, advance)
-        found = diagnosed(_trace(chains, phase), phase.last, parameters.effective)
+        found = diagnostics_of(_trace(chains, phase), phase.last, parameters.effective)
         if found.is_settled:
             break
     best = max(chains, key=lambda chain: chain.best)
@@ -184,7 +184,7 @@ class Diagnostics:
     subtree_acceptance: float | None
 
 
-def diagnosed(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
+def diagnostics_of(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
     """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `sampler.Kept`, after n_sweeps in all.
 
     References: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an

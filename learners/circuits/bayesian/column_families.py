@@ -68,7 +68,7 @@ def _uniforms(seed: int, numbers: Integers) -> Floats:
     return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def coded(
+def numeric_coding(
     schema: Schema, histograms: Mapping[str, Histogram], leaves: str, in_intervals: Collection[str] = (), seed: int = 0
 ) -> tuple[Schema, Coding]:
     """The schema with a distribution, or values, for each numeric attribute, and how rows are coded by it.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.bayesian.chains import Phase, diagnosed, phases
+from learners.circuits.bayesian.chains import Phase, diagnostics_of, phases
 from learners.circuits.bayesian.layout import gamma, leaf_parameters
 from learners.circuits.bayesian.leaf_kernels import FIRST, KIND, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.model import BayesianCircuit
@@ -18,12 +18,12 @@ from learners.circuits.bayesian.priors import Strengths
 from learners.circuits.bayesian.sample_kernels import count_tree, count_trees
 from learners.circuits.bayesian.sampler import MOST_IN_MEMORY
 from learners.circuits.bayesian.samples import CircuitDraws
-from learners.circuits.bayesian.tuning import given
+from learners.circuits.bayesian.tuning import settings_of
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.parameters import GibbsParameters
-from learners.circuits.queries.array_answers import edge_shares_in_log_space, prepared
+from learners.circuits.queries.array_answers import edge_shares_in_log_space, linear_circuit
 from learners.circuits.variables import columns_of, known_numbers
 from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers, freeze
@@ -172,7 +172,7 @@ class _Chain:
 
 def counts_of_trees(circuit: Circuit, x: Floats, prior: ParameterPrior, random: np.random.Generator) -> Counts:
     """Counts of an induced tree of each row of x (n_variables, n_rows), drawn given a circuit's parameters."""
-    counts, arrays = prior.no_rows(), prepared(circuit).arrays
+    counts, arrays = prior.no_rows(), linear_circuit(circuit).arrays
     state = random.integers(0, 1 << 64, 1, dtype=np.uint64)
     values, stack = np.empty(circuit.n_nodes), np.empty(circuit.n_nodes, np.int64)
     is_left = np.zeros(x.shape[1], np.bool_)
@@ -224,7 +224,7 @@ class GivenStructure:
                             chain.keep()
                     done = chains[0].sweep
                     advance(done, phase.last, f"{done:,} sweeps, log joint {max(c.trace[-1] for c in chains):,.0f}")
-                found = diagnosed(_trace(chains, phase), phase.last, parameters.effective)
+                found = diagnostics_of(_trace(chains, phase), phase.last, parameters.effective)
                 if found.is_settled:
                     break
         best = max(chains, key=lambda chain: chain.best)
@@ -261,7 +261,7 @@ class GivenStructure:
             known = x[v][~np.isnan(x[v])]
             if known.size:
                 centre[v], variance[v] = known.mean(), known.var() or 1.0
-        return ParameterPrior(self.circuit, given(self.parameters, sizes.size).strengths, centre, variance), x
+        return ParameterPrior(self.circuit, settings_of(self.parameters, sizes.size).strengths, centre, variance), x
 
 
 def _trace(chains: list[_Chain], phase: Phase) -> Floats:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.bayesian.samples import LEVEL, CircuitDraws, log_mean, summarised
+from learners.circuits.bayesian.samples import LEVEL, CircuitDraws, log_mean, summary_of
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
@@ -74,7 +74,7 @@ class _DrawsSource(Source):
         return drawn_rows(self.draws, x, n, seed)
 
     def summary(self, values: Floats) -> Summary:
-        return summarised(values, self.n_chains)
+        return summary_of(values, self.n_chains)
 
     def log_means(self, logs: Floats) -> Floats:
         return log_mean(logs)
@@ -156,7 +156,7 @@ class BayesianCircuit(CircuitModel):
 
         Raises NoClass; InvalidParameter if the level is not between 0 and 1.
         """
-        summaries = [summarised(p, self.n_chains, level) for p in self._class_draws(chunk)]
+        summaries = [summary_of(p, self.n_chains, level) for p in self._class_draws(chunk)]
         low, high = (np.concatenate([each[end] for each in summaries] or [self._nobody()]) for end in (2, 3))
         return low, high
 

@@ -293,7 +293,7 @@ class LazySampler:
     def step(self, random: np.random.Generator, state: State) -> tuple[State, Info]:
         """The next state; changes none of its arguments but `random`."""
         shape = self.prior.shape
-        tallies, following = copied(state.tallies), self.empty()
+        tallies, following = copy_of(state.tallies), self.empty()
         choices = self.rows.choices(shape.n_positions)
         counter, proposed = seed_of(random), self.proposals()
         for where, x in self.rows.blocks():
@@ -331,7 +331,7 @@ def seed_of(random: np.random.Generator) -> Uint64s:
     return random.integers(0, 1 << 64, 1, dtype=np.uint64)
 
 
-def copied(tallies: Tallies) -> Tallies:
+def copy_of(tallies: Tallies) -> Tallies:
     """Tallies that may be changed."""
     return Tallies(tallies.counts.copy(), _aligned(tallies.leaf), tallies.cells.copy())
 

@@ -11,9 +11,9 @@ import numpy as np
 from learners.circuits.bayesian.sample_kernels import DrawArrays, draw_logs, draw_posteriors
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled, log_values
+from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled_circuit, log_values
 from learners.circuits.evaluation.leaf_shapes import truncated_moments
-from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
+from learners.circuits.evaluation.reweighted import Likelihoods, reweight
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.named_answers import Summary
@@ -65,13 +65,13 @@ class CircuitDraws:
         return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
 
     def given(self, likelihoods: Likelihoods) -> tuple[CircuitDraws, Floats]:
-        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweighted`."""
+        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweight`."""
         log_scale = np.zeros(self.n_draws)
         if not likelihoods:
             return self, log_scale
         weight, parameter = np.empty_like(self.weight), np.empty_like(self.parameter)
         for draw in range(self.n_draws):
-            circuit, log_scale[draw] = reweighted(self.of(draw), likelihoods)
+            circuit, log_scale[draw] = reweight(self.of(draw), likelihoods)
             weight[:, draw], parameter[:, draw] = np.exp(circuit.log_weight[self._of_sum]), circuit.leaf_parameters
         given = self.circuit.with_parameters()
         given.ranges = likelihoods.ranges
@@ -83,7 +83,7 @@ class CircuitDraws:
 
     @cached_property
     def _compiled(self) -> tuple[Compiled, DrawArrays]:
-        plan = compiled(self.circuit)
+        plan = compiled_circuit(self.circuit)
         weight = np.zeros((plan.edge.size, self.n_draws))
         row = np.cumsum(self._of_sum) - 1
         is_parameter = plan.parameter >= 0
@@ -222,7 +222,7 @@ def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats)
     return arrays
 
 
-def summarised(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
+def summary_of(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
     """The summary of numbers by their draws.
 
     The standard error is that of means of batches, which each are some √n successive draws of a chain: so draws that hang

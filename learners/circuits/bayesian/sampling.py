@@ -20,7 +20,7 @@ from learners.circuits.bayesian.model import BayesianCircuit, Sampled
 from learners.circuits.bayesian.priors import Column, Prior, Strengths, complete_shape, n_sums_of, prior_with
 from learners.circuits.bayesian.sampler import MOST_IN_MEMORY, FileStore, InMemory, RowBlocks, Store
 from learners.circuits.bayesian.samples import CircuitDraws
-from learners.circuits.bayesian.tuning import Chosen, tuned
+from learners.circuits.bayesian.tuning import Chosen, best_settings
 from learners.circuits.parameters import GibbsParameters
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
@@ -66,7 +66,7 @@ class Sampling:
             store = self._stored(rows, folder, advance)
             sample = sampled_rows(store.rows(0), self.seed)
             kept = None if folder is None else folder / "trials.jsonl"
-            chosen = tuned(self.parameters, shape, self.coding, sample, self.seed, kept, advance)
+            chosen = best_settings(self.parameters, shape, self.coding, sample, self.seed, kept, advance)
             prior = chosen.prior(shape, self.coding, sample.astype(np.float64), self.seed)
             return self._sampled(prior, chosen, store, threads, advance, 0, None)
 

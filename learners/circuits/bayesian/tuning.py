@@ -52,14 +52,14 @@ class Chosen:
         return empirical_prior(shape, coding.columns, self.strengths, sample, np.array(self.shares), seed)
 
 
-def given(parameters: GibbsParameters, n_columns: int) -> Chosen:
+def settings_of(parameters: GibbsParameters, n_columns: int) -> Chosen:
     """What the parameters say, and defaults for the rest."""
     values = {name: getattr(parameters, name) for name in FIELDS if getattr(parameters, name) is not None}
     strengths = replace(Strengths(), **{FIELDS[name]: value for name, value in values.items()})
     return Chosen(strengths, (SHARE if parameters.share is None else parameters.share,) * n_columns)
 
 
-def tuned(
+def best_settings(
     parameters: GibbsParameters,
     shape: Shape,
     coding: Coding,
@@ -76,7 +76,7 @@ def tuned(
 
     References: Yokoi, Sato (2024), section 3.4; Bergstra, Bardenet, Bengio, Kégl (2011).
     """
-    start = given(parameters, shape.n_columns)
+    start = settings_of(parameters, shape.n_columns)
     if not parameters.trials:
         return start
     # Here, as only who tunes shall wait for it.
@@ -137,7 +137,7 @@ def _likelihood(
 ) -> float:
     """Mean log-likelihood of the rows kept back, by the last draws of one chain."""
     n_back = max(1, round(KEPT_BACK * len(sample)))
-    rows, back = InMemory(sample[:-n_back]), uncoded(coding, sample[-n_back:])
+    rows, back = InMemory(sample[:-n_back]), own_numbers(coding, sample[-n_back:])
     prior = chosen.prior(shape, coding, sample[:-n_back].astype(np.float64), seed)
     layout, random = layout_of(prior), np.random.default_rng([seed, 7])
     sampler = LazySampler(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
@@ -150,7 +150,7 @@ def _likelihood(
     return float(log_mean(np.stack(logs, axis=1)).mean())
 
 
-def uncoded(coding: Coding, rows: Float32s) -> Floats:
+def own_numbers(coding: Coding, rows: Float32s) -> Floats:
     """(n_columns, n_rows) float64: rows of a sampler in the columns' own numbers."""
     centre = np.array([column.centre for column in coding.columns])
     return np.ascontiguousarray(rows.T.astype(np.float64) + centre[:, np.newaxis])

@@ -108,10 +108,10 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         narrowest (n_variables,) float64: least standard deviation of Gaussian and exponential leaves.
         References: Zhao, Poupart, Gordon (2016), equation 7.
         """
-        return maximised(self.model, *self.expected(), laplace, narrowest)
+        return m_step(self.model, *self.expected(), laplace, narrowest)
 
 
-def maximised(
+def m_step(
     circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
 ) -> Circuit:
     """The M-step from what `ExpectedCounts.expected` gives; a node that no row reaches stays as it is.
@@ -163,7 +163,7 @@ def em_passes(
     """Batch EM as a learner: asks for one statistic, which `make` makes of a circuit, per pass, and returns the circuit.
 
     It ends when a pass gains less than `tolerance` nats per row. Equal weights are a fixed point of circuits with
-    symmetries. laplace and narrowest as of `ExpectedCounts.maximised`.
+    symmetries. laplace and narrowest as of `ExpectedCounts.m_step`.
     """
     before = -np.inf
     for _ in range(n_passes):
@@ -297,4 +297,4 @@ class Fit:
             )
         self._means = edge, parameter, leaf
         self._n_steps += 1
-        self.circuit = maximised(self.circuit, edge, parameter, leaf, self.laplace / n_rows, None)
+        self.circuit = m_step(self.circuit, edge, parameter, leaf, self.laplace / n_rows, None)

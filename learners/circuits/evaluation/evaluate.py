@@ -87,7 +87,7 @@ class Compiled(NamedTuple):
         return int(self.plan.plane_starts[-1]) + self.node.size
 
 
-def compiled(circuit: Circuit) -> Compiled:
+def compiled_circuit(circuit: Circuit) -> Compiled:
     """The circuit's plan, made once; circuits that differ by their weights share all of it but numeric leaves."""
     return kept_with(circuit, _compile)
 
@@ -105,7 +105,7 @@ def _compile(circuit: Circuit) -> Compiled:
 
 def _entry_weights(circuit: Circuit) -> Floats:
     """(n_entries,) float64: the weight of every entry; 1 for those of products."""
-    plan = compiled(circuit)
+    plan = compiled_circuit(circuit)
     weight = np.zeros(plan.edge.size)
     is_edge, is_parameter = plan.edge >= 0, plan.parameter >= 0
     weight[is_edge] = np.exp(circuit.log_weight[plan.edge[is_edge]])
@@ -363,7 +363,7 @@ def as_rows(circuit: Circuit, x: ArrayLike) -> Floats:
 
 def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
     """The circuit's plan and its entries' weights, made once."""
-    return compiled(circuit), kept_with(circuit, _entry_weights)
+    return compiled_circuit(circuit), kept_with(circuit, _entry_weights)
 
 
 def _check_whole(circuit: Circuit, x: Floats) -> None:

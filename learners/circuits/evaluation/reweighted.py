@@ -43,7 +43,7 @@ class Reweighted(NamedTuple):
     log_scale: float
 
 
-def reweighted(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
+def reweight(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     """The circuit of the distribution given likelihoods, normalised again: one pass up over its nodes.
 
     Every leaf is multiplied by its variable's likelihoods and divided by what it then adds up to; that goes into the weights of

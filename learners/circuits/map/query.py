@@ -15,7 +15,7 @@ from learners.circuits.evaluation.density_kernels import log_density
 from learners.circuits.evaluation.leaf_shapes import mode_of
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.map import solvers
-from learners.circuits.map.solvers import SAME, Found, MaxProblem, best_assignments, exact, restricted, root_bound
+from learners.circuits.map.solvers import SAME, Found, MaxProblem, best_assignments, exact, restrict, root_bound
 from learners.circuits.map.value_kernels import MaxArrays
 from learners.kernels.arrays import Floats, Integers, Mask, Uint8s
 from learners.models.query import MAX_TREES, RANKING_SOLVERS
@@ -109,7 +109,7 @@ class WholeCircuit:
         number = np.argsort(order)
         raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
         everything, nothing = np.ones(int(raw.value_starts[-1]), np.uint8), np.zeros(order.size, np.uint8)
-        return restricted(MaxProblem(raw, shift, order), everything, nothing)
+        return restrict(MaxProblem(raw, shift, order), everything, nothing)
 
     def _log_densities(self, query: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
         """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
@@ -165,7 +165,7 @@ class WholeCircuit:
                 hidden[at] = 0
                 allowed[starts[at] : starts[at + 1]] = 0
                 allowed[starts[at] + int(value)] = 1
-        return restricted(problem, allowed, hidden)
+        return restrict(problem, allowed, hidden)
 
 
 def _inner(

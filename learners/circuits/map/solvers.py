@@ -40,7 +40,7 @@ class MaxProblem:
         return len(self.variables)
 
 
-def restricted(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
+def restrict(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
 
     allowed (n_slots,) uint8: the values that each variable may still take; hidden (n_variables,) uint8: which to sum
@@ -287,7 +287,7 @@ def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 
             break
         answers.append(Found(found.x, found.log_value, most, True, found.n_expanded))
         for rest in _others(problem, part.allowed, found):
-            own = restricted(problem, rest, np.zeros(problem.n_variables, np.uint8))
+            own = restrict(problem, rest, np.zeros(problem.n_variables, np.uint8))
             log_bound = min(found.log_value, root_bound(own) if own.n_variables else own.log_bound)
             if log_bound > -math.inf:
                 heapq.heappush(heap, (-log_bound, True, next(order), _Part(rest)))
@@ -306,7 +306,7 @@ def _unproved(heap: list[tuple[float, bool, int, _Part]], n: int) -> list[Found]
 def _searched(problem: MaxProblem, allowed: Uint8s, time_limit_s: float, k: int) -> Found:
     """The best assignment of a part."""
     starts = problem.arrays.value_starts
-    own = restricted(problem, allowed, np.zeros(problem.n_variables, np.uint8))
+    own = restrict(problem, allowed, np.zeros(problem.n_variables, np.uint8))
     # What has one value left is not in the part's own problem.
     x = np.array([int(allowed[a:b].argmax()) for a, b in itertools.pairwise(starts.tolist())], np.int64)
     if not own.n_variables:

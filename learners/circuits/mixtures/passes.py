@@ -20,7 +20,7 @@ from learners.circuits.mixtures.component_search import (
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.densities import Densities
-from learners.circuits.structures.search import FEWEST_ROWS, SHARES, THREADS, polished, split
+from learners.circuits.structures.search import FEWEST_ROWS, SHARES, THREADS, polish, split_rows
 from learners.circuits.variables import Columns, columns_of
 from learners.counts.row_samples import RESERVE, DrawnRows
 from learners.errors import SchemaError
@@ -139,7 +139,7 @@ def growing(
     """
     drawn: DrawnNumbers = yield DrawnNumbers(schema)
     rows = drawn.occurrences(drawn.n_distinct)
-    fit, valid = split(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
+    fit, valid = split_rows(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
     least = narrowest_of(schema, densities)
     rows_of = columns_by(schema).rows_of_chunk
 
@@ -171,7 +171,7 @@ def narrowest_of(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
     return np.array([densities[i].narrowest for i in schema.continuous])
 
 
-def learned(
+def learn_mixture(
     schema: Schema,
     densities: Mapping[int, Densities],
     grown: tuple[Grown, DrawnNumbers, Chunk],
@@ -182,7 +182,7 @@ def learned(
     found, drawn, valid = grown
     rows_of = columns_by(schema).rows_of_chunk
     least, x = narrowest_of(schema, densities), rows_of(valid)
-    best, done = yield from polished(
+    best, done = yield from polish(
         found.mixture,
         0 if has_all(drawn) else passes,
         lambda mixture: ExpectedMoments(mixture, schema, rows_of, schema.columns),
@@ -193,7 +193,7 @@ def learned(
     return GaussianModel(schema, best, {**facts, "em_passes": done, "n_rows": drawn.n_rows, "gaussians": gaussians})
 
 
-def rivalled(
+def better_of_mixture(
     model: CircuitModel, densities: Mapping[int, Densities], minutes: float, passes: int
 ) -> Passes[CircuitModel]:
     """The model, or a mixture of Gaussians if drawn rows are more probable by one.
@@ -214,5 +214,5 @@ def rivalled(
     if not found.valid > of_circuit:
         return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": gaussians})
     facts = {name: own for name, own in model.facts.items() if name != "leaves"}
-    chosen = yield from learned(model.schema, densities, grown, passes, facts)
+    chosen = yield from learn_mixture(model.schema, densities, grown, passes, facts)
     return GaussianModel(chosen.schema, chosen.mixture, chosen.facts | {"gaussians": gaussians})

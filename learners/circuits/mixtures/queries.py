@@ -67,7 +67,7 @@ class _MixtureSource(Source):
 
 
 def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
-    """The mixture given likelihoods, and the logarithm of what it then adds up to: see `reweighted`.
+    """The mixture given likelihoods, and the logarithm of what it then adds up to: see `reweight`.
 
     Ranges it keeps: their probability depends on what else is observed, and is part of the density of each row.
     """

@@ -14,7 +14,7 @@ from learners.circuits.circuit import Circuit, kept_with
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import (
     as_rows,
-    compiled,
+    compiled_circuit,
     log_leaves,
     log_values,
     relative_node_logs,
@@ -122,7 +122,7 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
     x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
     """
-    (variable,) = checked(circuit, [variable])
+    (variable,) = check_variables(circuit, [variable])
     x = np.array(as_rows(circuit, x))
     x[variable] = np.nan
     return marginals(circuit, x, [variable])[0]
@@ -160,10 +160,10 @@ def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> 
     return p / p.sum(axis=1, keepdims=True)
 
 
-def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+def check_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     """The variables of a question, each once and known to the circuit. Raises InvalidEvidence."""
     variables = tuple(int(v) for v in variables)
-    if variables in prepared(circuit).queries:
+    if variables in linear_circuit(circuit).queries:
         return variables
     if not variables:
         raise InvalidEvidence("The query names no variable: name at least one.")
@@ -176,7 +176,7 @@ def checked(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
 
 def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
     """The variables of a question about distributions, and the sizes of their domains. Raises InvalidEvidence."""
-    variables = checked(circuit, variables)
+    variables = check_variables(circuit, variables)
     sizes = circuit.n_values[list(variables)]
     if not sizes.all():
         v = variables[int(np.argmin(sizes))]
@@ -186,7 +186,7 @@ def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[
 
 def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     """The variables of a question about moments. Raises InvalidEvidence."""
-    variables = checked(circuit, variables)
+    variables = check_variables(circuit, variables)
     for v in variables:
         if circuit.n_values[v]:
             raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
@@ -203,7 +203,7 @@ def check_variable(circuit: Circuit, v: int) -> None:
         raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, so the circuit cannot answer about it.")
 
 
-def prepared(circuit: Circuit) -> _Prepared:
+def linear_circuit(circuit: Circuit) -> _Prepared:
     """The circuit in linear space, made once."""
     return kept_with(circuit, _prepare)
 
@@ -221,7 +221,7 @@ def _prepare(circuit: Circuit) -> _Prepared:
         circuit.n_values,
         np.exp(circuit.log_weight),
         parameters,
-        compiled(circuit).log_offset,
+        compiled_circuit(circuit).log_offset,
         leaf_moments(circuit),
     )
     freeze(*arrays)
@@ -230,7 +230,7 @@ def _prepare(circuit: Circuit) -> _Prepared:
 
 def parts_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
     """The nodes, and the slots of the circuit's plan, above leaves of some variables; kept for the queries asked last."""
-    kept = prepared(circuit).queries
+    kept = linear_circuit(circuit).queries
     found = kept.get(variables)
     if found is None:
         nodes = _nodes_of_query(circuit, variables, sizes)
@@ -258,7 +258,7 @@ def _nodes_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integer
 
 
 def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted) -> WantedSlots:
-    compiled_plan = compiled(circuit)
+    compiled_plan = compiled_circuit(circuit)
     plan, node = compiled_plan.plan, compiled_plan.node
     n_planes = int(plan.plane_starts[-1])
     is_wanted = np.zeros(n_planes + node.size, np.bool_)
@@ -274,7 +274,7 @@ def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted)
 
 def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
     x = as_rows(circuit, x)
-    arrays = prepared(circuit).arrays
+    arrays = linear_circuit(circuit).arrays
     nodes, slots = parts_of_query(circuit, variables, sizes)
     out = np.zeros((x.shape[1], int(sizes.sum())))
     if x.shape[1] < FEW_ROWS:
@@ -330,7 +330,7 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
         raise InvalidParameter("n", n, "use zero or more draws")
     check_seed(seed)
     x = as_rows(circuit, x)
-    arrays = prepared(circuit).arrays
+    arrays = linear_circuit(circuit).arrays
     known = known_numbers(x, circuit.n_values)
     out = np.repeat(known.T[:, np.newaxis], n, axis=1)
     if not out.size:

@@ -220,7 +220,7 @@ class Answering(Protocol):
         """(n_rows, n, n_variables) drawn given each row."""
 
 
-def filled(
+def fill_cells(
     model: Answering,
     x: Array,
     is_missing: Mask,

@@ -11,7 +11,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.evaluation.reweighted import Likelihoods, reweighted
+from learners.circuits.evaluation.reweighted import Likelihoods, reweight
 from learners.circuits.map.query import TREE_SOLVERS, MapAnswer, k_best
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.array_answers import sample
@@ -133,7 +133,7 @@ class _CircuitSource(Source):
 
 def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
     """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
-    source = _CircuitSource(*reweighted(circuit, likelihoods))
+    source = _CircuitSource(*reweight(circuit, likelihoods))
     return {**source.batches, "map": partial(most_probable, circuit, likelihoods)}
 
 
@@ -177,7 +177,7 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
             together[0].update(known)
             together[1].update(weights)
             own = read(columns, known, weights) if is_alone else read(columns, *together)
-            circuit, log_scale = reweighted(columns.circuit, own.likelihoods)
+            circuit, log_scale = reweight(columns.circuit, own.likelihoods)
             if log_scale == -np.inf or log_values(circuit, columns.rows([own.values]))[0] == -np.inf:
                 reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
                 return ImpossibleEvidence(place, name, reason)
@@ -271,7 +271,7 @@ def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, 
     assert isinstance(query, Map)
     variables = asked_of_map(columns, query)
     others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
-    given = reweighted(circuit, Likelihoods(likelihoods.log_weights, others))
+    given = reweight(circuit, Likelihoods(likelihoods.log_weights, others))
     if given.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled, rows_in
+from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled_circuit, rows_in
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, Posterior, Scratch, learn_rows
 from learners.circuits.streaming.projection_kernels import ADF, BMM
@@ -79,7 +79,7 @@ class StreamingPosterior:
         self.structure, self.prior = circuit, prior
         self.projection, self.rows_of = projection, rows_of
         self.n_rows = self.n_impossible = 0
-        self._compiled = compiled(circuit)
+        self._compiled = compiled_circuit(circuit)
         # The parameters of numeric leaves change with every row.
         self._plan = self._compiled.plan._replace(numeric=self._compiled.plan.numeric.copy())
         self._state = _start(circuit, self._compiled, prior)

@@ -121,7 +121,7 @@ def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
     return float(log_values(circuit, valid[np.newaxis]).mean())
 
 
-def modelled(
+def model_columns(
     target: str | None,
     parameters: CircuitParameters,
     given: Schema | Kept | None,

@@ -24,7 +24,7 @@ from learners.circuits.kernels import (
 )
 from learners.circuits.variables import columns_of
 from learners.errors import LearnerError
-from learners.models.graph_layout import curve, layered, rim_to_rim, short_text
+from learners.models.graph_layout import curve, place_in_layers, rim_to_rim, short_text
 from learners.schema import Schema
 
 MAX_NODES = 300
@@ -92,7 +92,7 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
     is_round = [kind in SYMBOLS for kind in graph.kind]
     half = [RADIUS if a else max(map(len, text)) * CHARACTER / 2 + 6 for a, text in zip(is_round, texts, strict=True)]
     tall = [2 * RADIUS if a else LINE * len(text) + 6 for a, text in zip(is_round, texts, strict=True)]
-    spots = layered([2 * each for each in half], [(parent, child) for parent, child, _ in graph.edges], tall)
+    spots = place_in_layers([2 * each for each in half], [(parent, child) for parent, child, _ in graph.edges], tall)
     x, y = spots.x, spots.y
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {spots.width:.0f} {spots.height:.0f}" '

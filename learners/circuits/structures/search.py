@@ -243,7 +243,7 @@ def drawing(schema: Schema, sample: int) -> Together[PairwiseCounts, HoldOut]:
     return Together(PairwiseCounts(schema), HoldOut(schema, n_rows, room=0))
 
 
-def split(rows: Chunk) -> tuple[Chunk, Chunk]:
+def split_rows(rows: Chunk) -> tuple[Chunk, Chunk]:
     """Rows to fit and rows to choose by: of every ten, in the order of their hashes, the last is chosen by."""
     is_valid = np.arange(rows.n_rows) % ONE_IN == ONE_IN - 1
     return rows.rows(~is_valid), rows.rows(is_valid)
@@ -255,7 +255,7 @@ def searching(
     """The search as work between passes; of fewer than 50 rows the Chow-Liu tree, as there is nothing to choose by."""
     schema, pairs, drawn = counted.first.schema, counted.first, counted.second
     rows = drawn.occurrences(drawn.capacity)
-    fit, valid = split(rows)
+    fit, valid = split_rows(rows)
     if rows.n_rows < FEWEST_ROWS:
         circuit = chow_liu(pairs)
         tried = Tried("Chow-Liu tree", circuit.n_edges, 0, laplace, float("nan"), "too few rows to choose by")
@@ -271,7 +271,7 @@ def searching(
     return choice, valid
 
 
-def polished(
+def polish(
     start: Model,
     n_passes: int,
     make: Callable[[Model], ExpectedSums[Model, Any]],

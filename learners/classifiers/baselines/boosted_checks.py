@@ -15,7 +15,7 @@ import numpy as np
 from learners.classifiers.baselines.boosted import loaded_booster
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import Header, typed
+from learners.models.model import Header, check_array
 from learners.schema import Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
@@ -41,14 +41,14 @@ def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
     Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
-    typed(arrays, "gains", np.float64, schema.n_attributes)
-    typed(arrays, "n_splits", np.int64, schema.n_attributes)
+    check_array(arrays, "gains", np.float64, schema.n_attributes)
+    check_array(arrays, "n_splits", np.int64, schema.n_attributes)
     check_booster(schema, "booster", arrays)
 
 
 def check_booster(schema: Schema, name: str, arrays: Arrays) -> None:
     """Refuse an array (n_bytes,) uint8 that is no booster over a schema's codes. Raises InvalidArray, naming the array."""
-    serialised = typed(arrays, name, np.uint8)
+    serialised = check_array(arrays, name, np.uint8)
     try:
         reason = _wrong(schema, loaded_booster(serialised))
     except Exception as error:  # of XGBoost, and of a document that lacks what each of its documents has

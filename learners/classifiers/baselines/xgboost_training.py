@@ -11,7 +11,7 @@ import xgboost
 
 from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, booster_settings
 from learners.kernels.arrays import Codes, Float32s, Integers
-from learners.passes.dask_cluster import grouped
+from learners.passes.dask_cluster import fragment_groups
 from learners.passes.engine import Advance
 from learners.passes.learner import Rows
 from learners.passes.sources.source import Source
@@ -148,7 +148,7 @@ class ClusterMatrix:
 
         assert rows.cluster is not None
         self.client, self.n_classes = rows.cluster.client, rows.schema.n_classes
-        groups = [group for source in rows.sources for group in grouped(source, rows.cluster.n_workers)]
+        groups = [group for source in rows.sources for group in fragment_groups(source, rows.cluster.n_workers)]
         counts = self.client.gather(
             [self.client.submit(class_counts, rows.schema, group, pure=False) for group in groups]
         )

@@ -19,7 +19,7 @@ from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import check_starts, refuse, typed
+from learners.models.model import check_array, check_starts, refuse
 from learners.schema import Schema
 
 TYPES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
@@ -51,7 +51,7 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
         check_tables(schema, structure, arrays)
     elif MANY_TABLES[0] in arrays:
         _check_many_tables(schema, structure, arrays)
-    counts = typed(arrays, "class_counts", np.int64, schema.n_classes)
+    counts = check_array(arrays, "class_counts", np.int64, schema.n_classes)
     refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
     if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
@@ -64,19 +64,19 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
 
 def _check_packed(arrays: Arrays, m: int) -> None:
     """The types, and levels without gaps of which the first is a root."""
-    levels = typed(arrays, "tree_levels", np.int64, m, None)
+    levels = check_array(arrays, "tree_levels", np.int64, m, None)
     refuse("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
     if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
         raise InvalidArray("tree_levels", "has a tree without one root, or a gap")
     for name in NUMBERS:
-        typed(arrays, name, np.uint8)
+        check_array(arrays, name, np.uint8)
         for part in ("at", "above"):
-            typed(arrays, f"{name}_{part}", np.uint32)
+            check_array(arrays, f"{name}_{part}", np.uint32)
     for name in ("probability", "rest"):
-        estimates = typed(arrays, f"estimate_{name}", np.float32)
+        estimates = check_array(arrays, f"estimate_{name}", np.float32)
         refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
     if VARIANCE in arrays:
-        refuse(VARIANCE, typed(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
+        refuse(VARIANCE, check_array(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
 
 
 def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
@@ -85,7 +85,7 @@ def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
     shapes = {"dense_starts": (m,), "hash_starts": (m + 1,), "hash_shifts": (m,), "vectors": (None, n_classes)}
     shapes |= {"log_prior": (n_classes,), "is_hierarchical": (1,)}
     tables = kernels.LookupTables(
-        *(typed(arrays, f"table_{name}", dtype, *shapes.get(name, ())) for name, dtype in TYPES.items())
+        *(check_array(arrays, f"table_{name}", dtype, *shapes.get(name, ())) for name, dtype in TYPES.items())
     )
     strides = [strides_of(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
     expected = {"strides": np.concatenate([np.empty(0, np.int64), *strides])}
@@ -146,11 +146,11 @@ def _check_dense(tables: kernels.LookupTables) -> None:
 
 def _check_many_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
     """Refuse tables of many classes that do not follow from a schema and a structure, or point past their ends."""
-    sizes, contexts = schema.domain_sizes[list(structure.order)], typed(arrays, "many_branch", np.int32).shape
+    sizes, contexts = schema.domain_sizes[list(structure.order)], check_array(arrays, "many_branch", np.int32).shape
     shapes = {"root_log": (int(sizes.sum()),), "roots": sizes.shape, "child_starts": contexts, "child_ends": contexts}
     shapes |= {"log_prior": (schema.n_classes,), "is_hierarchical": (1,)}
     tables = ManyClassTables(
-        *(typed(arrays, f"many_{name}", dtype, *shapes.get(name, ())) for name, dtype in MANY_TYPES.items())
+        *(check_array(arrays, f"many_{name}", dtype, *shapes.get(name, ())) for name, dtype in MANY_TYPES.items())
     )
     _check_layout("many", tables, schema, structure, {"value_starts": np.cumsum(sizes) - sizes})
     n, past = tables.branch.size, "points past the end of the contexts"

@@ -22,7 +22,7 @@ from learners.classifiers.lookup.look_up_tables import (
 )
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
-from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stacked
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stack
 from learners.schema import Schema
 
 DENSE_FLOATS = 1 << 22
@@ -111,7 +111,7 @@ def _tables_of(
     key_parts, vectors = [form.keys for form in forms], [form.vectors for form in forms]
     forms.clear()
     nothing = np.empty(0, np.int64)
-    keys = stacked(key_parts, nothing)
+    keys = stack(key_parts, nothing)
     key_low, key_high = halves_of(keys)
     tables = kernels.LookupTables(
         attribute=np.array([structure.order[i] for i in members], np.int64),
@@ -128,7 +128,7 @@ def _tables_of(
         hash_ranks=ranks_of(words),
         key_low=key_low,
         key_high=key_high,
-        vectors=stacked(vectors, np.empty((0, prior.size), np.float32)),
+        vectors=stack(vectors, np.empty((0, prior.size), np.float32)),
         log_prior=prior,
         is_hierarchical=is_hierarchical,
     )

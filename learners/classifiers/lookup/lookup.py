@@ -15,7 +15,7 @@ from learners.classifiers.description import (
     describe_structure,
     describe_tables,
     pack,
-    rounded,
+    round_estimates,
     rounded_variances,
     unpack,
 )
@@ -131,7 +131,7 @@ class LookupModel:
         variances: list[Floats] | None = None,
     ) -> LookupModel:
         """Compile the estimates, as float32 holds them, into tables; they and their variances are taken out of their lists."""
-        contents = Contents(tuple(trees), tuple(rounded(estimates)), tuple(rounded_variances(variances or [])))
+        contents = Contents(tuple(trees), tuple(round_estimates(estimates)), tuple(rounded_variances(variances or [])))
         compiled = compile_tables if class_counts.size <= FEW_CLASSES else compile_many
         tables = compiled(schema, structure, class_counts, trees, contents.estimates)
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)
@@ -165,13 +165,13 @@ class LookupModel:
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
-        return normalized(self._elimination.log_joint(x)[0], self._tables.log_prior)
+        return normalize(self._elimination.log_joint(x)[0], self._tables.log_prior)
 
     def log_evidence(self, x: Codes) -> Floats:
         """Of (n_attributes, n) codes in which no parent is missing the (n,) log P(known)."""
         logs = np.empty((x.shape[1], self.schema.n_classes))
         log_joints(self._tables, x, 0, x.shape[1], logs)
-        return normalized(logs, self._tables.log_prior)[1]
+        return normalize(logs, self._tables.log_prior)[1]
 
     @property
     def log_prior(self) -> Floats:
@@ -332,7 +332,7 @@ class Completeness:
         return self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1]
 
 
-def normalized(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
+def normalize(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
     """(n, n_classes) probabilities of log P(class, known), and (n,) log P(known).
 
     A row that no class can produce has the prior.

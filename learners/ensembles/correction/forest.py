@@ -11,7 +11,7 @@ import numpy as np
 from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
 from learners.ensembles.correction.forest_kernels import WORD, Forest
 from learners.kernels.arrays import Array, Arrays, Floats, Mask, Uint8s, Uint64s, freeze
-from learners.models.model import refuse, typed
+from learners.models.model import check_array, refuse
 from learners.schema import Chunk, Schema
 
 MAX_DEPTH = 16
@@ -137,17 +137,19 @@ def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
     """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
-    parts = {name: typed(arrays, f"forest_{name}", dtype) for name, dtype in DTYPES.items() if name != "left_shares"}
+    parts = {
+        name: check_array(arrays, f"forest_{name}", dtype) for name, dtype in DTYPES.items() if name != "left_shares"
+    }
     n_trees, n_splits = parts["depths"].size, parts["attributes"].size
     for name in ("labels", "node_starts", "leaf_starts"):
-        typed(arrays, f"forest_{name}", np.int64, n_trees)
+        check_array(arrays, f"forest_{name}", np.int64, n_trees)
     depths, labels = parts["depths"], parts["labels"]
     refuse("forest_depths", (depths < 0) | (depths > MAX_DEPTH), f"holds what is no depth from 0 to {MAX_DEPTH}")
     refuse("forest_labels", (labels < 0) | (labels >= schema.n_classes), "names classes that are not in the schema")
     attributes = parts["attributes"].astype(np.int64)
     is_unknown = (attributes < 0) | (attributes >= schema.n_attributes)
     refuse("forest_attributes", is_unknown, "names attributes that are not in the schema")
-    typed(arrays, "forest_word_starts", np.int32, n_splits)
+    check_array(arrays, "forest_word_starts", np.int32, n_splits)
     n_leaves = np.int64(1) << depths
     for name, sizes, end in (
         ("node_starts", n_leaves - 1, n_splits),
@@ -158,7 +160,7 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
             f"forest_{name}", (parts[name] < 0) | (parts[name] > end - sizes), "points past the end of what it divides"
         )
     if "forest_left_shares" in arrays:
-        shares = typed(arrays, "forest_left_shares", np.float32, n_splits)
+        shares = check_array(arrays, "forest_left_shares", np.float32, n_splits)
         refuse("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1")
     refuse("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
 

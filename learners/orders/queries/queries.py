@@ -39,7 +39,7 @@ from learners.orders.queries.graph_scores import (
 )
 from learners.orders.scores.bdeu_bge import BDeu, BGe
 from learners.orders.scores.scores import Edges as KnownEdges
-from learners.orders.scores.scores import ImpossibleEdges, arrow, check_edges, cycle_of, held, path_of
+from learners.orders.scores.scores import ImpossibleEdges, arrow, candidate_edges, check_edges, cycle_of, path_of
 
 Answer = dict[str, Any]
 
@@ -165,7 +165,7 @@ class GraphQueries:
     def _given(self, edges: KnownEdges, pause: Callable[[], None] | None) -> tuple[OrderSums, Coverage]:
         """The sums given edges: from the model's own lattice if it holds them, or from one that grows around them."""
         own = self.posterior
-        is_held = held(edges, own.scores) == edges
+        is_held = candidate_edges(edges, own.scores) == edges
         if is_held:
             sums = own.sums(edges)
             if sums.log_z > -np.inf:

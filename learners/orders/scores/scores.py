@@ -134,7 +134,7 @@ def cycle_of(edges: Iterable[Edge]) -> list[int]:
     return []
 
 
-def held(edges: Edges, scores: FamilyScores) -> Edges:
+def candidate_edges(edges: Edges, scores: FamilyScores) -> Edges:
     """The edges without those that are present but from no candidate."""
     return replace(edges, present=frozenset(edge for edge in edges.present if edge[0] in scores.candidates[edge[1]]))
 
@@ -149,7 +149,7 @@ def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_ad
     cycle = cycle_of(edges.present)
     if cycle:
         raise ImpossibleEdges(f"{path_of(cycle, names)} is a cycle")
-    within = held(edges, scores)
+    within = candidate_edges(edges, scores)
     for parent, child in sorted(edges.present - within.present):
         if not can_add:
             raise ImpossibleEdges(

@@ -211,7 +211,7 @@ def type_family(arrow_type: pa.DataType) -> str:
     return f"unsupported ({arrow_type})"
 
 
-def identified(file: SourceFile) -> SourceFile:
+def with_digest(file: SourceFile) -> SourceFile:
     """The file with a digest of all that its values depend on."""
     if not file.content.types_sha256:
         return file
@@ -371,7 +371,7 @@ class Adapted:
         if added and not own:
             for first in range(0, self.live[row_group], BATCH_ROWS):
                 n = min(BATCH_ROWS, self.live[row_group] - first)
-                yield pa.RecordBatch.from_arrays([repeated(self.values[name], n) for name in added], added)
+                yield pa.RecordBatch.from_arrays([constant_column(self.values[name], n) for name in added], added)
             return
         names = {name if self.names is None else self.names[name]: name for name in own}
         gone, first = self._deleted[row_group], 0
@@ -385,11 +385,11 @@ class Adapted:
             if not added:
                 yield left  # without any column, too, it knows how many rows it has
                 continue
-            arrays = [*left.columns, *(repeated(self.values[name], left.num_rows) for name in added)]
+            arrays = [*left.columns, *(constant_column(self.values[name], left.num_rows) for name in added)]
             yield pa.RecordBatch.from_arrays(arrays, [*left.schema.names, *added])
 
 
-def repeated(value: pa.Scalar, n_rows: int) -> pa.Array:
+def constant_column(value: pa.Scalar, n_rows: int) -> pa.Array:
     """A column of one value; text as a dictionary, as the text of files is read."""
     if pa.types.is_string(value.type):
         return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n_rows), pa.array([value]))

@@ -23,9 +23,9 @@ from learners.passes.sources.files import (
     TEXT,
     SourceFile,
     format_of,
-    identified,
     of_store,
     type_family,
+    with_digest,
     with_values,
 )
 from learners.passes.sources.lake import catalogs
@@ -130,16 +130,16 @@ def opened_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types
     """
     files = _agreeing([_opened(filesystem, path, types) for path in paths])
     added = _of_folders(files, types)
-    return [identified(with_values(file, values)) for file, values in zip(files, added, strict=True)]
+    return [with_digest(with_values(file, values)) for file, values in zip(files, added, strict=True)]
 
 
 def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
     kind = format_of(path)
     if kind in (None, "Parquet"):
         return read_footer(filesystem, path)
-    from learners.passes.sources.tabular import inspected  # pyarrow.dataset imports pandas, where it is installed
+    from learners.passes.sources.tabular import inspect_file  # pyarrow.dataset imports pandas, where it is installed
 
-    return inspected(filesystem, path, cast("Kind", kind), types)
+    return inspect_file(filesystem, path, cast("Kind", kind), types)
 
 
 def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
@@ -265,7 +265,7 @@ def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
     return pa.null()
 
 
-def expanded(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+def expand(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
     """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
 
     In a folder these are its Parquet files; else the files of the one other format that it holds.

@@ -30,12 +30,12 @@ from learners.passes.sources.files import (
 from learners.passes.sources.lake.lake_tables import (
     KnownSnapshot,
     changes_since,
-    named,
+    parse_place,
     refuse_files_of_tables,
     snapshot_at,
 )
 from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
-from learners.passes.sources.opening import common_schema, expanded, filesystem_of, one_shape, opened_files
+from learners.passes.sources.opening import common_schema, expand, filesystem_of, one_shape, opened_files
 from learners.schema.column_summary import kind_of
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.reading import Reading
@@ -125,7 +125,7 @@ class Source:
         paths, files_named, hints = list[str](), list[str](), list[str]()
         found: pafs.FileSystem | None = filesystem
         for uri in addresses:
-            bare = named(uri).place
+            bare = parse_place(uri).place
             place, path = (filesystem, bare) if filesystem is not None else filesystem_of(bare)
             if len(addresses) == 1 and (snapshot := snapshot_at(place, uri, path, at)) is not None:
                 return cls.of_snapshot(place, snapshot)
@@ -134,7 +134,7 @@ class Source:
             if found is not None and not place.equals(found):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             found = place
-            entries, hint = expanded(place, path)
+            entries, hint = expand(place, path)
             paths += [entry for entry in entries if entry not in paths]
             hints += [hint] if hint else []
             files_named += [path] if paths[-1:] == [path] else []

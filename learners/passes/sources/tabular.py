@@ -76,7 +76,7 @@ class TabularContent:
             fragment = format_named(self.kind).make_fragment(file.path, filesystem)
             yield from fragment.to_batches(columns=names, batch_size=BATCH_ROWS, use_threads=False, batch_readahead=1)
             return
-        _, stream = opened(filesystem, file.path)
+        _, stream = open_bytes(filesystem, file.path)
         with stream:
             for batch in self._read(stream, names) if self.kind == "CSV" else self._json(stream):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
@@ -177,7 +177,7 @@ class Hashed(io.RawIOBase):
         return self.digest.hexdigest()
 
 
-def opened(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFile]:
+def open_bytes(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFile]:
     """The bytes of a file, and what they are when they are unpacked."""
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
     plain = pa.PythonFile(hashed, mode="r")
@@ -185,7 +185,7 @@ def opened(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFil
     return hashed, plain if codec is None else pa.CompressedInputStream(plain, codec)
 
 
-def inspected(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
+def inspect_file(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
     """Read a file once: its columns with their types, its rows, its SHA-256.
 
     `kind`: "CSV", "JSON lines", "Feather" or "ORC".
@@ -201,7 +201,7 @@ def inspected(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types |
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
         if kind == "CSV" and "invalid UTF8" in str(error):
-            with opened(filesystem, path)[1] as stream:
+            with open_bytes(filesystem, path)[1] as stream:
                 refuse_bytes(stream, path)
         raise SourceError(path, of_store(error) or f"cannot be read as {kind} ({one_line(error)}).") from error
     return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest, content, kind, hints=hints)
@@ -220,10 +220,10 @@ def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> Found:
 
 def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     options = dialect_of(types)
-    with opened(filesystem, path)[1] as stream:
+    with open_bytes(filesystem, path)[1] as stream:
         header = read_header(stream, path, options)
     names = header.names
-    hashed, stream = opened(filesystem, path)
+    hashed, stream = open_bytes(filesystem, path)
     known = {name: reading_of(types, name) for name in names}
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     words = frozenset(word for _, reading in known.values() for word in reading.words)
@@ -270,7 +270,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
 def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
     """Whether the last value of a file of CSV is closed."""
     end = b""
-    with opened(filesystem, path)[1] as stream:
+    with open_bytes(filesystem, path)[1] as stream:
         plain = header.plain(stream, path)
         while block := plain.read(BLOCK_BYTES):
             end = (end + block)[-64:]
@@ -285,7 +285,7 @@ def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tup
 
 
 def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
-    hashed, stream = opened(filesystem, path)
+    hashed, stream = open_bytes(filesystem, path)
     schemas: list[pa.Schema] = []
     n_rows = 0
     with stream:

@@ -40,12 +40,12 @@ def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
     chosen = list(parents[cause])
     for parent in parents[cause]:
         fewer = [other for other in chosen if other != parent]
-        if outcome not in connected(backward, cause, fewer):
+        if outcome not in connected_nodes(backward, cause, fewer):
             chosen = fewer
     return tuple(chosen)
 
 
-def connected(parents: Graph, source: int, given: list[int]) -> set[int]:
+def connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]:
     """The nodes that depend on a source given others, by the arcs.
 
     References
@@ -103,7 +103,7 @@ def answer_cut(
     """As `answer_after`, of codes that are read already, without a word of the arcs."""
     cut, sampling = network.after(codes), None if isinstance(query, Surprise) else query.sampling
     if isinstance(query, Marginal) or (not isinstance(query, Surprise) and query.variables):
-        cut = cut.above(named(network.columns, query))
+        cut = cut.above(named_variables(network.columns, query))
     try:
         model = cut.model(max_edges)
     except NetworkTooLarge:
@@ -114,7 +114,7 @@ def answer_cut(
     return answer
 
 
-def named(columns: Columns, query: InferenceQuery) -> set[int]:
+def named_variables(columns: Columns, query: InferenceQuery) -> set[int]:
     """The variables that a query names. Raises UnknownColumn."""
     given = [name for name, value in known_after(query).items() if value is not None]
     names = () if isinstance(query, Marginal) else query.variables

@@ -43,7 +43,7 @@ def answer_all(
     samples.
     `pause`: called again and again; what it raises ends the answering.
     Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after` does, and
-    of averages as `averaged` does.
+    of averages as `averaged_answer` does.
     Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
     ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge.
     """
@@ -101,7 +101,7 @@ def _special(model: Model, query: Query, max_edges: int, pause: Callable[[], Non
     if not isinstance(model, OrderModel):
         raise NoGraphs
     if isinstance(query.graph, Average):
-        return averaged(model, query, query.graph, max_edges, pause)
+        return averaged_answer(model, query, query.graph, max_edges, pause)
     network = GraphParameters(model).mean(model.graph_queries.parents_of(query.graph, "graph"))
     return answer_after(network, query, max_edges, pause)
 
@@ -127,7 +127,7 @@ class _Values(NamedTuple):
     values: Floats
 
 
-def averaged(
+def averaged_answer(
     model: OrderModel,
     query: Query,
     average: Average,

@@ -71,7 +71,7 @@ def network_of(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
     raise NoArcs
 
 
-def compiled(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
+def circuit_of(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
     """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
 
     Raises NoArcs if it is neither a network nor a circuit; NetworkTooLarge or NoTables.

@@ -199,24 +199,24 @@ class Query:
             for k in classes
         ]
         source = self.add("terms", [*kept, "m", *terms], source)
-        total = added([f"e{k}" for k in classes])
+        total = balanced_sum([f"e{k}" for k in classes])
         shares = [f"e{k} / {total} AS p{k}" for k in classes]
         return self.add("shares", [*kept, *shares, f"m + LN({total}) AS evidence"], source, is_shared=is_shared)
 
 
 def table_name(dialect: Dialect, prefix: str, of: str) -> str:
     """The quoted name of a table that holds a part of the model; the prefix may name a schema."""
-    return qualified(dialect, f"{prefix}_{of}")
+    return qualified_name(dialect, f"{prefix}_{of}")
 
 
-def qualified(dialect: Dialect, name: str) -> str:
+def qualified_name(dialect: Dialect, name: str) -> str:
     """A name that may have a schema and a catalogue before it, separated by dots."""
     return ".".join(map(dialect.identifier, name.split(".")))
 
 
-def added(terms: Sequence[str]) -> str:
+def balanced_sum(terms: Sequence[str]) -> str:
     """The sum of some terms, so nested that no expression is deep."""
     if len(terms) <= 2:
         return "(" + " + ".join(terms) + ")"
     half = len(terms) // 2
-    return f"({added(terms[:half])} + {added(terms[half:])})"
+    return f"({balanced_sum(terms[:half])} + {balanced_sum(terms[half:])})"

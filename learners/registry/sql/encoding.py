@@ -58,7 +58,9 @@ def add_codes(
             rest.append(f"{attribute.n_values} AS c{i}")
         elif attribute.kind == "numeric":
             cuts = list(map(query.dialect.number, attribute.cuts))
-            rest.append(_code(attribute, f"x{i}", searched(f"x{i}", cuts, int(attribute.has_missing))) + f" AS c{i}")
+            rest.append(
+                _code(attribute, f"x{i}", binary_search(f"x{i}", cuts, int(attribute.has_missing))) + f" AS c{i}"
+            )
         elif not attribute.values:
             rest.append(_code(attribute, f"x{i}", str(attribute.unseen_code)) + f" AS c{i}")
     return query.add("coded", [*names, *coded, *rest] or ["1 AS nothing"], source)
@@ -105,10 +107,10 @@ def _without_nan(x: str, dialect: Dialect) -> str:
     return x if dialect.is_nan is None else f"CASE WHEN {dialect.is_nan.format(x)} THEN NULL ELSE {x} END"
 
 
-def searched(x: str, cuts: Sequence[str], first: int) -> str:
+def binary_search(x: str, cuts: Sequence[str], first: int) -> str:
     """`first` plus the number of ascending cut points below a number: a search by halves."""
     if not cuts:
         return str(first)
     middle = len(cuts) // 2
-    below, above = searched(x, cuts[:middle], first), searched(x, cuts[middle + 1 :], first + middle + 1)
+    below, above = binary_search(x, cuts[:middle], first), binary_search(x, cuts[middle + 1 :], first + middle + 1)
     return f"CASE WHEN {x} <= {cuts[middle]} THEN {below} ELSE {above} END"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.registry.sql.dialects import LOG_ZERO, MOST_JOINS, Dialect, Query, added
+from learners.registry.sql.dialects import LOG_ZERO, MOST_JOINS, Dialect, Query, balanced_sum
 
 # Sums are done when the values of so many combinations may be open at once: each costs a pass over the rows.
 OPEN_COMBINATIONS = 256
@@ -88,7 +88,10 @@ def _joins(query: Query, families: Families, block: Iterable[int], code: Callabl
 
 
 def _sums(query: Query, block: Sequence[int], source: str) -> list[str]:
-    return [f"{added([f'{source}.l{k}', *(f'COALESCE(f{i}.l{k}, 0)' for i in block)])} AS l{k}" for k in query.classes]
+    return [
+        f"{balanced_sum([f'{source}.l{k}', *(f'COALESCE(f{i}.l{k}, 0)' for i in block)])} AS l{k}"
+        for k in query.classes
+    ]
 
 
 class Step(NamedTuple):

@@ -10,7 +10,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, UnknownColumn
 from learners.models.model import Model
-from learners.registry.sql.dialects import Dialect, Query, dialect_of, qualified, table_name
+from learners.registry.sql.dialects import Dialect, Query, dialect_of, qualified_name, table_name
 from learners.registry.sql.encoding import value_rows
 from learners.registry.sql.families import code_rows
 from learners.registry.sql.table_rows import add_answers
@@ -88,12 +88,12 @@ def sql_script(
             f"The tables of the model have {n_cells:,} numbers, more than {MOST_CELLS:,} that SQL is written for"
         )
     query = Query(spoken, schema.n_classes, name)
-    source = add_answers(query, writable, qualified(spoken, table), shown, absent)
+    source = add_answers(query, writable, qualified_name(spoken, table), shown, absent)
     columns = [f"k{i} AS {spoken.identifier(column)}" for i, column in enumerate(shown)]
     columns.append(f"{_prediction(query, schema)} AS {spoken.identifier('prediction')}")
     columns += [f"p{k} AS {spoken.identifier(answer)}" for k, answer in enumerate(answers[1:])]
     tables = _tables(query, writable)
-    view = f"CREATE VIEW {qualified(spoken, name)} AS\n{query.text(columns, source)};\n"
+    view = f"CREATE VIEW {qualified_name(spoken, name)} AS\n{query.text(columns, source)};\n"
     return "\n".join([*tables, view])
 
 

@@ -12,8 +12,8 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.joints import LEAST
 from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Floats, Integers, freeze
-from learners.registry.sql.dialects import Query, added
-from learners.registry.sql.encoding import searched
+from learners.registry.sql.dialects import Query, balanced_sum
+from learners.registry.sql.encoding import binary_search
 from learners.registry.sql.families import Families, add_elimination, add_look_ups
 from learners.registry.sql.tree_nodes import TreesInSQL
 from learners.schema import Chunk, Schema
@@ -105,7 +105,7 @@ class PoolInSQL:
             joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = a.row_key"
 
         def mean(terms: list[str]) -> str:
-            return f"({added(terms)}) / {len(joints)}"
+            return f"({balanced_sum(terms)}) / {len(joints)}"
 
         def log(p: str) -> str:
             return f"LN({query.dialect.largest([p, query.dialect.number(LEAST)])})"
@@ -132,7 +132,7 @@ class PoolInSQL:
             terms = [
                 f"CASE WHEN c{i} < {sizes[i]} THEN {query.dialect.number(weights[i])} ELSE 0e0 END" for i in self.used
             ]
-            return added(terms) if terms else "1e0"
+            return balanced_sum(terms) if terms else "1e0"
 
         codes = [f"c{i}" for i in self.used]
         shares = [
@@ -175,7 +175,7 @@ def _view(views: Views, view: int, name: str) -> str:
     # Interval j of the attribute is not beyond the cut point at position p if j <= p.
     places = [str(base.cuts.index(cut) + first) for cut in own.cuts]
     missing = f"WHEN s.c{i} >= {base.n_values} THEN {own.n_values} " + f"WHEN s.c{i} = 0 THEN 0 " * first
-    return f"CASE {missing}ELSE {searched(f's.c{i}', places, first)} END AS {name}"
+    return f"CASE {missing}ELSE {binary_search(f's.c{i}', places, first)} END AS {name}"
 
 
 # Cells that a table may have after others were added to it, from the largest: all together shall have no more than `MOST_NUMBERS`.

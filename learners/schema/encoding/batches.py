@@ -73,7 +73,7 @@ class BatchEncoder:
         self.place = {attribute.name: i for i, attribute in enumerate(attributes)}
         of_text = [i for i, attribute in enumerate(attributes) if is_textual(attribute)]
         tables = [word_table([str(v) for v in attributes[i].values], int(attributes[i].has_missing)) for i in of_text]
-        self.words, first_slots, masks = joined(tables)
+        self.words, first_slots, masks = join_tables(tables)
         self.tables = dict(zip(of_text, zip(first_slots.tolist(), masks.tolist(), strict=False), strict=False))
         self.cuts = np.concatenate([np.empty(0), *(np.array(attribute.cuts, np.float64) for attribute in attributes)])
         sizes = [len(attribute.cuts) for attribute in attributes]
@@ -294,7 +294,7 @@ def word_table(values: Sequence[str], first_code: int) -> Words:
         n_slots *= 2
 
 
-def joined(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
+def join_tables(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
     """Several tables in one, and the first slot and the mask of each."""
     if not tables:
         tables = [word_table([], 0)]

@@ -22,7 +22,7 @@ from service.product.inference.metric_words import interval
 from service.product.inference.what_if_answers import joint_schema, without_missing
 from service.product.views.column_graphs import ColumnGraph, family_of, graph_of, outline
 from service.product.views.graph_svg import Bars, to_svg
-from service.product.views.regions import unfolded
+from service.product.views.regions import region_graph
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 from service.workspace import Workspace
@@ -102,7 +102,7 @@ def _regions(request: Request) -> JSONObject:
         columns = tuple(column["name"] for column in context["start"]["columns"])
         found: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}
     else:
-        found = unfolded(served.model, opened)
+        found = region_graph(served.model, opened)
     numbers = {name: number for number, name in found["names"].items()}
 
     def link(name: str) -> str | None:

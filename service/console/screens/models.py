@@ -54,7 +54,7 @@ def overview(request: Request) -> JSONObject:
         "n_open": open_alerts(workspace),
         "search": search,
         "sort": sort if sort in SORTS else "name",
-        "models": ordered(lines, sort),
+        "models": sort_lines(lines, sort),
         "is_first": cursor is None,
         "next_cursor": next_cursor,
         "jobs": queue.list(state="running", limit=N_JOBS).items,
@@ -80,7 +80,7 @@ def _or_last(value: float | None) -> float:
     return LACKING if value is None else value
 
 
-def ordered(lines: list[JSONObject], sort: str) -> list[JSONObject]:
+def sort_lines(lines: list[JSONObject], sort: str) -> list[JSONObject]:
     """The lines by what is asked for."""
     return sorted(lines, key=SORTS[sort]) if sort in SORTS else lines
 

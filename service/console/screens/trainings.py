@@ -22,7 +22,7 @@ def train_form(request: Request) -> JSONObject:
     workspace = workspace_of(request)
     learner = request.query_params.get("learner", recipes.DEFAULT)
     chosen = learner if learner in recipes.LEARNERS else recipes.DEFAULT
-    parameters = [shown(each) for each in parameter_fields(recipes.LEARNERS[chosen].parameters)]
+    parameters = [form_field(each) for each in parameter_fields(recipes.LEARNERS[chosen].parameters)]
     name = request.query_params.get("dataset", "")
     return columns_to_choose(workspace, name) | {
         "datasets": [dataset.name for dataset in product.list_datasets(workspace, MOST_DATASETS).items],
@@ -38,7 +38,7 @@ def train_form(request: Request) -> JSONObject:
     }
 
 
-def shown(parameter: ParameterField) -> JSONObject:
+def form_field(parameter: ParameterField) -> JSONObject:
     """A parameter as a field of the form: what may be chosen, what it is unless given, and what it means."""
     return {
         "name": parameter.name,

@@ -139,7 +139,7 @@ def check_characters(body: bytes) -> None:
             pass
 
 
-def decoded(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
+def decode_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
     """What a decoder of msgspec makes of a JSON body (InvalidRequest, MalformedBody); `remedy` says what to send instead."""
     try:
         return decode(body)

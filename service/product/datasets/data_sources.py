@@ -18,11 +18,11 @@ from urllib.request import url2pathname
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line, redacted
+from learners.errors import SourceError, one_line, redact
 from learners.passes.sources.credentials import SCHEME as CREDENTIALS
 from learners.passes.sources.credentials import place_of
 from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.lake.lake_tables import named
+from learners.passes.sources.lake.lake_tables import parse_place
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.dataset_statistics import column_order
@@ -33,7 +33,7 @@ from service.workspace import Workspace
 from storage.datasets import definitions
 from storage.datasets.databases import UnreadableDatabase, duckdb_rows, postgres_rows
 from storage.files.atomic_files import publish
-from storage.files.duckdb_files import quoted
+from storage.files.duckdb_files import quote
 
 # Never data, whoever asks: what the kernel and the system keep.
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")
@@ -71,7 +71,7 @@ def open_source(
     if not is_remote:
         return Source.open(found, types=types, at=at).ordered(order)
     check_roots(found, workspace.settings)
-    source = Source.open([located(uri) for uri in found], types=types, at=at)
+    source = Source.open([locate(uri) for uri in found], types=types, at=at)
     if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
         check_roots([file.path for file in source.files], workspace.settings)
     return source.ordered(order)
@@ -80,7 +80,7 @@ def open_source(
 def refuse_secrets(uris: Sequence[str]) -> None:
     """Refuse URIs with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
     for uri in uris:
-        shown = redacted(uri)
+        shown = redact(uri)
         if shown != uri:
             raise InvalidRequest(
                 f"{shown} carries a secret, which everybody who may read jobs and models would see. Put the URI of its "
@@ -92,7 +92,7 @@ def refuse_secrets(uris: Sequence[str]) -> None:
 
 def plain(uri: str) -> str:
     """The path of a file: URI, or of a lake table; anything else as it is. What is checked is then what is opened."""
-    uri = named(uri).place
+    uri = parse_place(uri).place
     if uri[:7].lower() != "file://":
         return uri
     parts = urlsplit(uri)
@@ -101,13 +101,13 @@ def plain(uri: str) -> str:
     return url2pathname(parts.path)
 
 
-def located(uri: str) -> str:
+def locate(uri: str) -> str:
     """A path or URI as it is opened: the path of a file: URI, and the version of a lake table."""
-    address = named(uri)
+    address = parse_place(uri)
     return plain(uri) if address.place == uri else uri.replace(address.place, plain(uri))
 
 
-def resolved(uri: str) -> str:
+def resolve(uri: str) -> str:
     """A local path without links and "..", or another URI as it is."""
     uri = plain(uri)
     try:
@@ -134,11 +134,11 @@ def check_roots(uris: Sequence[str], settings: Settings) -> None:
             "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
             "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
         )
-    roots = [resolved(root) for root in settings.data_roots]
+    roots = [resolve(root) for root in settings.data_roots]
     for uri in uris:
         if "\0" in uri or not uri:
             raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
-        place = resolved(uri)
+        place = resolve(uri)
         around = [root for root in roots if _is_below(place, root)]
         if roots and not around:
             raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
@@ -207,7 +207,7 @@ def database_query(uri: str) -> DatabaseQuery:
         raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
     kind, base = match[1].lower(), uri[: match.start()]
     text = text if " " in text else unquote(text)
-    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quoted, text.split('.')))}"
+    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quote, text.split('.')))}"
     place = place_of(base) if base.partition("://")[0].lower() == CREDENTIALS else base
     scheme = place.partition("://")[0].lower()
     if scheme == "duckdb":

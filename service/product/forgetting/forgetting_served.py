@@ -12,7 +12,7 @@ from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import ServedCounts, ServedRows
 from learners.passes.sources.source import Source
 from service.product.monitoring.windows import Watching
-from service.serving.count_queue import keyed
+from service.serving.count_queue import keyed_digest
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate
 from storage.monitoring.counts import HOUR, MonitoringFiles, workspace_secret
@@ -51,7 +51,7 @@ def forget_predictions(
     name = Watching(workspace, reference).version.name
     root = workspace.layout.root
     files, secret = MonitoringFiles(root, name), workspace_secret(root)
-    hashed = pa.array([keyed(secret, kind, key) for key in keys for kind in ("key", "id")], pa.binary(16))
+    hashed = pa.array([keyed_digest(secret, kind, key) for key in keys for kind in ("key", "id")], pa.binary(16))
     n_predictions = n_subtracted = 0
     for version in files.versions():
         watched = Watching(workspace, f"{name}@{version}").watched

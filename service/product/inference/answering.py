@@ -17,7 +17,7 @@ from service.product.datasets.training_rows import measuring_source
 from service.product.inference import queries, scoring
 from service.product.inference.density_rows import Filling, graph_average, write_imputed, write_scores
 from service.product.outputs import Output
-from service.product.versions.registry import served
+from service.product.versions.registry import served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
@@ -28,12 +28,12 @@ from storage.files.atomic_files import make_folder
 
 def query(workspace: Workspace, reference: str, questions: Sequence[AnyQuery]) -> list[JSONObject]:
     """Ask a model's joint distribution or its posterior over structures, in this process and for as long as it takes."""
-    return queries.answers(served(workspace, reference).model, questions)
+    return queries.answers(served_model(workspace, reference).model, questions)
 
 
 def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
-    model = served(workspace, reference).model
+    model = served_model(workspace, reference).model
     return scoring.score_files(
         model, _rows(workspace, uris, model), output, threads=available_threads(workspace.settings), **how
     )
@@ -48,7 +48,7 @@ def score(
     **how: Any,
 ) -> JSONObject:
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_scores`."""
-    model = served(workspace, reference).model
+    model = served_model(workspace, reference).model
     circuit = queries.queryable(model)
     source = _rows(workspace, uris, circuit)
     over = graph_average(model, average, source.n_rows)
@@ -59,7 +59,7 @@ def impute(
     workspace: Workspace, reference: str, uris: Sequence[str], output: Output, filling: Filling, **how: Any
 ) -> JSONObject:
     """Fill the missing cells of files into one of Parquet; as `density_rows.write_imputed`."""
-    model = queries.queryable(served(workspace, reference).model)
+    model = queries.queryable(served_model(workspace, reference).model)
     source = _rows(workspace, uris, model)
     return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)
 
@@ -72,7 +72,7 @@ def _rows(workspace: Workspace, uris: Sequence[str], model: Model) -> Source:
 def score_rows(workspace: Workspace, run: Run) -> JSONObject:
     """Score a data set into the job's output."""
     request = ScoreRequest(**run.request)
-    model = served(workspace, request.model).model
+    model = served_model(workspace, request.model).model
 
     def written(circuit: CircuitModel, rows: Source, output: Output, **how: Any) -> JSONObject:
         over = graph_average(model, request.average, rows.n_rows)
@@ -91,7 +91,7 @@ def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
 def _into_output(
     workspace: Workspace, run: Run, request: ScoreRequest | ImputeRequest, write: Callable[..., JSONObject], **how: Any
 ) -> JSONObject:
-    version = served(workspace, request.model)
+    version = served_model(workspace, request.model)
     model = queries.queryable(version.model)
     rows = open_source(
         workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
@@ -107,7 +107,7 @@ def _into_output(
 def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
-    version = served(workspace, request.model)
+    version = served_model(workspace, request.model)
     rows = measuring_source(workspace, request.uris, request.dataset, run, version.schema)
     warnings = scoring.absences(version.model, rows)
     metrics = scoring.measure(version.model, rows, run.report).beside_floor
@@ -125,7 +125,7 @@ def evaluate_beside(
     models, losses, warnings = [], [], []
     uris = with_rows_of_databases(workspace, uris)
     for reference in references:
-        version = served(workspace, reference)
+        version = served_model(workspace, reference)
         if version.schema.target is None:
             raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
         rows = as_trained(open_source(workspace, uris, is_remote=False, schema=version.schema), version.schema)
@@ -144,7 +144,7 @@ def evaluate_beside(
 def answer_queries(workspace: Workspace, run: Run) -> JSONObject:
     """Ask a registered version, as long as its queries take."""
     request = QueryJobRequest(**run.request)
-    version, found = served(workspace, request.model), list[JSONObject]()
+    version, found = served_model(workspace, request.model), list[JSONObject]()
     for number, query in enumerate(request.queries):
         run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries), "unit": "queries"})
         found += queries.answers(version.model, [query])

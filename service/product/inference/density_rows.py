@@ -14,7 +14,7 @@ from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
     chunk_of_batch,
-    filled,
+    fill_cells,
     is_in_intervals,
     missing_cells,
     nameable,
@@ -30,7 +30,7 @@ from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
 from service.jobs.steps import Report, silent
-from service.product.inference.scoring import absences, beside, numbered
+from service.product.inference.scoring import absences, beside, number_batches
 from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
@@ -169,7 +169,7 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
 class Filling:
     """How cells are filled; InvalidParameter if that cannot be."""
 
-    how: How = "mode"  # see `learners.circuits.queries.imputation.filled`
+    how: How = "mode"  # see `learners.circuits.queries.imputation.fill_cells`
     columns: tuple[str, ...] = ()  # to fill; none named: those of the model that the data has
     draws: int = 1  # completed rows for each row, with a column `draw` from 1 where there are several
     seed: int = 0
@@ -232,7 +232,7 @@ def cells_to_fill(
     # Missing cells say nothing, also where missing is a value to the model.
     x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
     options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
-    return is_missing, filled(model, x, is_missing, filling.how, first_row=first_row, **options)
+    return is_missing, fill_cells(model, x, is_missing, filling.how, first_row=first_row, **options)
 
 
 def imputed_batches(
@@ -292,7 +292,7 @@ def write_imputed(
 
     with delivering(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
         rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
-        for batches, own in in_order(of, numbered(rows), threads):
+        for batches, own in in_order(of, number_batches(rows), threads):
             for batch in batches:
                 writer.write(batch)
             counts.add(own)

@@ -80,7 +80,7 @@ class NoCircuit(LearnerError, ValueError):
         self.kind = kind
 
 
-def written(model: Model) -> CircuitModel:
+def exportable_circuit(model: Model) -> CircuitModel:
     """The model as a circuit that files and pictures hold; NoCircuit of leaves of several columns, else as `queryable`."""
     known = queryable(model)
     if isinstance(known, GaussianModel):
@@ -101,7 +101,7 @@ def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
     return [query for query in queries if not isinstance(query, StructureQuery)]
 
 
-def limited(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
+def limit_queries(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
     """The queries, bounded in number and samples (BodyTooLarge), and in the time of all MAP searches and samples together."""
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     n_samples += sum(average.n for average in map(_average, queries) if average is not None)

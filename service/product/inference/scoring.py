@@ -206,11 +206,11 @@ def score(
     if twice is not None:
         raise InvalidRequest(f"The column {twice!r} to keep would be written twice: leave it out.", column=twice)
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
-    answers = in_order(scored, numbered(source.batches(read or source.arrow_schema.names[:1])), threads)
+    answers = in_order(scored, number_batches(source.batches(read or source.arrow_schema.names[:1])), threads)
     yield from answers if source.n_rows else [header]
 
 
-def numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def number_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Each batch with the number of its first row."""
     first = 0
     for batch in batches:

@@ -12,10 +12,10 @@ from learners.schema import Schema
 from learners.schema.schema import Value
 from service.product.datasets.data_sources import open_source, with_rows_of_databases
 from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, hour_end, span
-from service.product.versions.registry import served
+from service.product.versions.registry import served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.count_queue import keyed
+from service.serving.count_queue import keyed_digest
 from service.workspace import Workspace
 from storage.monitoring.counts import MonitoringFiles, workspace_secret
 
@@ -61,7 +61,7 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
     `pending`: predictions are written once a minute, and kept for a time. Raises InvalidRequest, naming the label that is no
     class of the model; NotFound.
     """
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     schema = version.schema
     if schema.target is None:
         raise InvalidRequest(f"Model {version.name!r} predicts no class, so there is nothing to label.")
@@ -74,7 +74,7 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
             )
     root = workspace.layout.root
     files, secret, now = MonitoringFiles(root, version.name), workspace_secret(root), datetime.now(UTC)
-    keys = [keyed(secret, one.kind, one.text) for one in labels]
+    keys = [keyed_digest(secret, one.kind, one.text) for one in labels]
     known = files_keys(files)
     if labels:
         files.write_labels(
@@ -118,7 +118,7 @@ class Labelled:
     n_waiting: int  # predictions of the window that could have one, and have none
 
 
-def labelled(
+def join_labels(
     files: MonitoringFiles, version: int, classes: Sequence[str], since: datetime, until: datetime
 ) -> Labelled:
     """Join the predictions of a version, by the time at which they were made, with the labels that have come."""
@@ -160,7 +160,7 @@ def _predictions(
     return all_keys[last], np.concatenate(moments)[last], np.concatenate(p)[last]
 
 
-def realised(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
+def label_report(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
     """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained."""
     n = found.y.size
     head: JSONObject = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
@@ -231,8 +231,8 @@ def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
 def realised_of(watching: Watching, span: timedelta) -> JSONObject:
     """What labels say of the predictions that a version made in a time that ends now."""
     end, version = datetime.now(UTC), watching.version
-    found = labelled(watching.files, version.version, watching.watched.schema.classes, end - span, end)
-    return realised(found, version.metrics)
+    found = join_labels(watching.files, version.version, watching.watched.schema.classes, end - span, end)
+    return label_report(found, version.metrics)
 
 
 def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> JSONObject:
@@ -245,8 +245,8 @@ def performance(workspace: Workspace, reference: str, *, window: str = "7d", ste
     n_steps = -(-whole // each)
     if n_steps > MOST_WINDOWS:
         raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
-    found = labelled(watching.files, version.version, schema.classes, end - whole, end)
-    answer = {**watching.name, "window": window, **realised(found, version.metrics)}
+    found = join_labels(watching.files, version.version, schema.classes, end - whole, end)
+    answer = {**watching.name, "window": window, **label_report(found, version.metrics)}
     return answer | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
 
 

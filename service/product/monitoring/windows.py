@@ -18,7 +18,7 @@ from service.jobs.steps import Report, reporting, silent
 from service.product.datasets.data_sources import open_source
 from service.product.inference.scoring import absences
 from service.product.versions.provenance import scored_counts
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version, served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_version
@@ -351,7 +351,7 @@ def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> Monit
 
     Raises InvalidRequest if the mode or a column is not known; NotFound.
     """
-    version = served(workspace, name)
+    version = served_model(workspace, name)
     mode = choice.get("mode", "counts")
     if mode not in MODES:
         raise InvalidRequest(f"The mode {mode!r} is not one of {', '.join(MODES)}.", field="mode")

@@ -33,7 +33,7 @@ from service.product.inference.queries import NoJoint, of_joint, of_structures, 
 from service.product.outputs import Output, check_free, delivering
 from service.product.promotion import checked_train
 from service.product.train_steps import target_of
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version, served_model
 from service.requests.problems import Conflict
 from service.requests.requests import (
     AnyRequest,
@@ -130,9 +130,9 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
     if isinstance(request, EvaluateRequest):
         find_version(workspace, request.model)
     if isinstance(request, ScoreRequest | ImputeRequest):
-        _check_density(served(workspace, request.model).model, request)
+        _check_density(served_model(workspace, request.model).model, request)
     if isinstance(request, QueryJobRequest):
-        check_queries(served(workspace, request.model).model, request.queries)
+        check_queries(served_model(workspace, request.model).model, request.queries)
     if isinstance(request, TrainRequest):
         recipes.parse_parameters(request.learner, request.parameters)
         target_of(workspace, request)

@@ -21,7 +21,7 @@ from learners.kernels.arrays import Arrays
 from learners.models.model import Model
 from learners.models.query import Graph, Marginal
 from learners.orders.model import OrderModel
-from learners.registry.model_kinds import completed, load_model
+from learners.registry.model_kinds import load_model, with_derived_arrays
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
@@ -97,7 +97,9 @@ def import_version(
         name = name or manifest.name
         number = model_versions.reserve_version(control, name)
         with publishing(layout.model_directory(name)):
-            files = model_file.adopt_model(layout.models, name, number, draft, header, completed(header, arrays))
+            files = model_file.adopt_model(
+                layout.models, name, number, draft, header, with_derived_arrays(header, arrays)
+            )
             return register(control, _imported(manifest, name, number, files))
 
 
@@ -153,7 +155,7 @@ def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str
         except InvalidRequest as error:
             raise CorruptFile(path, "its model ends the process that reads it.") from error
     else:
-        reason = tried(header, arrays)
+        reason = reason_to_refuse(header, arrays)
     if reason:
         raise CorruptFile(path, reason)
 
@@ -163,10 +165,10 @@ def _tried_file(_workspace: Workspace, draft: Path) -> str:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     most = int(usage.ru_utime + usage.ru_stime) + CPU_S
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-    return tried(*model_file.read_model(draft))
+    return reason_to_refuse(*model_file.read_model(draft))
 
 
-def tried(header: Mapping[str, object], arrays: Arrays) -> str:
+def reason_to_refuse(header: Mapping[str, object], arrays: Arrays) -> str:
     """Why a model that was read cannot be used; empty if it can."""
     try:
         model = load_model(header, arrays, is_trusted=False)

@@ -15,7 +15,7 @@ from learners.registry import recipes
 from learners.registry.discrete_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
-from service.product.versions.export_import import read_export, tried
+from service.product.versions.export_import import read_export, reason_to_refuse
 from service.product.versions.provenance import libraries
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
@@ -75,7 +75,7 @@ def load(path: Path) -> Fitted:
     with TemporaryDirectory() as folder:
         draft = Path(folder) / bundle.MODEL
         manifest, header, arrays = read_export(path, draft, max_model_bytes(Settings()))
-        if reason := tried(header, arrays):
+        if reason := reason_to_refuse(header, arrays):
             raise CorruptFile(path, reason)
         columns, is_named = _columns(draft, Schema.from_json(str(header["schema"])))
         return Fitted(

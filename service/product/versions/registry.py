@@ -1,4 +1,4 @@
-"""The registry: models and their versions, aliases, tags and promotions. Only `served` reads one."""
+"""The registry: models and their versions, aliases, tags and promotions. Only `served_model` reads one."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ retention_of = on_control(removal.retention)
 set_retention = on_control(removal.set_retention)
 
 
-def served(workspace: Workspace, reference: str) -> "Served":
+def served_model(workspace: Workspace, reference: str) -> "Served":
     """The mapped model of "name", "name@3" or "name@alias", for use in this process."""
     from service.serving.predictor import map_version  # which loads what models need, and lists do not
 

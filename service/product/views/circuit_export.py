@@ -34,12 +34,12 @@ def circuit_of(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
     """
     # Here, for the command line names the forms long before it needs a circuit.
     from learners.circuits.structures import region_drawing, text
-    from service.product.inference.queries import queryable, written
+    from service.product.inference.queries import exportable_circuit, queryable
 
     if form == "model":
         return _exported(queryable(model) if of == "columns" else graphs_of(model))
     writers = {"text": text.to_text, "json": text.to_json, "dot": region_drawing.to_dot, "svg": region_drawing.to_svg}
-    known = written(model) if of == "columns" else graphs_of(model)
+    known = exportable_circuit(model) if of == "columns" else graphs_of(model)
     return writers[form](known.circuit, known.schema).encode()
 
 

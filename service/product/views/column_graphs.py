@@ -12,7 +12,7 @@ from learners.models.model import Model
 from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
-from service.product.versions.registry import served
+from service.product.versions.registry import served_model
 from service.requests.json_values import JSONMapping, JSONObject
 from service.workspace import Workspace
 
@@ -134,7 +134,7 @@ def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_C
 
     At most `limit` contexts are told. Raises NoGraph if the model is no network; UnknownColumn.
     """
-    return family_of(served(workspace, reference).model, column, limit)
+    return family_of(served_model(workspace, reference).model, column, limit)
 
 
 def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from learners.models.graph_layout import HEIGHT, curve, layered, rim_to_rim, short_text, text_of
+from learners.models.graph_layout import HEIGHT, curve, place_in_layers, rim_to_rim, short_text, text_of
 from service.product.views.column_graphs import ColumnGraph, GraphEdge
 
 MARGIN = 14.0
@@ -99,7 +99,7 @@ def to_svg(
     boxes = [_box(graph, name, blamed or {}, bars or {}) for name in graph.columns]
     place = {name: number for number, name in enumerate(graph.columns)}
     edges = [(place[edge.source], place[edge.sink]) for edge in graph.edges]
-    spots = layered([box.width for box in boxes], edges, [box.height for box in boxes])
+    spots = place_in_layers([box.width for box in boxes], edges, [box.height for box in boxes])
     root = None if graph.target is None else Box(graph.target, (bars or {}).get(graph.target), "the class", "class")
     top = 0.0 if root is None else root.height + 2 * MARGIN
     width, height = max(spots.width, (root.width if root else 0.0) + 2 * MARGIN), spots.height + top
@@ -108,7 +108,7 @@ def to_svg(
         f'<svg xmlns="http://www.w3.org/2000/svg" class="structure" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
         f'height="{height:.0f}" role="{"img" if link is None else "group"}" aria-label="{escape(text_of(title))}">',
         f"<title>{escape(text_of(title))}</title>",
-        f"<desc>{escape(described(graph))}</desc>",
+        f"<desc>{escape(describe_graph(graph))}</desc>",
         *([STYLE] if alone else []),
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
         'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0 8 4 0 8z"/></marker></defs>',
@@ -132,7 +132,7 @@ def _box(graph: ColumnGraph, name: str, blamed: Mapping[str, str], bars: Mapping
     return Box(name, bars.get(name), tells)
 
 
-def described(graph: ColumnGraph) -> str:
+def describe_graph(graph: ColumnGraph) -> str:
     """The graph in words, for who cannot see it."""
     of_class = "" if graph.target is None else f" Every column has the class {text_of(graph.target)} as a parent, too."
     edges = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])

@@ -14,7 +14,7 @@ from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import network_text
 from learners.registry.sql.script import sql_script
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version, served_model
 from service.product.views.circuit_export import CircuitOf, Form, Picture, circuit_of
 from service.product.views.column_graphs import graph_of, graph_of_posterior, graph_of_structure
 from service.product.views.graph_svg import to_svg
@@ -44,7 +44,7 @@ class NoPosterior(LearnerError, ValueError):
 
 def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble; InvalidParameter if there is no such member."""
-    return structure_of(served(workspace, reference).model, member)
+    return structure_of(served_model(workspace, reference).model, member)
 
 
 def structure_of(model: Model, member: int | None) -> JSONObject:
@@ -81,7 +81,7 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
     Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
     circuit of too many regions.
     """
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     if isinstance(version.model, CircuitModel):
         return circuit_of(version.model, "svg")
     graph = graph_of(version.model) if member is None else graph_of_structure(structure_of(version.model, member))
@@ -90,7 +90,7 @@ def draw(workspace: Workspace, reference: str, member: int | None = None) -> byt
 
 def draw_trace(workspace: Workspace, reference: str) -> bytes:
     """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     model = version.model
     if not isinstance(model, BayesianCircuit):
         raise NoChains(model.kind)
@@ -103,7 +103,7 @@ def draw_trace(workspace: Workspace, reference: str) -> bytes:
 
 def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
     """The circuit of a version or of its network; or of a posterior's graphs, as `circuit_of`."""
-    return circuit_of(served(workspace, reference).model, form, of)
+    return circuit_of(served_model(workspace, reference).model, form, of)
 
 
 def draw_posterior(
@@ -113,7 +113,7 @@ def draw_posterior(
 
     Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     model = version.model
     if not isinstance(model, OrderModel):
         raise NoPosterior(model.kind)
@@ -130,7 +130,7 @@ def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
     Raises NoTables or TablesTooLarge if its tables are too large; InvalidNetwork if columns are numbers, which only BIF can
     hold; NoNetwork.
     """
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     return network_text(version.model, version.name, form)
 
 
@@ -148,6 +148,6 @@ def sql(
     The view is called like the model, with `_` for dots, unless it gets a name. Raises NoSQL, TooLargeForSQL,
     UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn or InvalidParameter.
     """
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     name = version.name.replace(".", "_") if view is None else view
     return sql_script(version.model, name=name, table=table, dialect=dialect, key=key, absent=absent)

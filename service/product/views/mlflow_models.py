@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from learners.errors import LearnerError, one_line, redacted
+from learners.errors import LearnerError, one_line, redact
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from service.product.versions.export_import import import_version, write_export
@@ -38,7 +38,7 @@ class MLflowRefused(LearnerError, ValueError):
 
     def __init__(self, uri: str, error: Exception) -> None:
         super().__init__(
-            f"{redacted(uri)}: MLflow says: {one_line(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
+            f"{redact(uri)}: MLflow says: {one_line(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
         )
 
 
@@ -47,7 +47,7 @@ class NotOurs(LearnerError, ValueError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"{redacted(uri)} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model."
+            f"{redact(uri)} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model."
         )
 
 

@@ -7,7 +7,7 @@ from learners.circuits.structures.region_drawing import Region, regions
 from learners.circuits.variables import columns_of
 from learners.errors import InvalidParameter
 from learners.models.model import Model
-from service.product.inference.queries import written
+from service.product.inference.queries import exportable_circuit
 from service.product.views.column_graphs import ColumnGraph, GraphEdge
 from service.requests.json_values import JSONObject
 
@@ -18,7 +18,7 @@ NAMED = 3
 FOLD, UNFOLD = "− ", "+ "
 
 
-def unfolded(model: Model, opened: Collection[int] | None = None) -> JSONObject:
+def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObject:
     """The regions of a model's circuit as a graph, from the root down to those that are folded.
 
     The regions in `opened` are unfolded; unless given, those nearest the root, as long as few are drawn. Raises
@@ -29,7 +29,7 @@ def unfolded(model: Model, opened: Collection[int] | None = None) -> JSONObject:
     `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `regions` (number
     to `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes`, `is_compiled`
     """
-    circuit = written(model)
+    circuit = exportable_circuit(model)
     found = regions(circuit.circuit)
     root = len(found) - 1
     for number in opened or ():

@@ -12,7 +12,7 @@ from service.product.inference.metric_words import interval
 from service.product.inference.scoring import measure
 from service.product.outputs import Output, check_free, delivering, name_of
 from service.product.versions.provenance import kept_report
-from service.product.versions.registry import find_version, served
+from service.product.versions.registry import find_version, served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
@@ -72,7 +72,7 @@ def write_report(
     or EmptyData.
     """
     check_free(output, replace=replace)
-    version = served(workspace, reference)
+    version = served_model(workspace, reference)
     model = version.model
     if model.schema.target is None:
         raise NoClass

@@ -7,7 +7,7 @@ import numpy as np
 from learners.circuits.bayesian.layout import layout_of, parameters_given
 from learners.circuits.bayesian.priors import Column, Strengths, complete_shape, given_prior
 from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves, Tallies
-from learners.circuits.bayesian.samples import CircuitDraws, summarised
+from learners.circuits.bayesian.samples import CircuitDraws, summary_of
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries.array_answers import sample
 
@@ -48,7 +48,7 @@ def covered(seed):
     drawn, n_edges = np.stack(vectors, axis=1), layout.edge.size
     draws = CircuitDraws(layout.circuit_of(drawn[:, 0]), drawn[:n_edges], drawn[n_edges:])
     truth, drawn = np.exp(log_values(known, asked)), np.exp(draws.log_likelihoods(asked))
-    found = [summarised(drawn, 1, level) for level in LEVELS]
+    found = [summary_of(drawn, 1, level) for level in LEVELS]
     return np.array([(own.low <= truth) & (truth <= own.high) for own in found])
 
 

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 
 from learners import Source, collect, encode
-from learners.circuits.bayesian.column_families import INTERVALS, coded
+from learners.circuits.bayesian.column_families import INTERVALS, numeric_coding
 from learners.circuits.parameters import BY_COLUMN, PAPER
 from learners.errors import SchemaError
 from learners.passes.column_summaries import ColumnSummaries, binned_schema
@@ -27,7 +27,7 @@ def coded_table(columns, leaves=BY_COLUMN, target=None, **overrides):
     summaries = collect(ColumnSummaries(target, overrides), Source.of_table(table))
     schema = binned_schema(summaries, 8)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
-    return (*coded(schema, histograms, leaves), table)
+    return (*numeric_coding(schema, histograms, leaves), table)
 
 
 def rows_of(schema, coding, table, first=0):

@@ -217,7 +217,7 @@ def test_only_the_queries_asked_last_are_kept():
     circuit = independent([(0.5, 0.5)] * 50)
     for v in range(50):
         marginals(circuit, np.full((50, 5), np.nan), [v])
-    ready = answers.prepared(circuit)
+    ready = answers.linear_circuit(circuit)
     assert list(ready.queries) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
 
 

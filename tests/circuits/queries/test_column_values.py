@@ -13,7 +13,7 @@ from learners import Source, drive
 from learners.circuits.evaluation.leaf_shapes import peaks
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
-    filled,
+    fill_cells,
     missing_cells,
     nameable,
     raw_value,
@@ -44,7 +44,7 @@ def names_of(circuit):
 def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how):
     circuit, rows, x = drawn
     is_missing = np.isnan(x)
-    found = filled(Bare(circuit), x, is_missing, how, nameable=names_of(circuit))[0]
+    found = fill_cells(Bare(circuit), x, is_missing, how, nameable=names_of(circuit))[0]
     assert (np.isnan(found) | is_missing).all()
     for row, evidence in enumerate(rows):
         for v, expected in naive_filled(circuit, evidence, how).items():
@@ -55,9 +55,11 @@ def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how):
 @settings(max_examples=20, deadline=None)
 def test_a_draw_depends_on_seed_and_row_alone(drawn):
     circuit, _, x = drawn
-    whole = filled(Bare(circuit), x, np.isnan(x), "draw", nameable=names_of(circuit), seed=3, first_row=7, n_draws=2)
+    whole = fill_cells(
+        Bare(circuit), x, np.isnan(x), "draw", nameable=names_of(circuit), seed=3, first_row=7, n_draws=2
+    )
     last = x[:, -1:]
-    alone = filled(
+    alone = fill_cells(
         Bare(circuit), last, np.isnan(last), "draw", nameable=names_of(circuit), seed=3,
         first_row=7 + x.shape[1] - 1, n_draws=2,
     )  # fmt: skip
@@ -103,7 +105,7 @@ def test_every_column_keeps_its_type_and_what_it_had(typed, how):
     model, table = typed
     (batch,) = table.combine_chunks().to_batches()
     x, is_missing = rows_of_batch(model.columns, batch), missing_cells(model.columns, batch)
-    values = filled(model, x, is_missing, how, nameable=nameable(model.columns), seed=1)[0]
+    values = fill_cells(model, x, is_missing, how, nameable=nameable(model.columns), seed=1)[0]
     for v, name in enumerate(model.columns.names):
         column = batch.column(batch.schema.names.index(name))
         new = with_cells(model.columns, v, column, values[v])
@@ -136,9 +138,9 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
     named = nameable(columns)[1]
     assert not named[-1] and named[:-1].all()
     x = np.array([[np.nan], [np.nan]])
-    drawn = filled(model, x, np.isnan(x), "draw", nameable=nameable(columns), seed=0, n_draws=300)
+    drawn = fill_cells(model, x, np.isnan(x), "draw", nameable=nameable(columns), seed=0, n_draws=300)
     assert 0 < np.isnan(drawn[:, 1]).mean() < 0.5 and not np.isnan(drawn[:, 0]).any()
-    assert filled(model, x, np.isnan(x), "mode", nameable=nameable(columns))[0, 1, 0] == 0
+    assert fill_cells(model, x, np.isnan(x), "mode", nameable=nameable(columns))[0, 1, 0] == 0
 
 
 def test_rows_of_probability_zero_are_left_and_others_filled():
@@ -147,7 +149,7 @@ def test_rows_of_probability_zero_are_left_and_others_filled():
     x = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [np.nan] * 3])
     assert np.isneginf(hard.row_logs(x)).tolist() == [True, False, False]
     for how in ("mode", "mean", "draw"):
-        found = filled(hard, x, np.isnan(x), how, nameable=names_of(hard.circuit))[0, 2]
+        found = fill_cells(hard, x, np.isnan(x), how, nameable=names_of(hard.circuit))[0, 2]
         assert np.isnan(found[0]) and found[1:].tolist() == [0.0, 1.0]
 
 

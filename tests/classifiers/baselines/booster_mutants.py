@@ -28,7 +28,7 @@ def change(array, rng):
 
 
 def attempt(header, arrays):
-    os._exit(REFUSED if export_import.tried(header, arrays) else 0)
+    os._exit(REFUSED if export_import.reason_to_refuse(header, arrays) else 0)
 
 
 def main(path, n, seed):

@@ -16,7 +16,7 @@ from learners.classifiers.estimates.context_tree import (
     context_tree_from_cells,
     each_grown,
     m_estimates,
-    pruned,
+    prune,
     telling_levels,
 )
 from learners.classifiers.estimates.tree_kernels import sort_ascending
@@ -159,7 +159,7 @@ def test_telling_levels_predict_left_out_rows_best(follows, seed):
 def test_parents_that_tell_something_stay_and_others_go():
     chunk = chunk_of(np.random.default_rng(0), 3000, "a")
     grown = [levels_of(chunk, (3, 2, 4), 2, a, parents) for a, parents in ((0, ()), (1, ()), (2, (0, 1)))]
-    structure, trees = pruned(Structure((0, 1, 2), ((), (), (0, 1))), grown)
+    structure, trees = prune(Structure((0, 1, 2), ((), (), (0, 1))), grown)
     assert structure == Structure((0, 1, 2), ((), (), (0,)))
     counted = levels_of(chunk, (3, 2, 4), 2, 2, (0,)).tree()
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(trees[2], counted, strict=True))
@@ -218,5 +218,5 @@ def test_trees_are_cut_one_after_the_other():
     with pytest.MonkeyPatch.context() as patch:
         laid_out = Levels.tree
         patch.setattr(Levels, "tree", lambda levels, depth: events.append("cut") or laid_out(levels, depth))
-        pruned(Structure((0, 1, 2), ((), (), ())), grown())
+        prune(Structure((0, 1, 2), ((), (), ())), grown())
     assert events == ["grow 0", "cut", "grow 1", "cut", "grow 2", "cut"]

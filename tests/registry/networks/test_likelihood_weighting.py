@@ -12,7 +12,7 @@ from learners.registry.discrete_networks import network_model
 from learners.registry.networks.interventions import answer_after
 from learners.registry.networks.likelihood_weighting import NotSampled, NoWorlds
 from learners.registry.networks.network_answers import answer_all
-from learners.registry.networks.of_models import compiled, network_of
+from learners.registry.networks.of_models import circuit_of, network_of
 from tests.registry.networks.test_of_models import random_network
 
 SAMPLING = Sampling(error=0.01, time_limit_s=60.0)
@@ -75,7 +75,7 @@ def test_a_classifier_too_large_for_a_circuit_answers_by_samples(table, make):
     assert names == set("abcdef")
     known = {model.schema.attributes[i].name for i in model.network.order}
     asked = [query for query in asked if set(query.evidence) <= known]
-    told, exact = answer_all(model, asked, too_large), answer_all(model, asked, lambda: compiled(model))
+    told, exact = answer_all(model, asked, too_large), answer_all(model, asked, lambda: circuit_of(model))
     for ours, theirs in zip(told, exact, strict=True):
         assert ours["sampled"]["n"] >= 1000 and "sampled" not in theirs
         if "distributions" in ours:
@@ -94,7 +94,7 @@ def test_samples_are_only_taken_when_asked_for(table):
         answer_all(model, [Conditional("class"), Conditional("class", sampling=SAMPLING)], too_large)
     with pytest.raises(NotSampled, match="too large for an exact answer to 'map'"):
         answer_all(model, [Map(sampling=SAMPLING)], too_large)
-    (exact,) = answer_all(model, [Conditional("class", sampling=SAMPLING)], lambda: compiled(model))
+    (exact,) = answer_all(model, [Conditional("class", sampling=SAMPLING)], lambda: circuit_of(model))
     assert "sampled" not in exact
     with pytest.raises(InvalidParameter, match="between 0 and 1"):
         Sampling(error=0.0)

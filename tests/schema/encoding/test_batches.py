@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from learners.errors import InvalidBuffers, SchemaError
 from learners.kernels.jit import kernel
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.batches import IndexCheck, joined, word_table
+from learners.schema.encoding.batches import IndexCheck, join_tables, word_table
 from learners.schema.encoding.encode import encode
 from learners.schema.hash_kernels import code_of_word, is_ascii
 from tests.naive.encoding import code_of
@@ -52,7 +52,7 @@ def code_in(word, table, first_slot, mask, words):
 
 @given(st.lists(st.lists(WORDS, max_size=40, unique=True), max_size=3), st.lists(WORDS, max_size=40))
 def test_text_is_found_as_in_a_dictionary(domains, others):
-    words, first_slots, masks = joined([word_table(domain, 5) for domain in domains])
+    words, first_slots, masks = join_tables([word_table(domain, 5) for domain in domains])
     for domain, slot, mask in zip(domains, first_slots.tolist(), masks.tolist(), strict=False):
         known = {word: 5 + number for number, word in enumerate(domain)}
         for word in [*others, *domain]:

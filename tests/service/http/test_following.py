@@ -2,7 +2,7 @@
 
 from starlette.testclient import TestClient
 
-from learners.registry.model_kinds import completed
+from learners.registry.model_kinds import with_derived_arrays
 from service import product
 from service.http import security
 from service.http.app import Application, create_app
@@ -79,7 +79,7 @@ def test_a_damaged_version_costs_itself_and_no_other(tmp_path, weather_files):
             "b": 2,
         }
         assert predictor.damaged.keys() == {"a", "a@champion"} and str(path) in predictor.damaged["a"]
-        rebuild_compiled(path.with_suffix(".duckdb"), completed)
+        rebuild_compiled(path.with_suffix(".duckdb"), with_derived_arrays)
         assert predictor.refresh() and not predictor.damaged  # without a change of the registry
         found = predictor.served("a")
         assert found is not None and found.version == 2

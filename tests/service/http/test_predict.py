@@ -55,7 +55,7 @@ def test_records_columns_and_arrow_say_the_same_as_the_library(site):
     table = site.table.drop_columns(["class"])
     rows = table.to_pylist()
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        served = product.served(workspace, "weather")
+        served = product.served_model(workspace, "weather")
         expected = np.array([served.classify(row) for row in rows])
     one_by_one = [site.client.post(PATH, json={"records": [row]}).json()["probabilities"][0] for row in rows[:20]]
     records = site.client.post(PATH, json={"records": rows}).json()

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from service.cli import app
 from service.operations import demo
 from service.operations.bench import KnownNetwork, write_synthetic
-from service.operations.demo import boosted
+from service.operations.demo import run_xgboost
 from service.operations.demo_orders import write_orders
 from service.operations.precompile import DEMO
 from tests.naive.known_networks import posterior
@@ -78,7 +78,7 @@ def test_the_peer_of_the_demo_learns_and_answers_for_unknown_words(tmp_path):
         return str(tmp_path / name)
 
     train, test = write("train", ["rain", "snow"], 500), write("test", ["rain", "snow", "hail"], 60)
-    cost, probabilities = boosted([train], test, "class", 0.0)
+    cost, probabilities = run_xgboost([train], test, "class", 0.0)
     assert cost.cpu_s > 0 and probabilities.shape == (60, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     words = pq.read_table(test)["word"].to_numpy(zero_copy_only=False)

@@ -91,7 +91,7 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     asked = {"records": [RECORD, {}]}
     expected = site.client.post("/v1/models/weather/predict", json=asked).json()
     with Workspace(Settings(workspace=restored)) as workspace:
-        served = product.served(workspace, "weather")
+        served = product.served_model(workspace, "weather")
         answers = [served.classify(record).tolist() for record in asked["records"]]
         assert answers == expected["probabilities"]
         n_sound = sum(1 for _ in backup.all_versions(workspace.control))
@@ -383,5 +383,5 @@ def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(t
     assert backup.restore(tmp_path / "copy", restored.workspace).n_versions == 1
     assert not (restored.workspace / "control.sqlite").exists()
     with Workspace(restored) as workspace:
-        assert product.served(workspace, "m").version == 1
+        assert product.served_model(workspace, "m").version == 1
     assert all(item["state"] != "failed" for item in examined(restored))

@@ -17,7 +17,7 @@ from service.http.app import create_app
 from service.product.inference.density_rows import Filling, density_columns
 from service.product.inference.queries import NoCircuit, NoJoint
 from service.product.views.circuit_export import MEDIA_TYPES
-from service.product.views.regions import unfolded
+from service.product.views.regions import region_graph
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.serving.predictor import Predictor
@@ -51,7 +51,7 @@ def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp
     scores, rows = pq.read_table(output), pq.read_table(weather_files[0])
     assert scores.column_names == ["outlook", "class", "log_likelihood", "surprise_rank"]
     assert scores.select(["outlook", "class"]).equals(rows.select(["outlook", "class"]))
-    circuit = product.served(here, model).model if model != "net" else _compiled(here, model)
+    circuit = product.served_model(here, model).model if model != "net" else _compiled(here, model)
     expected = np.concatenate([circuit.log_likelihood(chunk_of_batch(circuit.columns, b)) for b in rows.to_batches()])
     logs = scores["log_likelihood"].to_numpy()
     np.testing.assert_array_equal(logs, expected)
@@ -65,7 +65,7 @@ def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp
 def _compiled(here, name):
     from service.product.inference.queries import queryable
 
-    return queryable(product.served(here, name).model)
+    return queryable(product.served_model(here, name).model)
 
 
 def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch):
@@ -246,4 +246,4 @@ def test_a_mixture_of_gaussians_has_no_circuit_file(here):
         with pytest.raises(NoCircuit, match="'gaussian mixture' has leaves of several columns"):
             product.circuit(here, "block", form)
     with pytest.raises(NoCircuit, match="tables of the version's DuckDB file"):
-        unfolded(product.served(here, "block").model)
+        region_graph(product.served_model(here, "block").model)

@@ -21,7 +21,7 @@ from learners.errors import SourceError
 from learners.passes.sources.files import of_store
 from learners.passes.sources.opening import filesystem_of
 from learners.passes.sources.source import Source
-from learners.passes.sources.tabular import inspected
+from learners.passes.sources.tabular import inspect_file
 from service import product
 from service.cli import app
 from service.product.outputs import destination_of
@@ -237,7 +237,7 @@ def test_credentials_that_are_refused_are_told(bucket, workspace, monkeypatch):
     for refused in (
         lambda: Source.open(uri),
         lambda: Source.open("s3://shop/kept"),
-        lambda: inspected(*filesystem_of("s3://shop/text/a.csv"), "CSV", {}),
+        lambda: inspect_file(*filesystem_of("s3://shop/text/a.csv"), "CSV", {}),
         lambda: Source.open("s3://shop/kept/*.parquet"),
         lambda: Source.open("delta://s3://shop/kept@3"),
         lambda: list(source.batches()),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from learners.errors import SourceError
-from learners.passes.sources.csv.lines import UTF8, PlainLines, encoding_of, fault, refused
+from learners.passes.sources.csv.lines import UTF8, PlainLines, encoding_error, encoding_of, fault
 from learners.schema.reading import Dialect
 
 DELIMITERS = ",;\t|"
@@ -107,7 +107,7 @@ def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, 
         read += more
         dialect = replace(options, encoding=encoding_of(read, options.encoding))
         if dialect.encoding in UTF8 and (start := fault(read)) is not None:
-            raise refused(path, dialect.encoding, read, 1, start)
+            raise encoding_error(path, dialect.encoding, read, 1, start)
         text = read.decode("utf-8-sig" if dialect.encoding in UTF8 else dialect.encoding, errors="replace")
         if (
             not more

@@ -49,7 +49,7 @@ def fault(head: bytes) -> int | None:
     return head.index(0) if 0 in head[:64] else None
 
 
-def refused(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
+def encoding_error(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
     """What is said of a file whose bytes are not of its encoding; the first of them is at `start` of `head`."""
     for mark, words in NO_TEXT.items():
         if head.startswith(mark):
@@ -112,7 +112,7 @@ class PlainLines(io.RawIOBase):
             try:
                 text = self._decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                raise refused(self.path, self.dialect.encoding, before + block, n_lines, error.start) from None
+                raise encoding_error(self.path, self.dialect.encoding, before + block, n_lines, error.start) from None
             n_lines += len(re.findall(r"\r\n|\r|\n", text))
             yield text
             if not block:

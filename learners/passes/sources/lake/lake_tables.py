@@ -42,7 +42,7 @@ class Named(NamedTuple):
     at: str | None
 
 
-def named(uri: str) -> Named:
+def parse_place(uri: str) -> Named:
     """The parts of `delta://PLACE@VERSION`, `iceberg://PLACE@SNAPSHOT` and `catalog://NAME/TABLE@SNAPSHOT`; any other path is a place by itself."""
     match = _URI.fullmatch(uri)
     if match is None:
@@ -129,7 +129,7 @@ def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None
     `at`: version or time, unless the URI says it.
     Raises SourceError if it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
     """
-    kind, place, own_at = named(uri)
+    kind, place, own_at = parse_place(uri)
     if at is not None and own_at is not None and at != own_at:
         raise SourceError(uri, f"names version {own_at}, and version {at} is asked for. Say one of them.")
     at = own_at if at is None else at

@@ -13,7 +13,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import NO_ROWS, Adapted, SourceFile, identified, type_family
+from learners.passes.sources.files import NO_ROWS, Adapted, SourceFile, type_family, with_digest
 from learners.passes.sources.parquet import read_footer
 
 DELTA, ICEBERG = "Delta Lake", "Iceberg"
@@ -88,7 +88,7 @@ def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile
     file = replace(parquet, content=content, n_rows=sum(content.live), row_groups=content.live)
     # By itself the file has other columns: what was counted of it then is of another table.
     is_whole = added.keys() <= lake_file.values.keys() and len(own) == len(parquet.arrow_schema.names)
-    return replace(identified(file), columns=() if is_whole else tuple(snapshot.columns.names))
+    return replace(with_digest(file), columns=() if is_whole else tuple(snapshot.columns.names))
 
 
 def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:

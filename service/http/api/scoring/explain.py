@@ -66,12 +66,12 @@ async def explanations(request: Request) -> Response:
             raise BodyTooLarge(f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once.", max_rows=MAX_ROWS)
         check_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
         check_size(chunk.n_rows, len(served.classes))
-        return msgspec.json.encode(explained(served, chunk))
+        return msgspec.json.encode(explanation_of(served, chunk))
 
     return Response(await anyio.to_thread.run_sync(work), media_type=JSON)
 
 
-def explained(served: Served, chunk: Any) -> JSONObject:
+def explanation_of(served: Served, chunk: Any) -> JSONObject:
     """The members of an `ExplainResponse`."""
     found = explain(served.model, chunk)
     classes = served.classes
@@ -136,7 +136,7 @@ def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     settings: Settings = request.app.state.settings
     pause = queries.until(time.monotonic() + settings.query_s, settings.query_s)
     served = served_of(request, name)
-    batch = queries.limited(served.model, body.queries, settings.max_rows, settings.query_s)
+    batch = queries.limit_queries(served.model, body.queries, settings.max_rows, settings.query_s)
     queries.check_size(served.model, batch, settings.max_rows)
     return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, batch, pause))
 

@@ -20,7 +20,7 @@ from service.http.api.bodies import (
     Value,
     check_csv,
     check_rows,
-    decoded,
+    decode_body,
     row_reader,
 )
 from service.http.api.scoring.predict import JSON, Predict, Rows, encode_rows, encode_table, headers_of
@@ -109,7 +109,7 @@ class Invocations:
 
     def _rows_of_json(self, served: Served, body: bytes) -> Rows:
         """The rows of any of the four forms."""
-        request = decoded(self.read, body, "Name the columns: records, columns, or dataframe_split.")
+        request = decode_body(self.read, body, "Name the columns: records, columns, or dataframe_split.")
         forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
         given = [name for name in forms if getattr(request, name) is not None]
         if len(given) != 1:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 
 from learners.schema.schema import Attribute
 from service import product
-from service.http.api.bodies import UNCOUNTED, Hold, check_bytes, check_json, check_rows, decoded
+from service.http.api.bodies import UNCOUNTED, Hold, check_bytes, check_json, check_rows, decode_body
 from service.http.api.resources import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_rows
 from service.requests.json_values import JSONObject
@@ -114,7 +114,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     Raises MalformedBody, InvalidRequest or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
-    request = decoded(DECODE, body[:n_json], "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}.")
+    request = decode_body(DECODE, body[:n_json], "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}.")
     columns: dict[str, list[Any]] = {}
     at = n_json
     for tensor in request.inputs:
@@ -310,13 +310,13 @@ ServedModel = Annotated[Served, Depends(served_model)]
 def metadata(name: str, served: ServedModel, workspace: Ours) -> MetadataShape:
     """Its inputs, outputs and versions."""
     versions = [str(item.version) for item in product.list_versions(workspace, served.name, 1000).items]
-    return described(served, versions)
+    return metadata_of(served, versions)
 
 
 @router.get("/models/{name}/versions/{version}", summary="Describe a version of a model")
 def version_metadata(name: str, version: str, served: ServedModel) -> MetadataShape:
     """Its inputs and outputs; the version is a number or an alias."""
-    return described(served, [str(served.version)])
+    return metadata_of(served, [str(served.version)])
 
 
 @router.get("/models/{name}/ready", summary="Does this model answer?")
@@ -363,7 +363,7 @@ def _inferred(predict: Predict, served: Served, body: bytes, header_bytes: bytes
     return Response(content, headers={LENGTH.decode(): str(n_json)}, media_type="application/octet-stream")
 
 
-def described(served: Served, versions: list[str]) -> MetadataShape:
+def metadata_of(served: Served, versions: list[str]) -> MetadataShape:
     """The metadata of a mapped model."""
     n_classes, kind = len(served.classes), datatype_of_values(served.classes)
     return MetadataShape(

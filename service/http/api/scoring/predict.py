@@ -28,7 +28,7 @@ from service.http.api.bodies import (
     Record,
     check_json,
     check_rows,
-    decoded,
+    decode_body,
     read_body,
     row_reader,
     send_body,
@@ -236,7 +236,7 @@ class Predict:
 
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        request = decoded(self.read, body, ROWS)
+        request = decode_body(self.read, body, ROWS)
         check_form(request, self.max_rows)
         return request
 
@@ -282,7 +282,7 @@ class Predict:
     def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
         check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         probabilities = served.predict_proba(rows.chunk)
-        ids = answered(served, rows, probabilities, options)
+        ids = record_answers(served, rows, probabilities, options)
         response = {"model": served.name, "version": served.version}
         response |= classes_in_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
@@ -315,7 +315,7 @@ class Predict:
             batch = scored_batch(served.classes, probabilities, intervals)
         else:
             batch = top_batch(served.classes, top_classes(probabilities, options.top_k))
-        ids = answered(served, rows, probabilities, options)
+        ids = record_answers(served, rows, probabilities, options)
         if ids is not None:
             batch = batch.append_column("id", pa.array(ids))
         sink = pa.BufferOutputStream()
@@ -324,7 +324,7 @@ class Predict:
         return ARROW, sink.getvalue().to_pybytes()
 
 
-def answered(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
+def record_answers(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
     """Count what was answered; returns the ids if asked for. InvalidRequest of an id or a key if the model is not monitored."""
     if not options.id and options.key is None:
         served.answered(rows.chunk, probabilities, rows.raw)

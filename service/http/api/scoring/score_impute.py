@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.column_values import filled, nameable, raw_value
+from learners.circuits.queries.column_values import fill_cells, nameable, raw_value
 from learners.kernels.arrays import Array
 from learners.models.evidence import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_columns, encode_records
-from service.http.api.bodies import Record, decoded, row_reader
+from service.http.api.bodies import Record, decode_body, row_reader
 from service.http.api.scoring.predict import JSON, ROWS, Predict, PredictRequest, check_form, headers_of
 from service.product.inference.density_rows import Filling, density_columns, graph_average, ranks_of, variables_to_fill
 from service.product.inference.queries import queryable, until
@@ -128,7 +128,7 @@ class Densities:
 
         def answer() -> bytes:
             self.predict.held(body, JSON, hold)
-            return msgspec.json.encode(work(served, decoded(read, body, ROWS)))
+            return msgspec.json.encode(work(served, decode_body(read, body, ROWS)))
 
         return Response(await anyio.to_thread.run_sync(answer), media_type=JSON)
 
@@ -200,7 +200,7 @@ def _completed(
     for first in range(0, len(records), ROWS_AT_ONCE):
         some = slice(first, first + ROWS_AT_ONCE)
         part, own = np.ascontiguousarray(x[:, some]), np.ascontiguousarray(is_missing[:, some])
-        values[:, :, some] = filled(model, part, own, filling.how, first_row=first, **options)
+        values[:, :, some] = fill_cells(model, part, own, filling.how, first_row=first, **options)
         pause()
     completed = []
     for own in values:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from fewpass import NB
-from learners.errors import SourceError, redacted
+from learners.errors import SourceError, redact
 from learners.passes.sources.opening import filesystem_of
 from service import product
 from service.operations.backup import back_up
@@ -256,7 +256,7 @@ SECRETS = {
 @pytest.mark.parametrize("uri", SECRETS)
 @pytest.mark.parametrize("is_remote", [True, False])
 def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri, is_remote):
-    assert redacted(f"of {uri} it says") == f"of {SECRETS[uri]} it says"
+    assert redact(f"of {uri} it says") == f"of {SECRETS[uri]} it says"
     asked = TrainRequest(uris=[uri], **TRAIN)
     for refused in (
         lambda: product.submit(workspace, asked, is_remote=is_remote),
@@ -285,7 +285,7 @@ def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri, is_rem
     ],
 )
 def test_a_uri_without_a_secret_is_not_changed(uri):
-    assert redacted(uri) == uri
+    assert redact(uri) == uri
 
 
 @pytest.mark.parametrize(

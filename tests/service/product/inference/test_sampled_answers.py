@@ -31,7 +31,7 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
         raise NetworkTooLarge(3_000_000, 2_000_000)
 
     monkeypatch.setattr(queries, "compiled_network", too_large)
-    limited = queries.limited(model, asked, 100, 20.0)
+    limited = queries.limit_queries(model, asked, 100, 20.0)
     assert [query.sampling.time_limit_s for query in limited] == [10.0, 10.0]
     check_queries(model, limited)
     queries.check_size(model, limited, 100)

@@ -19,7 +19,7 @@ from service.product import monitoring_loop
 from service.product.monitoring import alerting
 from service.product.monitoring.predictions import Label
 from service.product.monitoring.windows import Watching
-from service.product.monitoring_loop import judged
+from service.product.monitoring_loop import compare_with_previous
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.serving.count_queue import predictions_table
@@ -375,11 +375,11 @@ def test_a_champion_that_labels_find_worse_goes_back(trained, tmp_path):
     served = problems.rows(300, 81)
     serve(trained, "back", served, now, keys, {"mode": "rows"})
     end = now + timedelta(minutes=1)
-    assert "0 labelled rows are fewer" in judged(trained, "back", 100, end)["reason"]
+    assert "0 labelled rows are fewer" in compare_with_previous(trained, "back", 100, end)["reason"]
     truth = served["class"].to_pylist()
     product.add_labels(trained, "back", [Label("key", key, y) for key, y in zip(keys, truth, strict=True)])
-    done = judged(trained, "back", 100, end)
+    done = compare_with_previous(trained, "back", 100, end)
     assert done["is_rolled_back"], done["reason"]
     assert product.find_version(trained, "back@champion").version == 1
     assert "worse with probability" in product.alias_history(trained, "back").items[0].reason
-    assert judged(trained, "labelled", 100)["reason"] == "there is no version before the champion"
+    assert compare_with_previous(trained, "labelled", 100)["reason"] == "there is no version before the champion"

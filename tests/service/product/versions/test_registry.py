@@ -184,7 +184,7 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
     with tarfile.open(exported) as tar:
         assert tar.getnames() == ["manifest.json", "model.duckdb"]
     record = {"outlook": "sunny", "humidity": 52.0}
-    before = product.served(workspace, "weather").classify(record)
+    before = product.served_model(workspace, "weather").classify(record)
     with Workspace(Settings(workspace=tmp_path / "elsewhere")) as elsewhere:
         version = product.import_version(elsewhere, exported)
         assert (version.name, version.version) == ("weather", 1)
@@ -192,7 +192,7 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
         assert version.sha256 == product.find_version(workspace, "weather").sha256
         assert product.import_version(elsewhere, exported, "copied").version == 1
         assert product.import_version(elsewhere, exported).version == 2
-        assert np.array_equal(product.served(elsewhere, "weather@2").classify(record), before)
+        assert np.array_equal(product.served_model(elsewhere, "weather@2").classify(record), before)
         assert product.lineage(elsewhere, "copied")["files"] == product.lineage(workspace, "weather")["files"]
     product.write_export(workspace, "weather", tmp_path / "again.tar")
     assert (tmp_path / "again.tar").read_bytes() == exported.read_bytes()

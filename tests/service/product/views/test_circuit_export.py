@@ -23,7 +23,7 @@ def test_a_circuit_is_read_back_as_it_is_served(site, circuit, model):
         assert response.status_code == 200, response.text
         assert response.headers["content-type"].partition(";")[0] == MEDIA_TYPES[form]
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        served = queryable(product.served(workspace, model).model).circuit
+        served = queryable(product.served_model(workspace, model).model).circuit
     assert from_json(told["json"].text).to_arrays().keys() == served.to_arrays().keys()
     assert all((from_json(told["json"].text).to_arrays()[n] == a).all() for n, a in served.to_arrays().items())
     assert parse_text(told["text"].text.splitlines()).summary() == served.summary()

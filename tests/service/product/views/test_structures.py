@@ -53,7 +53,7 @@ def plant(site, tmp_path_factory):
 
 def model_of(site, reference="plant"):
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        return product.served(workspace, reference).model
+        return product.served_model(workspace, reference).model
 
 
 QUERIES = [
