@@ -17,7 +17,7 @@ Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 # Those that tell more than one assignment.
 RANKING_SOLVERS = ("exact", "kbt")
 
-# How missing cells are filled, see `circuits.queries.imputation.filled`.
+# How missing cells are filled, see `circuits.queries.column_values.fill_cells`.
 How = Literal["mode", "mean", "draw"]
 
 MAX_SAMPLES = 1_000_000

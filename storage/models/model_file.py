@@ -213,7 +213,7 @@ def verify(duckdb_path: Path | str) -> None:
 def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
     """Make the compiled form anew from the DuckDB file, and return its path; processes that have mapped the old one keep it.
 
-    `with_derived_arrays` adds the derived arrays, given header and arrays. Raises CorruptFile if the DuckDB file itself is damaged.
+    `completed` adds the derived arrays, given header and arrays. Raises CorruptFile if the DuckDB file itself is damaged.
     """
     path = Path(duckdb_path)
     manifest = path.with_suffix(".sha256")

@@ -169,7 +169,7 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
 class Filling:
     """How cells are filled; InvalidParameter if that cannot be."""
 
-    how: How = "mode"  # see `learners.circuits.queries.imputation.fill_cells`
+    how: How = "mode"  # see `learners.circuits.queries.column_values.fill_cells`
     columns: tuple[str, ...] = ()  # to fill; none named: those of the model that the data has
     draws: int = 1  # completed rows for each row, with a column `draw` from 1 where there are several
     seed: int = 0
