@@ -306,7 +306,7 @@ def drift(
 ) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
 
-    Returns what `learners.monitoring.drift.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
+    Returns what `learners.monitoring.drift_report.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
     if the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with; EmptyData,
     SourceError, SchemaError or NotFound.
     """
