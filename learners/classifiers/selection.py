@@ -34,11 +34,8 @@ from learners.passes.engine import Advance, unheard
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk, Schema
 
-M = 1.0
-"""The pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)."""
-
+M = 1.0  # the pseudo-count of m-estimates, and of every root (Martínez et al. 2016, section 4)
 DENSE_ROWS = 1 << 14
-
 LOSSES = ("squared", "zero-one")
 
 

@@ -11,7 +11,7 @@ from service.product.datasets.registration import summarise
 from service.product.forgetting.forgetting import forget_steps
 from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
 from service.product.promotion import refresh_steps
-from service.product.submission.submitting import check_request
+from service.product.submission.prechecks import check_request
 from service.product.train_steps import train_steps
 from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest

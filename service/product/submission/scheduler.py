@@ -18,7 +18,8 @@ from pydantic import TypeAdapter
 from service.jobs.crew import AWAY
 from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
-from service.product.submission.submitting import check_request, forget_old_jobs, submit
+from service.product.submission.prechecks import check_request
+from service.product.submission.submitting import forget_old_jobs, submit
 from service.requests.problems import Conflict, is_expected
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace, on_control

@@ -13,7 +13,7 @@ from service import product
 from service.jobs.steps import LOCAL, run_now, silent
 from service.product.promotion import Measured, Quarantined, verdict
 from service.product.submission.job_steps import job_kinds
-from service.product.submission.submitting import check_request
+from service.product.submission.prechecks import check_request
 from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest
 from service.settings import Settings

@@ -168,7 +168,7 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, mon
     def never(*_):
         raise AssertionError("compiled by a query")
 
-    monkeypatch.setattr("service.serving.compiled_networks.compiled", never)
+    monkeypatch.setattr("service.serving.compiled_networks.circuit_of", never)
     (answer,) = queryable(served.model).answer([Marginal({})])
     assert answer["probability"] == pytest.approx(1.0)
     with pytest.raises(AssertionError, match="compiled by a query"):

@@ -6,7 +6,7 @@ import pyarrow as pa
 from learners import StructurePosterior
 from learners.models.query import Conditional, Edges, Map
 from service.product.inference.queries import answers, check_size, limit_queries
-from service.product.submission.submitting import check_queries
+from service.product.submission.prechecks import check_queries
 
 
 def test_a_posterior_answers_about_structures_and_about_its_best_graph():

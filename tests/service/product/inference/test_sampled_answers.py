@@ -7,7 +7,7 @@ import pytest
 from fewpass import ESKDB, KDB, Conditional, Map, Marginal, Sampling, StructurePosterior
 from learners.circuits.structures.from_network import NetworkTooLarge
 from service.product.inference import queries
-from service.product.submission.submitting import check_queries
+from service.product.submission.prechecks import check_queries
 
 
 @pytest.fixture(scope="module")

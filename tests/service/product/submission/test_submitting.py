@@ -9,7 +9,7 @@ from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.models.query import Conditional, Marginal
 from service.product.inference.queries import answers
-from service.product.submission.submitting import check_queries
+from service.product.submission.prechecks import check_queries
 
 
 @pytest.fixture(scope="module")
