@@ -19,7 +19,7 @@ from learners.classifiers.estimates.context_tree import (
     Levels,
     best_concentration,
     m_estimates,
-    mix_with_above,
+    mix_levels,
     telling_levels,
     totals_of,
     trees_of,
@@ -121,10 +121,7 @@ class PrefixLosses(Statistic):
         return read
 
     def best(self) -> Selection:
-        """The prefix and the number of parents of least loss; of equally good ones fewer attributes, then fewer parents.
-
-        Raises EmptyStatistic if no rows were measured.
-        """
+        """The prefix and the number of parents of least loss, of equal ones the smaller; EmptyStatistic without rows."""
         if not self.n_rows:
             raise EmptyStatistic("No rows were measured, so no prefix can be chosen.")
         flat = self.losses.T.ravel()  # prefix by prefix: the first of the least is the smallest model
@@ -245,14 +242,14 @@ def _estimated(
         weight = best_concentration(level, totals, left_out)
         return (
             weight,
-            mix_with_above(level, totals, probability, weight),
-            mix_with_above(level, totals, left_out, weight, 1),
+            mix_levels(level, totals, probability, weight),
+            mix_levels(level, totals, left_out, weight, 1),
         )
     uniform = np.full(probability.size, 1.0 / n_values)
-    without = mix_with_above(level, totals, uniform, M, 1)
+    without = mix_levels(level, totals, uniform, M, 1)
     is_alone = totals[level.node] == 1  # without its row the context is empty; then the last parent is dropped
     without[is_alone] = left_out[level.cell_above[is_alone]]
-    return M, mix_with_above(level, totals, uniform, M), without
+    return M, mix_levels(level, totals, uniform, M), without
 
 
 class _Estimates(NamedTuple):

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import InvalidName, NotFound, Unwritable
-from storage.files.atomic_files import drafting, make_folder, sweep
+from storage.files.atomic_files import drafting, make_folder, refusals_of_the_disk, sweep
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 RESERVED_ALIASES = frozenset({"latest", "versions"})
 # The folders right below the workspace that hold rows, models, or what requests have said.
 PRIVATE_FOLDERS = ("models", "datasets", "scratch", "outputs", "monitoring", "logs", "workers", "queries")
 SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json")
+
+_LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
 
 
 def checked_name(kind: str, name: str) -> str:
@@ -182,3 +184,20 @@ def open_to_others(root: Path) -> Iterator[Path]:
         with suppress(FileNotFoundError):  # SQLite removes its log
             if path.stat().st_mode & stat.S_IRWXO:
                 yield path
+
+
+def remove_model(duckdb_path: Path | str) -> None:
+    """Remove the files of a version, after its row is gone; those that are missing already are no matter.
+
+    Raises Unwritable, naming the first file that the disk refuses to remove; the others are removed.
+    """
+    refused: list[Unwritable] = []
+    for suffix in (".sha256", ".arrow", ".duckdb"):
+        path = Path(duckdb_path).with_suffix(suffix)
+        try:
+            with refusals_of_the_disk(path, _LEFT):
+                path.unlink(missing_ok=True)
+        except Unwritable as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]

@@ -18,26 +18,24 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from storage.errors import Conflict, CorruptFile, NotFound, Unwritable
+from storage.errors import Conflict, CorruptFile, NotFound
 from storage.files import duckdb_files
 from storage.files.atomic_files import (
     drafting,
     make_folder,
     read_manifest,
-    refusals_of_the_disk,
     settle,
     sha256_of_file,
     verify_file,
     write_manifest,
 )
 from storage.files.duckdb_files import Blob, array_of_blob, read_blobs, write_blobs
-from storage.files.workspace_layout import checked_name
+from storage.files.workspace_layout import checked_name, remove_model
 from storage.models.compiled import Arrays, Header, array_bytes, header_json, write_compiled
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
 
 _RESERVED_TABLES = frozenset({"arrays", "header"})
-_LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
 
 
 @dataclass(frozen=True)
@@ -221,20 +219,3 @@ def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
     verify_file(path, sha256)
     header, arrays = read_model(path)
     return _compile(path, sha256, header, completed(header, arrays)).arrow_path
-
-
-def remove_model(duckdb_path: Path | str) -> None:
-    """Remove the files of a version, after its row is gone; those that are missing already are no matter.
-
-    Raises Unwritable, naming the first file that the disk refuses to remove; the others are removed.
-    """
-    refused: list[Unwritable] = []
-    for suffix in (".sha256", ".arrow", ".duckdb"):
-        path = Path(duckdb_path).with_suffix(suffix)
-        try:
-            with refusals_of_the_disk(path, _LEFT):
-                path.unlink(missing_ok=True)
-        except Unwritable as error:
-            refused.append(error)
-    if refused:
-        raise refused[0]

@@ -21,9 +21,8 @@ from storage.control.control import Control, bump_generation
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, LeaseLost, NotFound, OutcomeUnknown, StorageError
 from storage.files.atomic_files import make_folder, refusals_of_the_disk
-from storage.files.workspace_layout import Layout, checked_name, is_version, known_name
+from storage.files.workspace_layout import Layout, checked_name, is_version, known_name, remove_model
 from storage.models.aliases import alias_names, aliased_version, point_alias
-from storage.models.model_file import remove_model
 
 CHAMPION = "champion"
 LATEST = "latest"

@@ -1,4 +1,4 @@
-"""Versions and models that go, and how many are kept: rows first, here; then files, by `storage.models.model_file.remove_model`."""
+"""Versions and models that go, and how many are kept: rows first, here; then files, by `storage.files.workspace_layout.remove_model`."""
 
 from __future__ import annotations
 

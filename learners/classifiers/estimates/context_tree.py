@@ -276,7 +276,7 @@ def _blocks(level: Level, totals: Floats) -> Iterator[tuple[slice, Floats, Float
         yield block, level.n_rows[block].astype(np.float64), totals[level.node[block]]
 
 
-def mix_with_above(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
+def mix_levels(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
     """(m,) float64: the frequency of each cell in its context, mixed with what the level above says.
 
     `totals` (n_nodes,) float64 as of `totals_of`; `above` (m_above,) float64 of each cell of the level above, which
@@ -330,7 +330,7 @@ def telling_levels(grown: Levels) -> int:
         if number == 0:
             left_out = (level.n_rows - 1 + 1.0 / grown.n_values) / np.maximum(totals, 1.0)
             continue
-        left_out = mix_with_above(level, totals, left_out, best_concentration(level, totals, left_out), 1)
+        left_out = mix_levels(level, totals, left_out, best_concentration(level, totals, left_out), 1)
         scores.append(sum(float((n * np.log(left_out[block])).sum()) for block, n, _ in _blocks(level, totals)))
     best = max(scores, default=0.0)
     return next((level for level, score in enumerate(scores) if score >= best - CHANCE_NATS), 0)

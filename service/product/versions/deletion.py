@@ -8,7 +8,8 @@ from service.product.versions.registry import retention_of
 from service.requests.problems import Conflict
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.models import model_file, removal
+from storage.files.workspace_layout import remove_model
+from storage.models import removal
 from storage.models.model_versions import ModelVersion
 from storage.monitoring.counts import MonitoringFiles
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def delete_version(workspace: Workspace, name: str, version: int) -> None:
     """Remove a version and its files; an aliased version is refused."""
-    model_file.remove_model(removal.delete_version(workspace.control, name, version).duckdb_path)
+    remove_model(removal.delete_version(workspace.control, name, version).duckdb_path)
     MonitoringFiles(workspace.layout.root, name).remove(version)
 
 
@@ -29,7 +30,7 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
         raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
     gone = removal.delete_model(workspace.control, name)
     for version in gone:
-        model_file.remove_model(version.duckdb_path)
+        remove_model(version.duckdb_path)
     remove_counted(workspace.layout.model_directory(name) / DATA)
     MonitoringFiles(workspace.layout.root, name).remove()
     return [version.version for version in gone]
@@ -52,7 +53,7 @@ def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: s
 
     gone = removal.retain_versions(workspace.control, name, keep, is_spared)
     for version in gone:
-        model_file.remove_model(version.duckdb_path)
+        remove_model(version.duckdb_path)
         MonitoringFiles(workspace.layout.root, name).remove(version.version)
     return [version.version for version in gone]
 

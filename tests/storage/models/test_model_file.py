@@ -18,8 +18,9 @@ from hypothesis.extra import numpy as npst
 
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
 from storage.files import atomic_files, duckdb_files
+from storage.files.workspace_layout import remove_model
 from storage.models.compiled import map_compiled, write_compiled
-from storage.models.model_file import read_model, rebuild_compiled, remove_model, verify, write_model
+from storage.models.model_file import read_model, rebuild_compiled, verify, write_model
 
 ROOT = Path(__file__).parents[3]
 HEADER = {"kind": "lookup", "classes": ["no", "yes", "née"], "m": 0.1, "nested": {"a": [1, None, True]}}
@@ -321,6 +322,7 @@ def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
 KILLED = """
 import sys, threading, os, time
 import numpy as np
+from storage.files.workspace_layout import remove_model
 from storage.models.model_file import write_model
 threading.Timer(float(sys.argv[2]), os.kill, (os.getpid(), 9)).start()
 for version in range(1, 1000):
