@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from learners.evaluation import compare as compare
     from learners.evaluation import cross_validate as cross_validate
     from learners.evaluation import write_report as write_report
-    from learners.models.evidence import Average as Average
+    from learners.models.estimation import Average as Average
+    from learners.models.estimation import Sampling as Sampling
     from learners.models.evidence import NoneOf as NoneOf
     from learners.models.evidence import Range as Range
-    from learners.models.evidence import Sampling as Sampling
     from learners.models.query import Conditional as Conditional
     from learners.models.query import Edges as Edges
     from learners.models.query import Effects as Effects
@@ -75,7 +75,8 @@ _NAMES = {
     "fewpass.estimators": "ESKDB KDB NB SKDB TAN FewPassClassifier StructurePosterior SumProductNetwork XGBoost",
     "fewpass.lifecycle": "load open publish",
     "learners.evaluation": "compare cross_validate write_report",
-    "learners.models.evidence": "Average NoneOf Range Sampling",
+    "learners.models.estimation": "Average Sampling",
+    "learners.models.evidence": "NoneOf Range",
     "learners.models.query": "Conditional Edges Effects Graph Graphs Impute Map Marginal Moments Paths Sample Score Surprise",
     "service.version": "__version__",
 }

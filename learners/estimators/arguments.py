@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from learners.errors import InvalidParameter
 from learners.estimators.columns import warn
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.parameters import Parameters, parameter_texts
 from learners.models.query import How
 from learners.passes.engine import OnProgress

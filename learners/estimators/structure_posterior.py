@@ -15,7 +15,7 @@ from learners.estimators.arguments import COMMON, check_argument, check_common, 
 from learners.estimators.explaining import Querying
 from learners.estimators.forms import are_files, rows_of, source_of_files
 from learners.kernels.arrays import Floats
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery, check_kind
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters

@@ -10,7 +10,8 @@ from types import UnionType
 from typing import Literal, get_args
 
 from learners.errors import InvalidParameter
-from learners.models.evidence import MAX_GRAPHS, Evidence, Given, GraphPrior, check_seed
+from learners.models.estimation import MAX_GRAPHS, GraphPrior, check_seed
+from learners.models.evidence import Evidence, Given
 
 Solver = Literal["bt", "ng", "amap", "beam", "kbt", "exact"]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 from typer import Argument, Option
 
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.query import How
 from service import product
 from service.cli.answer_words import show_answer, show_distributions

@@ -14,7 +14,7 @@ import pyarrow as pa
 from learners.circuits.model import CircuitModel
 from learners.counts.family_counts import Cells
 from learners.counts.pairwise import PairwiseCounts
-from learners.models.evidence import Sampling
+from learners.models.estimation import Sampling
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
 from learners.orders.model import OrderModel

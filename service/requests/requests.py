@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from learners.errors import InvalidParameter
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_bytes
 from service.requests.first_findings import Body

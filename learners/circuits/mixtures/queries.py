@@ -25,7 +25,7 @@ from learners.circuits.queries.named_answers import Answer, Batches, Sampled, So
 from learners.circuits.queries.queries import answer_all
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Array, Floats
-from learners.models.evidence import Sampling
+from learners.models.estimation import Sampling
 from learners.models.query import InferenceQuery, Map
 
 # Logarithms that differ by no more are equal.

@@ -37,7 +37,7 @@ from learners.circuits.queries.sampling_kernels import draws, draws_of_row
 from learners.circuits.variables import known_numbers
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze
-from learners.models.evidence import check_seed
+from learners.models.estimation import check_seed
 
 # The joint distribution of several variables is a table of at most so many cells.
 MAX_CELLS = 1 << 16

@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Uint64s
-from learners.models.evidence import GraphPrior
+from learners.models.estimation import GraphPrior
 from learners.orders.lattice.graph_samples import DrawnGraphs, draw_graphs, log_n_orders, members
 from learners.orders.lattice.lattice import OrderSums
 from learners.orders.scores.bdeu_bge import BDeu, BGe

@@ -12,7 +12,7 @@ import scipy
 
 from learners.errors import LearnerError, UnknownColumn
 from learners.kernels.arrays import Array, Floats, Integers
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.orders.lattice.graph_samples import Graph, members
 from learners.orders.lattice.lattice import order_sums
 from learners.orders.queries.queries import GraphQueries

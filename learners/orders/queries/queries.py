@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.query import DrawQuery, Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.formats.bif import parse_bif
 from learners.orders.lattice.graph_samples import Graph as ParentSets

@@ -16,7 +16,7 @@ from learners.circuits.queries.named_answers import Answer, Guess, Sampled
 from learners.circuits.queries.queries import asked_variables
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Integers
-from learners.models.evidence import Sampling
+from learners.models.estimation import Sampling
 from learners.models.query import Conditional, Impute, Marginal, Query
 from learners.registry.networks.arc_networks import DiscreteNetwork
 from learners.registry.networks.likelihood_weighting_kernels import SampledNetwork, draw_worlds

@@ -16,7 +16,7 @@ from learners.circuits.queries.queries import check_plain
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import Conditional, Marginal, Moments, Query, Surprise
 from learners.orders.lattice.graph_samples import members

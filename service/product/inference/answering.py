@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from learners.circuits.model import CircuitModel
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import AnyQuery
 from learners.passes.row_rules import as_trained

@@ -23,7 +23,7 @@ from learners.circuits.queries.column_values import (
 )
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.kernels.arrays import Floats, Integers, Mask
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import How
 from learners.orders.model import OrderModel

@@ -17,7 +17,8 @@ from learners.circuits.variables import Columns
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
-from learners.models.evidence import Average, Given, Sampling
+from learners.models.estimation import Average, Sampling
+from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel

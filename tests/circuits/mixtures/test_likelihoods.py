@@ -8,7 +8,8 @@ from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.mixtures.conditioning import marginals, moments
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
-from learners.models.evidence import NoneOf, Range, Sampling
+from learners.models.estimation import Sampling
+from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Schema
 from tests.circuits.mixtures.strategies import example

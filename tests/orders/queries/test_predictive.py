@@ -8,7 +8,7 @@ import pytest
 
 from learners import Source, drive
 from learners.errors import UnknownColumn
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.orders.queries import predictive
 from learners.orders.queries.predictive import GraphAverage, NoRows, log_densities
 from learners.orders.scores.bdeu_bge import BGe, BGePrior

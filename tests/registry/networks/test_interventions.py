@@ -10,7 +10,8 @@ from fewpass import ESKDB, TAN
 from learners import StructurePosterior, load_model, network_model
 from learners.circuits.errors import InvalidEvidence, NoArcs, NoGraphs
 from learners.errors import InvalidParameter, UnknownColumn
-from learners.models.evidence import Average, Range, Sampling
+from learners.models.estimation import Average, Sampling
+from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import GraphQueries
 from learners.registry.networks.interventions import adjustment_set, descendants

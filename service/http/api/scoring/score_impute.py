@@ -13,7 +13,7 @@ from starlette.responses import Response
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import fill_cells, nameable, raw_value
 from learners.kernels.arrays import Array
-from learners.models.evidence import Average, GraphPrior
+from learners.models.estimation import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_columns, encode_records

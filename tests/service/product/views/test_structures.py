@@ -12,7 +12,7 @@ import pytest
 
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.structures.text import parse_text
-from learners.models.evidence import Average
+from learners.models.estimation import Average
 from learners.models.query import Conditional
 from learners.orders.formats.bif import parse_bif
 from learners.orders.queries.predictive import GraphAverage
