@@ -181,7 +181,7 @@ def machine() -> dict[str, Any]:
     import pyarrow
     import xgboost
 
-    from learners.passes.engine import available_cores
+    from learners.passes.threads import available_cores
 
     versions = {module.__name__: module.__version__ for module in (numba, pyarrow, duckdb, xgboost)}
     return {"cores": available_cores(), "python": platform.python_version(), "versions": versions}

@@ -332,7 +332,7 @@ def is_loopback(host: str) -> bool:
 
 def available_threads(settings: Settings) -> int:
     """Threads of a training pass: the setting, or the cores that this process may use."""
-    from learners.passes.engine import available_cores
+    from learners.passes.threads import available_cores
 
     return settings.threads or available_cores()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
@@ -19,13 +18,13 @@ from learners.kernels.arrays import Integers
 from learners.passes.row_rules import add_weighted
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
+from learners.passes.threads import available_cores, run_on_threads
 from learners.schema.column_summary import nothing_of
 from learners.schema.encoding.encode import Encoder
 from learners.schema.overrides import MOST_WEIGHT
 
 S = TypeVar("S", bound=Statistic)
 
-REPORT_EVERY_S = 0.1
 MOST_GATHERED = 2_000_000  # rows of a fragment whose columns are read one after the other
 ROWS = "rows"
 
@@ -93,11 +92,6 @@ class Advance(Protocol):
 
 def unheard(n_done: int, n_total: int, note: str = "", /) -> None:
     """For whoever does not want to know how far it is."""
-
-
-def available_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Checkpoint(Protocol):
@@ -199,18 +193,12 @@ def collect(
             seconds = time.perf_counter() - started
             on_progress(Progress(statistic.stage, pass_number, n_passes, walk.rows_done, source.n_rows, seconds))
 
-    with ThreadPoolExecutor(n_threads, thread_name_prefix="pass") as pool:
-        futures: list[Future[S]] = [pool.submit(_work, statistic, walk) for _ in range(n_threads)]
-        try:
-            report()
-            while wait(futures, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION).not_done:
-                if any(future.done() and future.exception() for future in futures):
-                    break
-                report()
-                saved.take(walk)
-        finally:
-            walk.stopped.set()
-    parts = [future.result() for future in futures]
+    def look() -> None:
+        report()
+        saved.take(walk)
+
+    report()
+    parts = run_on_threads([partial(_work, statistic, walk)] * n_threads, n_threads, walk.stopped, look, "pass")
     saved.merge_handed(walk)
     # What nothing was saved of begins with the first part: to add it to an empty one would cost as much as a large table.
     whole = saved.statistic if saved.done else parts.pop(0)

@@ -23,7 +23,6 @@ from learners.passes.engine import (
     Checkpoints,
     OnProgress,
     Progress,
-    available_cores,
     collect,
     require_rows,
 )
@@ -33,6 +32,7 @@ from learners.passes.row_rules import repeated_positions, with_classes, with_wei
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Statistic
+from learners.passes.threads import available_cores
 from learners.schema import Chunk, Overrides, Schema
 from learners.schema.encoding.encode import Encoder, encode
 from learners.schema.schema import MAX_CLASSES

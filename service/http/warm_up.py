@@ -19,9 +19,9 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.jit import noticing_compilation
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
-from learners.passes.engine import available_cores
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
+from learners.passes.threads import available_cores
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode

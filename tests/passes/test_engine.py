@@ -154,7 +154,7 @@ def test_a_table_in_memory_is_not_stored():
 
 
 def test_progress_grows_to_the_number_of_rows(folder, monkeypatch):
-    monkeypatch.setattr(engine, "REPORT_EVERY_S", 0.001)
+    monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.001)
     reports, read = [], Source.read_weighted
 
     def late_read(self, *where):
@@ -212,7 +212,7 @@ class Walk(engine._Walk):
 
 @pytest.mark.parametrize("error", [Cancelled("enough"), KeyboardInterrupt(), RuntimeError("no more disk")])
 def test_raising_in_a_report_stops_all_threads_and_comes_out(folder, error, monkeypatch):
-    monkeypatch.setattr(engine, "REPORT_EVERY_S", 0.005)
+    monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.005)
     source = Source.open(folder)
     schema = infer_schema(source, "class")
     assert len(source.fragments) >= 17

@@ -79,7 +79,7 @@ class Checkpoint:
 
 
 def test_what_was_saved_is_not_read_again(folder, monkeypatch):
-    monkeypatch.setattr("learners.passes.engine.REPORT_EVERY_S", 0.001)
+    monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.001)
     source, checkpoint = Source.open(folder), Checkpoint()
     whole = collect(ColumnSummaries("class"), source, threads=2)
     raw, reports, stopped = Source.read_weighted, [], threading.Event()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from learners.circuits.parameters import AUTO, GibbsParameters
 from learners.errors import Cancelled
 from learners.kernels.arrays import Array, Floats, Uint8s
 from learners.passes.engine import Advance, unheard
+from learners.passes.threads import run_on_threads
 
 MOST_R_HAT = 1.1
-REPORT_EVERY_S = 0.1
 # Of the first phase when iterations are "auto".
 FIRST_SWEEPS = 100
 # What the random numbers of a sweep are for.
@@ -143,20 +143,13 @@ def run_chains(
 
 def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int, advance: Advance) -> None:
     """Take all chains to the end of a phase, those that are there already excepted."""
-    stopped = threading.Event()
-    with ThreadPoolExecutor(max(1, min(threads, len(chains))), thread_name_prefix="chain") as pool:
-        working = [pool.submit(chain.through, phase, n_draws, stopped) for chain in chains]
-        try:
-            while wait(working, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION).not_done:
-                if any(future.done() and future.exception() for future in working):
-                    break
-                done = sum(chain.sweep for chain in chains)
-                advance(done, phase.last * len(chains), f"{done:,} sweeps{_in_words(chains)}")
-        finally:
-            stopped.set()
-    failed = [error for future in working if (error := future.exception()) is not None]
-    if failed:
-        raise next((error for error in failed if not isinstance(error, Cancelled)), failed[0])
+    stop = threading.Event()
+
+    def report() -> None:
+        done = sum(chain.sweep for chain in chains)
+        advance(done, phase.last * len(chains), f"{done:,} sweeps{_in_words(chains)}")
+
+    run_on_threads([partial(chain.through, phase, n_draws, stop) for chain in chains], threads, stop, report, "chain")
 
 
 def _in_words(chains: Sequence[_Chain]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from threading import Event
 
@@ -22,13 +22,12 @@ from learners.passes.dask_cluster import Cluster
 from learners.passes.engine import Advance, Checkpoints
 from learners.passes.learner import Rows
 from learners.passes.sources.source import Source
+from learners.passes.threads import run_on_threads
 from learners.schema import Chunk, Schema
 
 # Rows that are learned one after the other before shards begin. Hidden states have no names: shards that begin untrained give
 # one state different meanings, and their sum none.
 START_ROWS = 20_000
-# Seconds between looks at shards on threads.
-LOOK_S = 0.2
 
 
 def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
@@ -220,17 +219,11 @@ def _on_threads(
 
         return learned_on(start.copy(), shards[number], schema, report, checkpoints)
 
-    with ThreadPoolExecutor(max(1, min(threads, len(shards))), thread_name_prefix="shard") as pool:
-        futures = [pool.submit(learn, number) for number in range(len(shards))]
-        try:
-            while wait(futures, LOOK_S, FIRST_EXCEPTION).not_done:
-                learned(sum(n_learned))
-                if any(future.done() and future.exception() for future in futures):
-                    break
-            return [future.result() for future in futures]
-        finally:
-            has_ended.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+    def report_all() -> None:
+        learned(sum(n_learned))
+
+    tasks = [partial(learn, number) for number in range(len(shards))]
+    return run_on_threads(tasks, threads, has_ended, report_all, "shard")
 
 
 def _on_workers(

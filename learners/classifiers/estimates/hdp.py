@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
 from typing import Literal, NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers, Mask, freeze
 from learners.models.parameters import Parameters
 from learners.passes.engine import Advance
+from learners.passes.threads import run_on_threads
 
 TYINGS = ("level", "parent", "single")
 ROOTS = ("unit", "dirichlet")
@@ -24,7 +25,6 @@ ROOT_CONCENTRATION = 2.0
 SWEEPS_PER_CONCENTRATION = 5
 # A sampler is asked to stop only between two calls of its kernel: so many draws, times sweeps, take a tenth of a second.
 CALL_ITEMS = 1 << 20
-REPORT_EVERY_S = 0.2
 
 Tick = Callable[[float | None], None]  # told the share that is done, if it is another one; raises when all shall stop
 Result = TypeVar("Result")
@@ -379,20 +379,15 @@ def in_parallel(
         tick(None)
         return work(trees[i], i, tick)
 
-    with ThreadPoolExecutor(max(1, threads), thread_name_prefix="hdp") as pool:
-        futures = {int(i): pool.submit(task, int(i)) for i in np.argsort(-sizes, kind="stable")}
-        try:
-            pending: set[Future[Result]] = set(futures.values())
-            while pending:
-                finished, pending = wait(pending, timeout=REPORT_EVERY_S, return_when=FIRST_EXCEPTION)
-                for future in finished:
-                    future.result()
-                if advance is not None:
-                    advance(int(done @ sizes), int(sizes.sum()))
-        except BaseException:
-            is_stopped.set()
-            raise
-    return [futures[i].result() for i in range(len(trees))]
+    def report() -> None:
+        if advance is not None:
+            advance(int(done @ sizes), int(sizes.sum()))
+
+    order = np.argsort(-sizes, kind="stable").tolist()
+    results = run_on_threads([partial(task, i) for i in order], threads, is_stopped, report, "hdp")
+    report()
+    by_tree = dict(zip(order, results, strict=True))
+    return [by_tree[i] for i in range(len(trees))]
 
 
 class _Stopped(Exception):

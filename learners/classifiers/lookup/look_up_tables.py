@@ -12,7 +12,7 @@ import numpy as np
 
 from learners.classifiers.lookup.kernels import EMPTY, LookupTables, ManyClassTables, answer, answer_many, fill_hash
 from learners.kernels.arrays import Array, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze
-from learners.passes.engine import available_cores
+from learners.passes.threads import available_cores
 from learners.schema import Chunk
 
 Tables = LookupTables | ManyClassTables

@@ -4,7 +4,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learners.circuits.bayesian import chains as chains_module
 from learners.circuits.bayesian.chains import Phase, phases, run_chains
 from learners.circuits.bayesian.layout import layout_of
 from learners.circuits.bayesian.sampler import FileStore, InMemory, NoSpace
@@ -89,7 +88,7 @@ def test_what_was_kept_and_is_damaged_is_made_again(tmp_path):
 
 
 def test_a_cancelled_run_stops_between_two_sweeps(monkeypatch):
-    monkeypatch.setattr(chains_module, "REPORT_EVERY_S", 0.001)
+    monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.001)
 
     def cancel(done, total, note=""):
         raise Cancelled
@@ -99,7 +98,7 @@ def test_a_cancelled_run_stops_between_two_sweeps(monkeypatch):
 
 
 def test_progress_tells_the_log_joint_and_what_was_accepted(monkeypatch):
-    monkeypatch.setattr(chains_module, "REPORT_EVERY_S", 0.001)
+    monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.001)
     told = []
     sampled(InMemory(rows()), GibbsParameters(iterations=400), advance=lambda *each: told.append(each))
     assert any("log joint -" in note and "% of trees and" in note for _, _, note in told)
