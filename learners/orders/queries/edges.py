@@ -56,6 +56,10 @@ class ConditionalPosteriors:
         self._kept: OrderedDict[Edges, OrderPosterior] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[type[ConditionalPosteriors], tuple[object, ...]]:
+        """Pickled without the kept posteriors, and without the lock."""
+        return ConditionalPosteriors, (self.posterior, self.parameters, self.names, self.most)
+
     @property
     def can_add(self) -> bool:
         """Whether parents that are no candidates can be scored: moments are kept, distinct rows are not."""
