@@ -18,15 +18,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import Figure, alternated, apart, figure, machine, median_figure, options, report
-from learners.circuits.bayesian.column_families import Coding, numeric_coding
-from learners.circuits.bayesian.priors import Prior, complete_shape
+from benchmarks.measuring import (
+    Figure,
+    alternated,
+    figure,
+    machine,
+    median_figure,
+    options,
+    report,
+    run_in_fresh_process,
+)
+from learners.circuits.bayesian.column_families import Coding, assign_column_families
+from learners.circuits.bayesian.priors import Prior, complete_tree_shape
 from learners.circuits.bayesian.sampler import FileStore, InMemory, LazySampler, Moves, RowBlocks
-from learners.circuits.bayesian.sampling import sampled_rows
-from learners.circuits.bayesian.tuning import settings_of
+from learners.circuits.bayesian.sampling import subsample_row_blocks
+from learners.circuits.bayesian.tuning import untuned_prior_settings
 from learners.circuits.parameters import GibbsParameters
 from learners.kernels.arrays import Float32s
-from learners.passes.column_summaries import ColumnSummaries, binned_schema
+from learners.passes.column_summaries import ColumnSummaries, quantile_binned_schema
 from learners.passes.engine import collect
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -60,15 +69,15 @@ class Problem:
     def of(cls, table: pa.Table) -> Problem:
         """The rows of a table without a class."""
         summaries = collect(ColumnSummaries(None, {}), Source.of_table(table), threads=1)
-        schema, histograms = binned_schema(summaries, 8), {n: c.histogram for n, c in summaries.found.items()}
-        schema, coding = numeric_coding(schema, histograms, "by-column", seed=0)
+        schema, histograms = quantile_binned_schema(summaries, 8), {n: c.histogram for n, c in summaries.found.items()}
+        schema, coding = assign_column_families(schema, histograms, "by-column", seed=0)
         return cls(schema, coding, coding.rows(schema, encode(table, schema), 0))
 
     def prior(self, children: int) -> Prior:
         """The prior that is fitted to the rows, as a user gets it who says nothing."""
-        n_columns, rows = self.x.shape[1], sampled_rows(InMemory(self.x), 0).astype(np.float64)
-        return settings_of(GibbsParameters(), n_columns).prior(
-            complete_shape(n_columns, children, 0), self.coding, rows, 0
+        n_columns, rows = self.x.shape[1], subsample_row_blocks(InMemory(self.x), 0).astype(np.float64)
+        return untuned_prior_settings(GibbsParameters(), n_columns).prior(
+            complete_tree_shape(n_columns, children, 0), self.coding, rows, 0
         )
 
     def rows(self, table: pa.Table, first_row: int) -> Float32s:
@@ -122,7 +131,10 @@ def file_sweeps(n_rows: int, n_sweeps: int) -> float:
 
 def growth(n_sweeps: int, n_large: int) -> list[Figure]:
     """Seconds a row at many rows over those at few, and the peak beyond the state file."""
-    (small, base), (large, peak) = apart(file_sweeps, 10_000, 5 * n_sweeps), apart(file_sweeps, n_large, n_sweeps)
+    (small, base), (large, peak) = (
+        run_in_fresh_process(file_sweeps, 10_000, 5 * n_sweeps),
+        run_in_fresh_process(file_sweeps, n_large, n_sweeps),
+    )
     ratio = (large / n_large) / (small / 10_000)
     sizes = f"{1e6 * large / n_large:.3g} µs / {1e6 * small / 10_000:.3g} µs"
     beyond = (peak - 2 * n_large * 39) / 2**20  # the two state files

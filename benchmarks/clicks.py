@@ -80,7 +80,9 @@ def main() -> None:
         settings = Settings(workspace=Path(folder) / "workspace", request_timeout_s=600)
         with Workspace(settings) as workspace:
             for learner in LEARNERS:
-                product.train(workspace, TrainRequest(uris=[str(table)], target=TARGET, model=learner, learner=learner))
+                product.train_model_version(
+                    workspace, TrainRequest(uris=[str(table)], target=TARGET, model=learner, learner=learner)
+                )
         with local_server(settings) as server:
             tab = browser.new_page()
             for learner in LEARNERS:

@@ -19,9 +19,9 @@ from benchmarks.measuring import keep, options, read_kept
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import batch_em
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
+from learners.circuits.streaming.online import StreamingPosterior, circuit_pseudo_counts
 from learners.circuits.structures.chow_liu import chow_liu, hclt
-from learners.circuits.structures.circuit_builder import Blocks, log_shares
+from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
 from learners.circuits.structures.learnspn import learnspn
 from learners.circuits.structures.random_regions import random_regions
 from learners.counts.pairwise import PairwiseCounts
@@ -70,7 +70,7 @@ def mean(circuit: Circuit, x: np.ndarray) -> float:
 def independent(counts: np.ndarray) -> Circuit:
     """One product of the distribution of each variable, the floor of every comparison."""
     blocks = Blocks([2] * len(counts))
-    leaves = [blocks.distributions(v, log_shares(own)[np.newaxis])[0] for v, own in enumerate(counts)]
+    leaves = [blocks.distributions(v, log_normalised_weights(own)[np.newaxis])[0] for v, own in enumerate(counts)]
     blocks.products(np.array([leaves]))
     return blocks.circuit()
 
@@ -109,7 +109,7 @@ def streamed(
     start: Circuit, train: np.ndarray, valid: np.ndarray, strength: float, projection: str
 ) -> tuple[Circuit, float]:
     """One pass of ADF or BMM in file order, from the structure's own weights."""
-    posterior = StreamingPosterior(start, pseudo_counts_of(start, strength), projection)
+    posterior = StreamingPosterior(start, circuit_pseudo_counts(start, strength), projection)
     posterior.update(train)
     circuit = posterior.circuit()
     return circuit, mean(circuit, valid)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.measuring import apart, machine, median_figure, options, report
+from benchmarks.measuring import machine, median_figure, options, report, run_in_fresh_process
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data/classification"
 SETS = {"nursery": (6480, 2.1e6), "adult": (24_421, 1.26e6), "letter": (10_000, 1.07e6)}
@@ -27,7 +27,7 @@ def trees_of(name: str, n_rows: int, k: int = 5) -> list:
     """The kDB-k context trees of a random part of a set."""
     from learners import Source, collect, infer_schema
     from learners.classifiers import recipes
-    from learners.classifiers.structure import k_dependence
+    from learners.classifiers.structure import k_dependence_structure
     from learners.counts.family_counts import FamilyCounts
     from learners.counts.pairwise import PairwiseCounts
 
@@ -35,25 +35,25 @@ def trees_of(name: str, n_rows: int, k: int = 5) -> list:
     rows = np.sort(np.random.default_rng(0).permutation(table.num_rows)[:n_rows])
     source = Source.of_table(table.take(rows))
     schema = infer_schema(source, "class")
-    structure = k_dependence(collect(PairwiseCounts(schema), source), k)
-    return recipes.trees_of(collect(FamilyCounts(schema, structure.families()), source))
+    structure = k_dependence_structure(collect(PairwiseCounts(schema), source), k)
+    return recipes.build_context_trees(collect(FamilyCounts(schema, structure.families()), source))
 
 
 def measure(name: str, n_rows: int, rounds: int) -> dict:
     """Seconds and sizes of one set."""
     from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
-    from learners.classifiers.estimates.hdp_sampler import hdp_estimates
+    from learners.classifiers.estimates.hdp_sampler import hdp_gibbs_estimates
 
     trees = trees_of(name, n_rows)
     n_cells = sum(int((tree.cell_count[tree.cell_starts[1] :] > 1).sum()) for tree in trees)
     parameters = HDPParameters(iterations=SWEEPS)
-    hdp_estimates(trees, HDPParameters(iterations=10))
+    hdp_gibbs_estimates(trees, HDPParameters(iterations=10))
     hdp_map_estimates(trees, parameters)
     seconds: dict[str, list[float]] = {"one": [], "two": [], "map": []}
     for _ in range(rounds):
         for kind, threads in (("one", 1), ("two", 2)):
             started = time.perf_counter()
-            hdp_estimates(trees, parameters, threads)
+            hdp_gibbs_estimates(trees, parameters, threads)
             seconds[kind].append(time.perf_counter() - started)
         started = time.perf_counter()
         hdp_map_estimates(trees, parameters)
@@ -66,9 +66,9 @@ def main() -> None:
     if not DATA.is_dir():
         raise SystemExit("The public data sets (../shared/data/classification) are not here: nothing to measure.")
     figures, facts = [], {}
-    _, empty_rss = apart(time.sleep, 0)
+    _, empty_rss = run_in_fresh_process(time.sleep, 0)
     for name, (n_rows, java) in SETS.items():
-        found, rss = apart(measure, name, n_rows, args.rounds)
+        found, rss = run_in_fresh_process(measure, name, n_rows, args.rounds)
         one, two, fixed = (found["seconds"][kind] for kind in ("one", "two", "map"))
         rates = [found["n_cells"] * SWEEPS / value for value in one]
         size = f"{found['n_nodes']:,} nodes, {found['n_cells']:,} cells"

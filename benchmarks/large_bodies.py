@@ -40,7 +40,9 @@ def trained(folder: Path) -> Settings:
     with Workspace(settings) as workspace:
         for model, learner in MODELS.items():
             uris = [str(folder / "train.parquet")]
-            product.train(workspace, TrainRequest(uris=uris, target="class", learner=learner, model=model, holdout=0))
+            product.train_model_version(
+                workspace, TrainRequest(uris=uris, target="class", learner=learner, model=model, holdout=0)
+            )
     return settings
 
 

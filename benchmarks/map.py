@@ -15,8 +15,8 @@ from functools import partial
 from benchmarks.map_circuits import circuit, n_arcs, random_query
 from benchmarks.measuring import Figure, median_figure, options, report
 from learners.circuits.map import solvers
-from learners.circuits.map.query import k_best, whole_circuit
-from learners.circuits.map.solvers import exact
+from learners.circuits.map.query import k_best, prepared_map_circuit
+from learners.circuits.map.solvers import branch_and_bound_assignment
 
 # Milliseconds per problem of github.com/shtechair/maxspn (Go, one thread), from issue 6.
 GO_MS = {
@@ -32,14 +32,14 @@ PAPER_RATIO = {
 }
 REQUIRED = {"bt": ("3", "5"), "ng": ("3", "5"), "kbt": ("8", "15"), "beam": ("8", "15"), "amap": ("20", "50")}
 SOLVERS = {
-    "bt": lambda problem, seed: solvers.best_tree(problem),
-    "ng": lambda problem, seed: solvers.greedy_tree(problem),
-    "beam 10": lambda problem, seed: solvers.beam_search(problem, 10, seed),
-    "beam 100": lambda problem, seed: solvers.beam_search(problem, 100, seed),
-    "kbt 10": lambda problem, seed: solvers.k_best_tree(problem, 10),
-    "kbt 100": lambda problem, seed: solvers.k_best_tree(problem, 100),
-    "amap": lambda problem, seed: solvers.argmax_product(problem),
-    "exact": lambda problem, seed: exact(problem, 10.0),
+    "bt": lambda problem, seed: solvers.best_tree_assignment(problem),
+    "ng": lambda problem, seed: solvers.greedy_tree_assignment(problem),
+    "beam 10": lambda problem, seed: solvers.beam_search_assignment(problem, 10, seed),
+    "beam 100": lambda problem, seed: solvers.beam_search_assignment(problem, 100, seed),
+    "kbt 10": lambda problem, seed: solvers.best_of_k_trees_assignment(problem, 10),
+    "kbt 100": lambda problem, seed: solvers.best_of_k_trees_assignment(problem, 100),
+    "amap": lambda problem, seed: solvers.argmax_product_assignment(problem),
+    "exact": lambda problem, seed: branch_and_bound_assignment(problem, 10.0),
 }
 
 
@@ -62,7 +62,7 @@ def mean_ms(tasks, rounds) -> tuple[list[float], list[float]]:
 
 def speed(name, n_problems, split, rounds) -> list[Figure]:
     """Mean time of every solver over the problems, each solved once a round, beside the Go program's."""
-    whole = whole_circuit(circuit(name))
+    whole = prepared_map_circuit(circuit(name))
     queries = [random_query(name, len(whole.n_values), number, split) for number in range(n_problems)]
     problems = [whole.reduced(*query) for query in queries]
     for solver in SOLVERS.values():
@@ -95,13 +95,13 @@ def whole_queries(name, n_problems, split, rounds) -> dict[str, float]:
 def finishing(name, is_large, n_problems, split, limit_s) -> tuple[Figure, dict]:
     """How many problems are finished in the time, and the gap of the rest."""
     whole_one = circuit(name, is_large)
-    whole = whole_circuit(whole_one)
+    whole = prepared_map_circuit(whole_one)
     found, times = [], []
     for number in range(n_problems):
         problem = whole.reduced(*random_query(name, len(whole.n_values), number, split))
         # Seconds of computation: what else the machine does must not decide who finishes.
         started = time.thread_time()
-        found.append(exact(problem, limit_s, clock=time.thread_time))
+        found.append(branch_and_bound_assignment(problem, limit_s, clock=time.thread_time))
         times.append(1e3 * (time.thread_time() - started))
     gaps = [each.log_bound - each.log_value for each in found if not each.is_optimal]
     counts = {
@@ -129,7 +129,7 @@ def main() -> None:
     split = tuple(int(part) for part in args.split.split("/"))
     if args.finishing:
         names = args.circuits or ["jester", "baudio", "dna"]
-        exact(whole_circuit(circuit("nltcs")).finite, 1.0)
+        branch_and_bound_assignment(prepared_map_circuit(circuit("nltcs")).finite, 1.0)
         done = []
         for name in names:
             done.append(finishing(name, args.large, args.problems, split, args.limit))

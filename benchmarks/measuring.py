@@ -18,7 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from service.operations.bench import apart, peak_rss_bytes, ratio
+from service.operations.bench import peak_rss_bytes, ratio_median_min_max, run_in_fresh_process
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def figure(
 ) -> Figure:
     """The ratio over ÷ under with the medians of both."""
     text = f"{statistics.median(over):.4g} s / {statistics.median(under):.4g} s"
-    return Figure(what, *ratio(over, under), at_least, aim, f"{text} {detail}".strip())
+    return Figure(what, *ratio_median_min_max(over, under), at_least, aim, f"{text} {detail}".strip())
 
 
 def median_figure(what: str, values: Sequence[float], at_least: str = "", aim: str = "", detail: str = "") -> Figure:
@@ -78,7 +78,7 @@ def alternated_apart(rounds: int, **tasks: tuple[Any, ...]) -> dict[str, list[tu
     found: dict[str, list[tuple[Any, int]]] = {name: [] for name in tasks}
     for _ in range(rounds):
         for name, (task, *arguments) in tasks.items():
-            found[name].append(apart(task, *arguments))
+            found[name].append(run_in_fresh_process(task, *arguments))
     return found
 
 
@@ -107,7 +107,9 @@ def run_command(
     NotDone
         With the end of its standard error, if it failed.
     """
-    run: CommandRun = apart(_run, [str(word) for word in arguments], dict(environment or {}), timeout_s)[0]
+    run: CommandRun = run_in_fresh_process(_run, [str(word) for word in arguments], dict(environment or {}), timeout_s)[
+        0
+    ]
     return run
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import machine, median_figure, options, report
-from learners.evaluation.datasets import DataSet, find_data_sets, load, stratified_folds
+from learners.evaluation.datasets import DataSet, find_data_sets, load_data_set, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.models.model import Model
 from learners.passes.learner import drive
@@ -41,7 +41,7 @@ def loss(model: Model, rows: pa.Table, y: np.ndarray, classes: list[object]) -> 
 
 def measured(data_set: DataSet, learners: list[str], seed: int) -> dict[str, list[float]]:
     """Of each learner the log loss: columns not sent, retrained on the known ones, nulls sent, nothing missing."""
-    data = load(data_set)
+    data = load_data_set(data_set)
     train, test = stratified_folds(data.y, 2, 0)[0]
     train, test = train[: MOST_ROWS // 2], test[: MOST_ROWS // 2]
     names, random = data.attributes.schema.names, np.random.default_rng([seed, len(data.attributes.schema.names)])

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from benchmarks.measuring import options
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift_report import causes, drift_report
-from learners.monitoring.drift_tests import compare
+from learners.monitoring.drift_report import drift_causes, drift_report
+from learners.monitoring.drift_tests import run_drift_tests
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.learner import drive
@@ -109,7 +109,7 @@ def false_alarms(months: int, days: int, rows_per_hour: int, path: Path) -> None
                 window.merge(newest)
                 window.subtract(hours[hour])
                 hours[hour] = newest
-                found = causes(window, reference, *compare(window, reference))
+                found = drift_causes(window, reference, *run_drift_tests(window, reference))
                 seen = {" ".join([cause.kind, *cause.columns]) for cause in found if cause.kind != "repeats"}
                 last = [*last, seen][-LOOKS:]
                 lasting = {one for one in seen if sum(one in some for some in last) >= PERSISTENCE}

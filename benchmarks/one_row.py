@@ -12,7 +12,7 @@ import numpy as np
 import pandas
 import xgboost
 
-from benchmarks.measuring import Figure, machine, options, ratio, report
+from benchmarks.measuring import Figure, machine, options, ratio_median_min_max, report
 from benchmarks.real_tables import TARGET, arrow_table
 from learners import KDB
 
@@ -58,7 +58,7 @@ def main() -> None:
 
     def line(what: str, peer: str, ours: str, at_least: str = "", aim: str = "") -> Figure:
         detail = " / ".join(f"{statistics.median(seconds[name]) * 1e6:.3g} µs" for name in (peer, ours))
-        return Figure(what, *ratio(seconds[peer], seconds[ours]), at_least, aim, detail)
+        return Figure(what, *ratio_median_min_max(seconds[peer], seconds[ours]), at_least, aim, detail)
 
     figures = [
         line("one dict, p50: XGBoost's encoded row ÷ predict_proba", "xgboost", "dict", "3", "8"),

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from benchmarks import tables
 from benchmarks.measuring import alternated, figure, machine, options, report
-from learners.classifiers.structure import naive_structure
+from learners.classifiers.structure import naive_bayes_structure
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
@@ -18,7 +18,7 @@ from learners.passes.engine import collect
 from learners.passes.learner import infer_schema
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Together
-from service.operations.bench import bare_scan
+from service.operations.bench import scan_parquet_files
 
 SAMPLED_PAIRS = 20
 
@@ -29,7 +29,7 @@ def main() -> None:
     path = tables.table(args.rows, args.attributes)
     source = Source.open(str(path))
     schema = infer_schema(source, "class", threads=args.threads)
-    families = naive_structure(schema.n_attributes).families()
+    families = naive_bayes_structure(schema.n_attributes).families()
     names = [attribute.name for attribute in schema.attributes]
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
     step = max(1, len(pairs) // SAMPLED_PAIRS)
@@ -43,7 +43,7 @@ def main() -> None:
 
     seconds = alternated(
         args.rounds,
-        scan=lambda: bare_scan([path], args.threads),
+        scan=lambda: scan_parquet_files([path], args.threads),
         nb=lambda: collect(Together(FamilyCounts(schema, families), HoldOut(schema)), source, threads=args.threads),
         pairs=lambda: collect(Together(PairwiseCounts(schema), HoldOut(schema)), source, threads=args.threads),
         group_by=group_by,

@@ -100,16 +100,16 @@ def main() -> None:
     for round_number in range(asked.rounds + 1):
         with tempfile.TemporaryDirectory() as folder, Workspace(Settings(workspace=Path(folder))) as workspace:
             before = TrainRequest(**request, model="grows", **old)
-            product.train(workspace, before)
+            product.train_model_version(workspace, before)
             started = time.perf_counter()
-            refreshed = product.train(workspace, TrainRequest(**request, model="grows", **new))
+            refreshed = product.train_model_version(workspace, TrainRequest(**request, model="grows", **new))
             refresh_s = time.perf_counter() - started
             started = time.perf_counter()
-            fresh = product.train(workspace, TrainRequest(**request, model="fresh", **new))
+            fresh = product.train_model_version(workspace, TrainRequest(**request, model="fresh", **new))
             scratch_s = time.perf_counter() - started
             ours, theirs = (
-                product.served_model(workspace, "grows").model,
-                product.served_model(workspace, "fresh").model,
+                product.load_served_model(workspace, "grows").model,
+                product.load_served_model(workspace, "fresh").model,
             )
             (_, a), (_, b) = ours.to_arrays(), theirs.to_arrays()
             equal.append(all(np.array_equal(a[name], b[name], equal_nan=True) for name in b))

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from benchmarks import tables
-from benchmarks.measuring import Figure, alternated_apart, machine, options, ratio, report
+from benchmarks.measuring import Figure, alternated_apart, machine, options, ratio_median_min_max, report
 
 
 def train(path: Path, small: Path, threads: int) -> float:
@@ -37,12 +37,14 @@ def main() -> None:
     seconds = {n: [taken for taken, _ in runs[str(n)]] for n in paths}
     peaks = {n: [peak for _, peak in runs[str(n)]] for n in paths}
     first, last = asked.rows[0], asked.rows[-1]
-    per_row = ratio([taken / last for taken in seconds[last]], [taken / first for taken in seconds[first]])
+    per_row = ratio_median_min_max(
+        [taken / last for taken in seconds[last]], [taken / first for taken in seconds[first]]
+    )
     times = ", ".join(f"{n // 10**6} M: {statistics.median(taken):.1f} s" for n, taken in seconds.items())
     sizes = ", ".join(f"{n // 10**6} M: {max(taken) / 2**20:.0f} MiB" for n, taken in peaks.items())
     figures = [
         Figure("time per row, longest ÷ shortest", *per_row, "1.15", "1.0", times),
-        Figure("peak RSS, longest ÷ shortest", *ratio(peaks[last], peaks[first]), "1.1", "1.0", sizes),
+        Figure("peak RSS, longest ÷ shortest", *ratio_median_min_max(peaks[last], peaks[first]), "1.1", "1.0", sizes),
     ]
     rss = {f"{n:,} rows": max(taken) / 2**20 for n, taken in peaks.items()}
     facts = {"seconds": seconds, "peak_bytes": peaks, "peak_rss_mib": rss, "machine": machine()}

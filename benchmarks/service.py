@@ -125,7 +125,7 @@ def start(folder: Path, args: Any) -> list[Figure]:
             request = TrainRequest(
                 uris=[str(folder / "train.parquet")], target="class", learner="nb", model=f"m{number}", holdout=0
             )
-            product.train(workspace, request)
+            product.train_model_version(workspace, request)
     seconds = []
     for number in range(args.rounds + 1):
         started = time.perf_counter()
@@ -151,7 +151,7 @@ def memory(folder: Path, args: Any) -> list[Figure]:
             uris=[str(folder / "wide.parquet")], target="class", learner="kdb", parameters={"k": 3, "m": 1.0}, model="large",
             holdout=0,
         )  # fmt: skip
-        version = product.train(workspace, request)
+        version = product.train_model_version(workspace, request)
         size = version.arrow_path.stat().st_size
     bodies = [{"records": [{name: int(rng.integers(0, values)) for name in columns}]} for _ in range(500)]
     with serving(folder / "workspace", "--workers", "3") as (pid, port):

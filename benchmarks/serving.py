@@ -216,7 +216,7 @@ def trained_workspace(root: Path, attributes: int, rows: int, model: str = "m") 
         request = TrainRequest(
             uris=[str(path)], target="class", learner="kdb", parameters={"k": 2}, model=model, holdout=0
         )
-        product.train(workspace, request)
+        product.train_model_version(workspace, request)
     return {name: str(values[0]) for name, values in columns.items()}
 
 

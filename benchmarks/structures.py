@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.measuring import Figure, alternated, figure, machine, median_figure, options, report
 from benchmarks.tables import ROW_GROUP_ROWS, scratch
-from service.operations.bench import apart, bare_scan
+from service.operations.bench import run_in_fresh_process, scan_parquet_files
 
 if TYPE_CHECKING:
     from learners.orders.scores.bdeu_bge import BGe
@@ -72,8 +72,8 @@ def known_edges(problem: Problem, n: int, seed: int) -> list[tuple[int, int]]:
 def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     """Seconds from moments to all edge marginals, and of one query with 16 known edges."""
     from learners.orders.parameters import OrderParameters
-    from learners.orders.queries.edges import edge_probabilities
-    from learners.orders.recipes import posterior_of
+    from learners.orders.queries.edges import posterior_edge_probabilities
+    from learners.orders.recipes import learn_order_posterior
     from learners.orders.scores.bdeu_bge import Standard
     from learners.orders.scores.scores import Edges, StructurePrior
 
@@ -81,8 +81,8 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
         problem = linear_gaussian(d, N_ROWS, seed)
         score, started, cpu = bge_of(problem.rows), time.perf_counter(), time.process_time()
         parameters = OrderParameters(sets=sets, seed=seed, method="blocks" if d > 24 else "exact")
-        posterior = posterior_of(score, StructurePrior(), parameters, d - 1, Standard.none(d), lambda *_: None)
-        edge_probabilities(posterior.prior_sums)
+        posterior = learn_order_posterior(score, StructurePrior(), parameters, d - 1, Standard.none(d), lambda *_: None)
+        posterior_edge_probabilities(posterior.prior_sums)
         return posterior, time.perf_counter() - started, time.process_time() - cpu
 
     run(6, 100, 0)
@@ -96,7 +96,7 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
         edges = known_edges(linear_gaussian(d, N_ROWS, seed), 16, seed)
         known = [edge for edge in edges if edge[0] in posterior.scores.candidates[edge[1]]]
         started = time.perf_counter()
-        edge_probabilities(posterior.sums(Edges(present=frozenset(known))))
+        posterior_edge_probabilities(posterior.sums(Edges(present=frozenset(known))))
         queries.append(time.perf_counter() - started)
     return {"seconds": seconds, "cpu_seconds": cpu_seconds, "queries": queries, "coverage": coverage}
 
@@ -105,7 +105,7 @@ def of_posteriors(columns: Sequence[int], n_sets: int, rounds: int) -> tuple[lis
     """Each in a process of its own."""
     figures, facts = [], {}
     for d in columns:
-        found, peak = apart(posterior_seconds, d, n_sets, rounds)
+        found, peak = run_in_fresh_process(posterior_seconds, d, n_sets, rounds)
         coverage, middle = found["coverage"], statistics.median(found["cpu_seconds"])
         covered = "" if coverage["is_exact"] else f", orders {coverage['orders']:.1%} covered"
         kind = "exact" if coverage["is_exact"] else f"blocks, {n_sets:,} sets"
@@ -145,7 +145,7 @@ def of_pass(n_rows: int, rounds: int) -> Figure:
     schema = infer_schema(source, None, threads=1)
     units = [Unit.of(attribute) for attribute in schema.attributes]
     seconds = alternated(
-        rounds, scan=lambda: bare_scan([path], 1), moments=lambda: collect(Moments(units), source, threads=1)
+        rounds, scan=lambda: scan_parquet_files([path], 1), moments=lambda: collect(Moments(units), source, threads=1)
     )
     return figure(f"moments of {n_rows:,} × 16 ÷ bare scan", seconds["moments"], seconds["scan"], "3", "1.5")
 
@@ -154,7 +154,7 @@ def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     """Seconds a family of all families of at most four parents of nominal columns, counted rows given."""
     from learners.counts.distinct_rows import DistinctRows
     from learners.orders.scores.bdeu_bge import BDeu
-    from learners.orders.scores.candidates import all_candidates
+    from learners.orders.scores.candidates import all_candidate_parents
     from learners.orders.scores.scores import StructurePrior
     from learners.schema import Attribute, Chunk, Schema
 
@@ -166,7 +166,7 @@ def bdeu_seconds(n_rows: int, d: int) -> dict[str, Any]:
     of_rows = time.perf_counter() - started
     BDeu(counted, schema.domain_sizes, 1.0).potentials(np.array([3], np.uint64))
     score, started = BDeu(counted, schema.domain_sizes, 1.0), time.perf_counter()
-    tables = score.tables(all_candidates(d, StructurePrior()), MAX_PARENTS)
+    tables = score.tables(all_candidate_parents(d, StructurePrior()), MAX_PARENTS)
     taken = time.perf_counter() - started
     n_families = sum(int(np.isfinite(table).sum()) for table in tables)
     return {"seconds": taken, "count_seconds": of_rows, "n_families": n_families, "n_distinct": counted.n_distinct}
@@ -183,7 +183,7 @@ def nominal_rows(n_rows: int, d: int) -> Array:
 
 def of_scores(n_rows: int, d: int) -> Figure:
     """BDeu, a family."""
-    found, peak = apart(bdeu_seconds, n_rows, d)
+    found, peak = run_in_fresh_process(bdeu_seconds, n_rows, d)
     seconds = found["seconds"] + found["count_seconds"]
     detail = (
         f"{seconds / found['n_families'] * 1e6:.1f} µs for each of {found['n_families']:,}, counting {found['n_distinct']:,} "

@@ -56,9 +56,9 @@ def main() -> None:
         pq.write_table(TABLE, file)
         with Workspace(Settings(workspace=Path(folder) / "workspace", warm_up=False)) as workspace:
             request = TrainRequest(uris=[str(file)], target="class", learner="kdb", model="m")
-            product.train(workspace, request)  # compiles, and makes the control database
+            product.train_model_version(workspace, request)  # compiles, and makes the control database
             with entering() as training:
-                product.train(workspace, request)
+                product.train_model_version(workspace, request)
             serving = asyncio.run(_predicting(workspace.settings))
     for title, files in (("training", training), ("prediction", serving)):
         print(f"\n{title}: {len(files)} files")

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.processes.local_server import local_server
-from service.product.datasets.registration import customers
+from service.product.datasets.registration import draw_example_customers
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -39,12 +39,12 @@ def main() -> None:
         settings = Settings(workspace=Path(folder) / "workspace", job_workers=0, request_timeout_s=600)
         table = Path(folder) / "customers.parquet"
         with Workspace(settings) as workspace:
-            product.load_example(workspace)
+            product.register_example_dataset(workspace)
             for version, learner in enumerate(("kdb", "nb", "tan"), start=1):
-                pq.write_table(customers(4_000 * version, version), table)
+                pq.write_table(draw_example_customers(4_000 * version, version), table)
                 parameters: dict[str, object] = {"estimator": "hdp-map"} | ({"k": 2} if learner == "kdb" else {})
                 asked = {"uris": [str(table)], "target": "customer", "model": "churn", "parameters": parameters}
-                product.train(
+                product.train_model_version(
                     workspace, TrainRequest(**asked, learner=learner, aliases=["champion"] if version == 1 else [])
                 )
         with local_server(settings) as server, sync_playwright() as driver:

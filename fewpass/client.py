@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from fewpass.lifecycle import load, name_and_alias
 from learners.errors import LearnerError
-from learners.estimators.arguments import with_checks
+from learners.estimators.arguments import with_argument_checks
 from learners.kernels.arrays import Floats
 from learners.models.query import AnyQuery
 
@@ -87,7 +87,7 @@ class Client:
     ...     client.predict("income", [{"age": 39, "job": "clerk"}]).probabilities
     """
 
-    @with_checks
+    @with_argument_checks
     def __init__(self, url: str = "http://127.0.0.1:8000", key: str | None = None, *, timeout_s: float = 60.0) -> None:
         headers = {} if key is None else {"authorization": f"Bearer {key}"}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout_s)

@@ -10,14 +10,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners import estimators
 from learners.errors import InvalidParameter, LearnerError, NoClass
-from learners.estimators.arguments import COMMON, with_checks
+from learners.estimators.arguments import COMMON, with_argument_checks
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
 from learners.evaluation.model_report import ModelReport
 from learners.models.model import Model
-from learners.orders.formats.network_files import chosen_format
+from learners.orders.formats.network_files import choose_network_file_format
 from learners.passes.sources.source import Source
-from learners.registry.discrete_networks import network_text
+from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.model_kinds import KINDS
 from learners.registry.sql.dialects import DialectName
 from learners.registry.sql.script import sql_script
@@ -37,7 +37,7 @@ class Kept:
         if "_learner" not in vars(cls):
             cls.__doc__ = cls.__mro__[2].__doc__  # of the estimator, which tells its parameters
 
-    @with_checks
+    @with_argument_checks
     def save(self, path: str | Path, *, replace: bool = False) -> None:
         """Write the model to one file: the same as `fewpass models export` writes and `fewpass models import` takes.
 
@@ -57,7 +57,7 @@ class Kept:
         """
         from service.product.versions import fitted
 
-        fitted.save(fitted_of(self), Path(path), replace=replace)
+        fitted.save_fitted_model(fitted_of(self), Path(path), replace=replace)
 
     def report(self, X: Any, y: Any = None) -> Page:
         """How good the model is on rows whose class is known: verdict, losses, calibration, confusion, importances, what is left out.
@@ -94,13 +94,13 @@ class Kept:
         return Plots(self)
 
     def _report_numbers(self, X: Any, y: Any) -> ModelReport:
-        from service.product.inference.scoring import measure
+        from service.product.inference.scoring import measure_model
 
         check_is_fitted(self, "model_")
         model: Model = vars(self)["model_"]
         if model.schema.target is None:
             raise NoClass
-        report = measure(model, self._rows_to_measure(X, y), is_reported=True).report
+        report = measure_model(model, self._rows_to_measure(X, y), is_reported=True).report
         assert report is not None
         return report
 
@@ -117,7 +117,7 @@ class Kept:
             raise InvalidParameter("y", named, f"the classes are called {target!r} where the model was fitted")
         return source
 
-    @with_checks
+    @with_argument_checks
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
         """The network of the model as a text for other programs, written to a file if a path is given.
 
@@ -141,12 +141,12 @@ class Kept:
         InvalidParameter
         """
         check_is_fitted(self, "model_")
-        text = network_text(vars(self)["model_"], "fewpass", chosen_format(path, format))
+        text = model_to_network_text(vars(self)["model_"], "fewpass", choose_network_file_format(path, format))
         if path is not None:
             write_output(Path(path), lambda: text, replace=True)
         return text
 
-    @with_checks
+    @with_argument_checks
     def to_sql(
         self,
         table: str,
@@ -251,7 +251,7 @@ def fitted_of(estimator: Any) -> Fitted:
         If it is none of ours.
     NotFittedError
     """
-    from service.product.versions.fitted import Fitted, plain_parameters
+    from service.product.versions.fitted import Fitted, json_learner_parameters
 
     if isinstance(estimator, Classifier):
         learner = estimator._learner
@@ -267,7 +267,7 @@ def fitted_of(estimator: Any) -> Fitted:
     parameters = {name: value for name, value in given.items() if name not in COMMON and value is not None}
     known = getattr(estimator, "_columns", None)
     columns, is_named = (tuple(estimator.feature_names_in_), True) if known is None else (known.names, known.is_named)
-    return Fitted(estimator.model_, learner, plain_parameters(learner, parameters), columns, is_named)
+    return Fitted(estimator.model_, learner, json_learner_parameters(learner, parameters), columns, is_named)
 
 
 def estimator_of(fitted: Fitted) -> Any:

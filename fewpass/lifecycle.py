@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from fewpass.estimators import estimator_of, fitted_of
-from learners.estimators.arguments import with_checks
+from learners.estimators.arguments import with_argument_checks
 from service.product.versions import fitted
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
-from service.terminal import open_workspace
+from service.terminal import open_existing_workspace
 from service.workspace import Workspace
 from storage.models.model_versions import ModelVersion
 
 
-@with_checks
+@with_argument_checks
 def load(path: str | Path) -> Any:
     """The estimator of a file that `save` or `fewpass models export` has written, after checking every byte of it; or of a network file.
 
@@ -40,10 +40,10 @@ def load(path: str | Path) -> Any:
     NetworkFileError, InvalidNetwork, NetworkTooLarge
         Of a network.
     """
-    return estimator_of(fitted.load(Path(path)))
+    return estimator_of(fitted.load_fitted_model(Path(path)))
 
 
-@with_checks
+@with_argument_checks
 def publish(
     model: Any, reference: str, *, workspace: str | Path | None = None, tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
@@ -71,7 +71,7 @@ def publish(
     settings = Settings() if workspace is None else Settings(workspace=Path(workspace))
     kept = fitted_of(model)
     with Workspace(settings) as here:
-        return fitted.publish(here, kept, name, [] if alias is None else [alias], tags)
+        return fitted.publish_fitted_model(here, kept, name, [] if alias is None else [alias], tags)
 
 
 def name_and_alias(reference: str) -> tuple[str, str | None]:
@@ -88,7 +88,7 @@ def name_and_alias(reference: str) -> tuple[str, str | None]:
     return name, alias if at else None
 
 
-@with_checks
+@with_argument_checks
 def open(reference: str, *, workspace: str | Path | None = None) -> Any:
     """The estimator of a version in the registry of a workspace, whether Python or the service has trained it.
 
@@ -105,5 +105,5 @@ def open(reference: str, *, workspace: str | Path | None = None) -> Any:
     InvalidRequest
         If there is no workspace.
     """
-    with open_workspace(None if workspace is None else Path(workspace)) as here:
-        return estimator_of(fitted.open_version(here, reference))
+    with open_existing_workspace(None if workspace is None else Path(workspace)) as here:
+        return estimator_of(fitted.load_registered_model(here, reference))

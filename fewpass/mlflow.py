@@ -27,10 +27,10 @@ from service.product.views.mlflow_models import (
     MLflowRefused,
     NoAnswers,
     NotOurs,
-    library,
-    log_facts,
-    log_file,
-    logged_file,
+    downloaded_mlflow_model,
+    import_mlflow,
+    log_model_to_mlflow,
+    log_training_to_mlflow,
 )
 
 __all__ = [
@@ -100,7 +100,7 @@ def log_model(
     NoAnswers
         If the model answers no rows.
     """
-    library()
+    import_mlflow()
     if not isinstance(model, Classifier | SumProductNetwork):
         fitted_of(model)  # which refuses what is no estimator of ours
         raise NoAnswers(type(model).__name__)
@@ -109,7 +109,7 @@ def log_model(
     with tempfile.TemporaryDirectory() as folder:
         model.save(Path(folder) / FILE)
         more["input_example"] = input_example
-        return log_file(Path(folder) / FILE, model.model_, name, registered_model_name, **more)
+        return log_model_to_mlflow(Path(folder) / FILE, model.model_, name, registered_model_name, **more)
 
 
 def load_model(model_uri: str) -> Any:
@@ -127,7 +127,7 @@ def load_model(model_uri: str) -> Any:
         If something else has logged the model.
     CorruptFile
     """
-    with logged_file(model_uri) as path:
+    with downloaded_mlflow_model(model_uri) as path:
         return load(path)
 
 
@@ -165,7 +165,7 @@ def autolog(*, disable: bool = False) -> None:
     ------
     MLflowMissing
     """
-    mlflow = library()
+    mlflow = import_mlflow()
     if "fit" in vars(Kept):
         del Kept.fit  # type: ignore[attr-defined]
     if disable:
@@ -188,10 +188,12 @@ def _log_facts(model: Any, X: Any = None, y: Any = None, prefix: str = "") -> No
     page = None if X is None else model.report(X, y)
     metrics = {} if page is None else asdict(page.numbers.metrics)
     n_rows = int(getattr(fitted.model, "facts", {}).get("n_rows", 0))
-    log_facts(fitted.learner, fitted.parameters, n_rows, {f"{prefix}{name}": value for name, value in metrics.items()})
+    log_training_to_mlflow(
+        fitted.learner, fitted.parameters, n_rows, {f"{prefix}{name}": value for name, value in metrics.items()}
+    )
     if page is not None:
-        library().log_text(page.html, "report.html")
-        library().set_tag("verdict", page.numbers.verdict)
+        import_mlflow().log_text(page.html, "report.html")
+        import_mlflow().set_tag("verdict", page.numbers.verdict)
 
 
 def _load_pyfunc(data_path: str) -> RowAnswers:

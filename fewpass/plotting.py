@@ -11,21 +11,21 @@ from fewpass.estimators import fitted_of
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
-from learners.estimators.forms import are_paths, rows_of
-from learners.models.graph_layout import place_in_layers, rim_to_rim, short_text
+from learners.estimators.forms import are_paths, rows_as_record_batches
+from learners.models.graph_layout import layered_graph_layout, trim_edge_route_to_nodes, truncate_xml_text
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report
 from learners.monitoring.reference import served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
-from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.row_streams import source_of_stream
+from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.row_streams import source_from_row_stream
 from learners.passes.sources.source import Source
-from learners.registry.importance import importances
-from service.product.views.column_graphs import graph_of
+from learners.registry.importance import column_importances
+from service.product.views.column_graphs import model_column_graph
 from service.product.views.graph_svg import LONGEST, Box
 from service.product.views.inspecting import NoChains
-from service.product.views.pictures import BLUE, RED, reliability_on, trace_on
+from service.product.views.pictures import BLUE, RED, draw_reliability_on_axes, draw_trace_on_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,11 +60,11 @@ class Plots:
         NoGraph
             If the model has no graph between columns, as circuits and trees have none.
         """
-        graph = graph_of(self._columns.model)
+        graph = model_column_graph(self._columns.model)
         boxes = [Box(name, None, "") for name in graph.columns]
         place = {name: number for number, name in enumerate(graph.columns)}
         ends = [(place[edge.source], place[edge.sink]) for edge in graph.edges]
-        spots = place_in_layers([box.width for box in boxes], ends)
+        spots = layered_graph_layout([box.width for box in boxes], ends)
         root = [] if graph.target is None else [Box(graph.target, None, "")]
         top = sum(box.height + 2 * MARGIN for box in root)
         width, height = max([spots.width, *(box.width + 2 * MARGIN for box in root)]), spots.height + top
@@ -76,7 +76,7 @@ class Plots:
         size = LETTERS * (across[1] - across[0]) * 72 / axes.figure.dpi
         most = 1.0 if graph.unit == "probability" else max((edge.weight for edge in graph.edges), default=0.0) or 1.0
         for edge, route in zip(graph.edges, spots.routes, strict=True):
-            path = rim_to_rim(route, boxes[place[edge.source]].height, boxes[place[edge.sink]].height)
+            path = trim_edge_route_to_nodes(route, boxes[place[edge.source]].height, boxes[place[edge.sink]].height)
             wide = THINNEST + (WIDEST - THINNEST) * edge.weight / most
             _arrow(axes, [(x, y + top) for x, y in path], wide)
         for edge in graph.others:
@@ -102,7 +102,7 @@ class Plots:
         """
         found = self._estimator._report_numbers(X, y)
         axes = _axes(ax, 5, 5)
-        reliability_on(axes, [(type(self._estimator).__name__, found.calibration)])
+        draw_reliability_on_axes(axes, [(type(self._estimator).__name__, found.calibration)])
         axes.set_title(found.verdict, fontsize="small", wrap=True)
         return axes
 
@@ -115,7 +115,7 @@ class Plots:
             If the model has none.
         """
         names = self._columns.names
-        shares = importances(self._columns.model, names)
+        shares = column_importances(self._columns.model, names)
         first = np.argsort(-shares, kind="stable")[:MOST_BARS]
         return _bars(
             ax, [names[i] for i in first], shares[first].tolist(), "share of what the columns tell of the class"
@@ -167,7 +167,7 @@ class Plots:
         if not isinstance(model, BayesianCircuit):
             raise NoChains(model.kind)
         axes = _axes(ax, 8, 5)
-        trace_on(axes, model.trace)
+        draw_trace_on_axes(axes, model.trace)
         return axes
 
     def _counts(self, watched: Watched, X: Any) -> ServedCounts:
@@ -177,11 +177,11 @@ class Plots:
 
     def _source_of(self, X: Any) -> Source:
         if are_paths(X) or isinstance(X, Source):
-            return X if isinstance(X, Source) else Source.open(X, types=declared_types(self._columns.model.schema))
-        rows = rows_of(X, self._estimator)
+            return X if isinstance(X, Source) else Source.open(X, types=declared_text_types(self._columns.model.schema))
+        rows = rows_as_record_batches(X, self._estimator)
         by_position = self._columns.names_by_position(len(rows.arrow_schema), rows.is_named)
         rows = rows if by_position is None else rows.renamed(by_position)
-        return source_of_stream(rows.arrow_schema, rows.batches, "rows")
+        return source_from_row_stream(rows.arrow_schema, rows.batches, "rows")
 
 
 def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False) -> Axes:
@@ -202,7 +202,7 @@ def _bars(ax: Axes | None, names: list[str], sizes: list[float], label: str, col
     axes = _axes(ax, 6, 0.8 + 0.28 * len(names))
     places = np.arange(len(names))
     axes.barh(places, sizes, color=BLUE if colors is None else colors)
-    axes.set_yticks(places, [short_text(name, LONGEST) for name in names])
+    axes.set_yticks(places, [truncate_xml_text(name, LONGEST) for name in names])
     axes.invert_yaxis()
     axes.set_xlabel(label)
     return axes
@@ -214,12 +214,20 @@ def _box(axes: Axes, box: Box, x: float, y: float, size: float, fill: str) -> No
     corner = (x - box.width / 2, y - box.height / 2)
     axes.add_patch(Rectangle(corner, box.width, box.height, facecolor=fill, edgecolor=RIM, zorder=2))
     axes.text(
-        x, y, short_text(box.name, LONGEST), size=size, color=TEXT, ha="center", va="center", zorder=3, parse_math=False
+        x,
+        y,
+        truncate_xml_text(box.name, LONGEST),
+        size=size,
+        color=TEXT,
+        ha="center",
+        va="center",
+        zorder=3,
+        parse_math=False,
     )
 
 
 def _arrow(axes: Axes, route: list[tuple[float, float]], width: float, **style: Any) -> None:
-    """An edge, upright at its bends, as `graph_layout.curve` draws it."""
+    """An edge, upright at its bends, as `graph_layout.svg_edge_path` draws it."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from learners.evaluation.model_report import ModelReport
 from service.requests.problems import InvalidRequest
-from storage.files.atomic_files import publish
+from storage.files.atomic_files import write_file_atomically
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,5 +41,5 @@ class Page:
         path = Path(path)
         if path.exists() and not replace:
             raise InvalidRequest(f"{path} exists already. Choose another name, or replace it with replace=True.")
-        with publish(path, replace=replace) as draft:
+        with write_file_atomically(path, replace=replace) as draft:
             draft.write_text(self.html, encoding="utf-8")

@@ -10,7 +10,7 @@ from learners.kernels.arrays import Floats
 TOLERANCE = 1e-6
 
 
-def distributions(probabilities: Floats, first_row: int = 0) -> Floats:
+def check_answer_distributions(probabilities: Floats, first_row: int = 0) -> Floats:
     """The same rows (n_rows, n_classes) float64, each of which is a distribution: not negative, with sum 1 within 1e-6.
 
     Raises InvalidPrediction naming the first row that is none; `first_row` is the number of the first of these rows
@@ -24,8 +24,8 @@ def distributions(probabilities: Floats, first_row: int = 0) -> Floats:
     return probabilities
 
 
-def distribution(probabilities: Floats) -> Floats:
-    """As `distributions`, of the answer (n_classes,) for one row, and sooner."""
+def check_answer_distribution(probabilities: Floats) -> Floats:
+    """As `check_answer_distributions`, of the answer (n_classes,) for one row, and sooner."""
     listed = probabilities.tolist()
     if not (abs(sum(listed) - 1.0) <= TOLERANCE and min(listed) >= 0.0):
         raise InvalidPrediction(0, listed)

@@ -17,7 +17,7 @@ _OF_TABLE = re.compile(r"\b(delta|iceberg)://([a-z][a-z0-9+.-]*)://", re.IGNOREC
 _JOINED = re.compile(r"\b(delta|iceberg)\+([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
-def redact(text: str) -> str:
+def redact_uri_secrets(text: str) -> str:
     """A text with *** in place of the secrets of the URIs in it: passwords, signatures, tokens and keys."""
     if "://" not in text:
         return text
@@ -25,9 +25,9 @@ def redact(text: str) -> str:
     return _JOINED.sub(r"\1://\2://", shown)
 
 
-def one_line(error: Exception) -> str:
+def one_line_error_text(error: Exception) -> str:
     """The text of an error, short and without secrets of URIs."""
-    return redact(" ".join(str(error).split()))[:200]
+    return redact_uri_secrets(" ".join(str(error).split()))[:200]
 
 
 class LearnerError(Exception):
@@ -55,8 +55,8 @@ class SourceError(LearnerError, ValueError):
     """The data cannot be read: no such file, not Parquet, corrupt, or changed while it was read."""
 
     def __init__(self, path: str, reason: str) -> None:
-        path = redact(path)
-        super().__init__(f"{path}: {redact(reason)}")
+        path = redact_uri_secrets(path)
+        super().__init__(f"{path}: {redact_uri_secrets(reason)}")
         self.path = path
 
 
@@ -166,7 +166,7 @@ class ClusterError(LearnerError, ConnectionError):
         self.address = address
 
 
-def names_with_similar(names: Sequence[str], others: Sequence[str]) -> str:
+def names_with_suggestions(names: Sequence[str], others: Sequence[str]) -> str:
     """The first names as words of a sentence, each with similar ones among others."""
     words = []
     for name in names[:MOST_NAMED]:

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from learners.passes.memory import machine_bytes, parse_bytes
-from storage.files.workspace_layout import is_name
+from learners.passes.memory import machine_memory_bytes, parse_memory_size
+from storage.files.workspace_layout import is_valid_name
 
 MOST_BYTES = 1 << 50
 LEAST_KEY = 16
@@ -222,7 +222,7 @@ class Settings(BaseSettings):
     @field_validator("memory", "job_memory", "job_memory_budget")
     @classmethod
     def _is_bytes(cls, text: str | None) -> str | None:
-        if text is not None and parse_bytes(text) > MOST_BYTES:
+        if text is not None and parse_memory_size(text) > MOST_BYTES:
             raise ValueError(f"{text!r} is more memory than any machine has")
         return text
 
@@ -284,7 +284,7 @@ class Settings(BaseSettings):
     @field_validator("default_model")
     @classmethod
     def _is_model(cls, reference: str | None) -> str | None:
-        if reference is not None and not all(map(is_name, reference.split("@", 1))):
+        if reference is not None and not all(map(is_valid_name, reference.split("@", 1))):
             raise ValueError(f"{reference!r} must be the name of a model, or name@alias")
         return reference
 
@@ -310,7 +310,7 @@ class Settings(BaseSettings):
         return kept | self.environment()
 
 
-def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+def unknown_setting_warnings(environment: Mapping[str, str]) -> list[str]:
     """A warning for each FEWPASS_ variable that is not a setting: most likely a typing error."""
     known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
     known += [f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS]
@@ -339,4 +339,4 @@ def available_threads(settings: Settings) -> int:
 
 def max_model_bytes(settings: Settings) -> int:
     """What an imported model may take unpacked: the setting, or a quarter of the machine."""
-    return settings.max_model_bytes or machine_bytes() // 4
+    return settings.max_model_bytes or machine_memory_bytes() // 4

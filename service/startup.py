@@ -10,12 +10,12 @@ LOADED_OBJECTS = 1_000_000
 USUAL_THRESHOLDS = gc.get_threshold()
 
 
-def begin_loading() -> None:
+def relax_gc_for_startup() -> None:
     """Look for garbage rarely: modules make a million objects while they load, none is garbage, and looking takes long."""
     gc.set_threshold(LOADED_OBJECTS)
 
 
-def end_loading() -> None:
+def restore_gc_after_startup() -> None:
     """Look for garbage as usual from now on, and not at once among what was loaded: it is old."""
     _make_old()
     gc.set_threshold(*USUAL_THRESHOLDS)
@@ -50,7 +50,7 @@ def _hidden(name: str) -> Iterator[None]:
         sys.meta_path.remove(finder)
 
 
-def spare_pandas() -> None:
+def skip_pandas_import() -> None:
     """Let pyarrow convert without pandas, which it would import at its first array: .3 s and 50 MB.
 
     Only for a process that is given no frames, as pyarrow then takes a pandas Series for a sequence.
@@ -62,9 +62,9 @@ def spare_pandas() -> None:
             pa.array([0])  # pyarrow looks for pandas once
 
 
-def spare_blas() -> None:
+def skip_scipy_linalg_import() -> None:
     """Let numba load without scipy.linalg, where it looks for a BLAS: .2 s. Only its convolutions would use that, ours are none."""
-    from learners.kernels.jit import load_registries
+    from learners.kernels.jit import load_numba_registries
 
     with _hidden("scipy.linalg"):
-        load_registries()
+        load_numba_registries()

@@ -97,10 +97,10 @@ def configure_logs(settings: Settings, process: str) -> None:
     root.handlers = [handler]
     root.setLevel(settings.log_level.upper())
     for library in ("dbos", "uvicorn", "alembic", "sqlalchemy"):
-        adopt_logger(library)
+        adopt_library_logger(library)
 
 
-def adopt_logger(library: str) -> None:
+def adopt_library_logger(library: str) -> None:
     """Let a library's warnings come out in our format, whatever handlers it has given itself."""
     logger = logging.getLogger(library)
     logger.handlers = []

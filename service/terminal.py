@@ -18,10 +18,10 @@ from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
-from learners.errors import redact
+from learners.errors import redact_uri_secrets
 from service.requests.json_values import JSONMapping, JSONObject
 from service.settings import Settings
-from service.startup import begin_loading, end_loading, spare_blas, spare_pandas
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, skip_scipy_linalg_import
 from storage.files.workspace_layout import Layout
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ out = Console()
 err = Console(stderr=True)
 
 
-def settings_of(workspace: Path | None = None, **given: Any) -> Settings:
+def command_line_settings(workspace: Path | None = None, **given: Any) -> Settings:
     """The settings of the environment, with what was given on the command line instead; logs go to standard error."""
-    logs_to_standard_error()
+    send_logs_to_stderr()
     return _settings(workspace, given)
 
 
@@ -46,7 +46,7 @@ def _settings(workspace: Path | None, given: JSONMapping) -> Settings:
     return Settings(**chosen)
 
 
-def logs_to_standard_error() -> None:
+def send_logs_to_stderr() -> None:
     """Send logs there. Commands that log nothing do without: structlog takes a tenth of a second to import."""
     import structlog
 
@@ -54,7 +54,7 @@ def logs_to_standard_error() -> None:
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
-def open_workspace(workspace: Path | None) -> Workspace:
+def open_existing_workspace(workspace: Path | None) -> Workspace:
     """The workspace of a command that makes none: a mistyped name shall not look like an empty registry (InvalidRequest)."""
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
@@ -71,12 +71,12 @@ def open_workspace(workspace: Path | None) -> Workspace:
     return Workspace(settings)
 
 
-def show_error(error: Exception, as_json: bool) -> int:
+def print_error(error: Exception, as_json: bool) -> int:
     """Say what went wrong in one line; returns the exit code."""
     from service.requests import problems
 
-    problem = problems.problem_of(error)
-    is_expected = problems.is_expected(error)
+    problem = problems.problem_from_error(error)
+    is_expected = problems.is_expected_error(error)
     if not is_expected:
         problem = dataclasses.replace(
             problem, detail=f"{type(error).__name__}: {error} (FEWPASS_DEBUG=1 shows the traceback)"
@@ -85,94 +85,96 @@ def show_error(error: Exception, as_json: bool) -> int:
         typer.echo(json.dumps(problem.body(), default=str), err=True)
     else:
         text = " ".join(problem.detail.split())
-        err.print(f"[bold red]error[/]: {escape(text)}", soft_wrap=True, highlight=False)
+        err.print(f"[bold red]error[/]: {escape_rich_markup(text)}", soft_wrap=True, highlight=False)
     return EXIT_FAILED if is_expected else EXIT_INTERNAL
 
 
-def escape(text: str) -> str:
+def escape_rich_markup(text: str) -> str:
     """Text with rich's markup made harmless."""
     from rich.markup import escape as rich_escape
 
     return rich_escape(text)
 
 
-def show_json(value: Any) -> None:
+def print_json_document(value: Any) -> None:
     """Print one JSON document; NaN, which JSON lacks, becomes null."""
-    typer.echo(json.dumps(jsonable(value), indent=2, default=str, allow_nan=False))
+    typer.echo(json.dumps(json_ready_value(value), indent=2, default=str, allow_nan=False))
 
 
-def json_instead(value: Any, as_json: bool) -> None:
+def print_json_and_exit(value: Any, as_json: bool) -> None:
     """Where JSON is to be printed, print a value as JSON, and end the command."""
     if as_json:
-        show_json(value)
+        print_json_document(value)
         raise typer.Exit
 
 
-def say(value: Any, text: str, as_json: bool) -> None:
+def print_json_or_text(value: Any, text: str, as_json: bool) -> None:
     """Print a value as JSON, or what it means in a sentence."""
     if as_json:
-        show_json(value)
+        print_json_document(value)
     else:
         out.print(text)
 
 
-def show_rows(output: str, facts: JSONMapping, started: float, as_json: bool) -> None:
+def print_written_rows(output: str, facts: JSONMapping, started: float, as_json: bool) -> None:
     """Say where rows were written, without secrets of the address, and in what time since one of `time.perf_counter`."""
-    seconds, place = time.perf_counter() - started, redact(output)
+    seconds, place = time.perf_counter() - started, redact_uri_secrets(output)
     summary = {"out": place, **facts, "seconds": seconds, "rows_per_s": facts["n_rows"] / max(seconds, 1e-9)}
-    say(summary, f"[bold]{escape(place)}[/]: {facts['n_rows']:,} rows in {seconds:.2f} s", as_json)
+    print_json_or_text(
+        summary, f"[bold]{escape_rich_markup(place)}[/]: {facts['n_rows']:,} rows in {seconds:.2f} s", as_json
+    )
 
 
-def warn(message: str) -> None:
+def print_warning(message: str) -> None:
     """Print a warning to standard error."""
-    err.print(f"[yellow]warning:[/] {escape(message)}")
+    err.print(f"[yellow]warning:[/] {escape_rich_markup(message)}")
 
 
-def jsonable(value: Any) -> Any:
+def json_ready_value(value: Any) -> Any:
     """Dataclasses, mappings and tuples as JSON has them."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: jsonable(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: json_ready_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): jsonable(item) for name, item in value.items()}
+        return {str(name): json_ready_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [jsonable(item) for item in value]
+        return [json_ready_value(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
 
 
-def table_of(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+def build_rich_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
     """A table; numbers stand right."""
     table = Table(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         is_number = bool(rows) and all(isinstance(row[index], int | float) or row[index] is None for row in rows)
-        table.add_column(escape(column), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(escape_rich_markup(column), justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(text_of(value)) for value in row))
+        table.add_row(*(escape_rich_markup(table_cell_text(value)) for value in row))
     return table
 
 
-def show_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
+def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
     """Print a table, or what to say if it has no rows."""
     rows = list(rows)
-    out.print(table_of(title, columns, rows) if rows else f"[dim]{empty}[/]")
+    out.print(build_rich_table(title, columns, rows) if rows else f"[dim]{empty}[/]")
 
 
-def show_list(
+def print_json_or_table(
     items: Sequence[Any], as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none"
 ) -> None:
     """Print items as JSON, or as a table with a row for each."""
     if as_json:
-        show_json(items)
+        print_json_document(items)
     else:
-        show_table(None, columns, rows, empty)
+        print_table(None, columns, rows, empty)
 
 
-def show_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows that may have many columns: as a table, else with a line for each column, else one after the other."""
     lines = [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
-    wide = table_of(None, columns, rows)
-    tall = table_of(None, ["column", *map(str, range(1, len(rows) + 1))], lines)
+    wide = build_rich_table(None, columns, rows)
+    tall = build_rich_table(None, ["column", *map(str, range(1, len(rows) + 1))], lines)
     fitting = next((table for table in (wide, tall) if _fits(table)), None)
     if fitting is not None:
         out.print(fitting)
@@ -181,7 +183,11 @@ def show_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for number, row in enumerate(rows, 1):
         out.print(f"[bold]row {number}[/]")
         for column, value in zip(columns, row, strict=True):
-            out.print(f"  {escape(column):{margin}}  {escape(text_of(value))}", highlight=False, soft_wrap=True)
+            out.print(
+                f"  {escape_rich_markup(column):{margin}}  {escape_rich_markup(table_cell_text(value))}",
+                highlight=False,
+                soft_wrap=True,
+            )
 
 
 def _fits(table: Table) -> bool:
@@ -190,7 +196,7 @@ def _fits(table: Table) -> bool:
     return Measurement.get(out, boundless, table).maximum <= out.width
 
 
-def text_of(value: Any) -> str:
+def table_cell_text(value: Any) -> str:
     """A value as a cell shows it."""
     if value is None:
         return "-"
@@ -198,16 +204,16 @@ def text_of(value: Any) -> str:
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else words_of(value)
+    return f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else nested_value_text(value)
 
 
-def words_of(value: Any) -> str:
+def nested_value_text(value: Any) -> str:
     """A value within others: `name=value, …` for a mapping, without what is not set."""
     if isinstance(value, Mapping):
         pairs = ((name, item) for name, item in value.items() if item not in (None, "", [], {}))
-        return ", ".join(f"{name}={words_of(item)}" for name, item in pairs)
+        return ", ".join(f"{name}={nested_value_text(item)}" for name, item in pairs)
     if isinstance(value, list | tuple):
-        return ("; " if any(isinstance(item, Mapping) for item in value) else ", ").join(map(words_of, value))
+        return ("; " if any(isinstance(item, Mapping) for item in value) else ", ").join(map(nested_value_text, value))
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
@@ -223,49 +229,49 @@ class CommandProcess:
     def begin(cls) -> None:
         """Load."""
         cls.is_own = cls.is_loading = True
-        begin_loading()
+        relax_gc_for_startup()
 
     @classmethod
     def loaded(cls) -> None:
         """Work: from now on there may be garbage."""
         if cls.is_loading:
             cls.is_loading = False
-            end_loading()
+            restore_gc_after_startup()
 
 
 @contextmanager
-def progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
+def terminal_progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
     """A bar on standard error with what is done, how much of it, and the time left; yields the report to call.
 
     It needs a terminal, and is not shown with --json.
     """
-    from learners.kernels.jit import noticing_compilation
-    from learners.passes.progress_bar import amount, bar_on
+    from learners.kernels.jit import notify_on_kernel_compilation
+    from learners.passes.progress_bar import console_progress_bar, progress_amount_text
 
-    logs_to_standard_error()
+    send_logs_to_stderr()
     if CommandProcess.is_own:
-        spare_pandas()
-    bar = bar_on(err, is_shown=is_shown and err.is_terminal)
+        skip_pandas_import()
+    bar = console_progress_bar(err, is_shown=is_shown and err.is_terminal)
 
     def tell() -> None:
         if CommandProcess.is_own:
-            spare_blas()
+            skip_scipy_linalg_import()
         if is_shown:
             err.print(COMPILING)
 
-    with noticing_compilation(tell), bar as progress:
+    with notify_on_kernel_compilation(tell), bar as progress:
         task = progress.add_task("starting", total=None, amount="")
 
         def report(at: JSONObject) -> None:
             CommandProcess.loaded()
             n_done, n_total = at.get("rows_done", 0), at.get("rows_total") or None
-            words = amount(at.get("unit", "rows"), n_done, n_total, at.get("rows_per_s"))
-            progress.update(task, description=describe(at), completed=n_done, total=n_total, amount=words)
+            words = progress_amount_text(at.get("unit", "rows"), n_done, n_total, at.get("rows_per_s"))
+            progress.update(task, description=progress_text(at), completed=n_done, total=n_total, amount=words)
 
         yield report
 
 
-def describe(progress: JSONMapping) -> str:
+def progress_text(progress: JSONMapping) -> str:
     """Progress in words: "learn, pass 2 of 3 (pairs)"; what is done between two passes has no number."""
     words = str(progress.get("step", ""))
     if progress.get("pass_number") and progress.get("unit", "rows") == "rows":

@@ -82,7 +82,7 @@ class Workspace:
         self.close()
 
 
-def on_control(
+def bind_control_to_workspace(
     verb: Callable[Concatenate[Control, Arguments], Answer],
 ) -> Callable[Concatenate[Workspace, Arguments], Answer]:
     """A verb of the control database, as one of the workspace that it belongs to."""

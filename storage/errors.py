@@ -123,7 +123,7 @@ _OF_THE_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
 _WORDS_OF_THE_DISK = tuple(os.strerror(number) for number in sorted(_OF_THE_DISK))
 
 
-def is_refused_by_the_disk(error: BaseException) -> bool:
+def is_disk_write_refusal(error: BaseException) -> bool:
     """Whether a disk that is full or read-only is the reason; libraries say so by number, or only in words."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _OF_THE_DISK

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from learners.errors import StatisticMismatch
-from learners.passes.row_rules import add_weighted
+from learners.passes.row_rules import add_weighted_rows
 from learners.passes.statistic import CodeStatistic, Divisible, Statistic
-from learners.schema.schema_growth import code_maps
+from learners.schema.schema_growth import schema_code_maps
 
 
 def updated(empty, parts):
@@ -128,7 +128,7 @@ def recoding_is_counting_by_the_other_schema(empty, parts, schema, recode):
     """`recode` gives the chunks by the other schema, whose domains are larger."""
     if not isinstance(empty, CodeStatistic):
         return
-    maps = code_maps(empty.schema, schema)
+    maps = schema_code_maps(empty.schema, schema)
     counted = updated(empty.under(schema), [recode(part, maps) for part in parts])
     assert updated(empty, parts).recoded(schema, maps) == counted
     assert empty.under(schema).spec == empty.spec
@@ -139,7 +139,7 @@ def a_weight_counts_a_row_as_if_it_were_repeated(empty, parts, weights_of):
     weighted, repeated = empty.empty(), empty.empty()
     for part in parts:
         weights = weights_of(part)
-        add_weighted(weighted, part, weights)
+        add_weighted_rows(weighted, part, weights)
         index = np.repeat(np.arange(weights.size), weights)
         repeated.update(part.take(pa.array(index)) if isinstance(part, pa.RecordBatch) else part.rows(index))
     assert weighted == repeated

@@ -5,9 +5,9 @@ import pyarrow as pa
 import pytest
 
 from learners import KDB, Source, encode, explain, record_classifier
-from learners.answer_checks import distributions
+from learners.answer_checks import check_answer_distributions
 from learners.errors import InvalidPrediction
-from service.product.inference.scoring import probabilities_of, score
+from service.product.inference.scoring import probabilities_and_true_classes, scored_batches
 from service.serving.predictor import Served
 
 GOOD = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5 + 5e-7]])
@@ -15,9 +15,9 @@ GOOD = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5 + 5e-7]])
 
 @pytest.mark.parametrize("bad", [[np.nan, np.nan], [np.inf, 0.0], [0.5, 0.4999], [1.5, -0.5], [0.0, 0.0]])
 def test_rows_that_are_no_distribution(bad):
-    assert distributions(GOOD) is GOOD
+    assert check_answer_distributions(GOOD) is GOOD
     with pytest.raises(InvalidPrediction, match="Row 12: the model's probabilities") as raised:
-        distributions(np.array([*GOOD, bad])[[0, 1, 3, 2]], first_row=10)
+        check_answer_distributions(np.array([*GOOD, bad])[[0, 1, 3, 2]], first_row=10)
     assert raised.value.row == 12
 
 
@@ -48,8 +48,8 @@ def test_no_way_out_gives_such_a_row(broken):
         lambda: fitted.predict(rows),
         lambda: served.predict_proba(chunk),
         lambda: explain(model, chunk),
-        lambda: list(score(model, source, [])),
-        lambda: probabilities_of(model, source),
+        lambda: list(scored_batches(model, source, [])),
+        lambda: probabilities_and_true_classes(model, source),
     ):
         with pytest.raises(InvalidPrediction, match="Row 3"):
             answer()

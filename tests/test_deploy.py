@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from service.cli import app
 from service.http.security import OPEN
-from service.settings import SECRETS, Settings, unknown_variables
+from service.settings import SECRETS, Settings, unknown_setting_warnings
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 KUBERNETES = "1.37"
@@ -78,7 +78,7 @@ def test_settings_are_settings_and_no_secret_stands_in_a_manifest(folder, monkey
     for container, _ in containers(folder):
         assert {each["configMapRef"]["name"] for each in container.get("envFrom", ())} <= {generated["name"]}
         environment |= {each["name"]: each["value"] for each in container.get("env", ())}
-    assert not unknown_variables(environment)
+    assert not unknown_setting_warnings(environment)
     hidden = {f"FEWPASS_{name.upper()}" for name in SECRETS}
     assert not hidden & environment.keys() and {"FEWPASS_ADMIN_KEY_FILE"} <= environment.keys()
     for name, value in environment.items():

@@ -23,9 +23,9 @@ REPEATED = {
 OF_PAPERS = [
     "learners/classifiers/estimates/context_tree.py::ContextTree",
     "learners/classifiers/estimates/context_tree.py::m_estimates",
-    "learners/classifiers/selection.py::choose_m",
-    "learners/classifiers/structure.py::k_dependence",
-    "learners/classifiers/structure.py::tree_augmented",
+    "learners/classifiers/m_selection.py::select_m_by_hold_out",
+    "learners/classifiers/structure.py::k_dependence_structure",
+    "learners/classifiers/structure.py::tree_augmented_structure",
     "learners/counts/row_samples.py::draw",
     "learners/counts/information.py::conditional_mutual_information",
     "learners/counts/information.py::mutual_information",
@@ -82,8 +82,8 @@ def test_names_repeat_with_a_reason():
 PLACES = {"numba": "learners/kernels", "llvmlite": "learners/kernels", "duckdb": "storage", "fastapi": "service"}
 KERNEL_TOOLS = ("learners.kernels.jit", "learners.kernels.intrinsics", "learners.kernels.simd")
 OF_JIT = {
-    "learners.kernels.jit.noticing_compilation",
-    "learners.kernels.jit.load_registries",
+    "learners.kernels.jit.notify_on_kernel_compilation",
+    "learners.kernels.jit.load_numba_registries",
 }  # for others than kernels
 
 

@@ -26,10 +26,10 @@ from learners.circuits.kernels import (
     STEP,
     STUDENT,
     SUM,
-    add_scopes,
     node_depths,
+    write_node_scopes,
 )
-from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, frozen
+from learners.kernels.arrays import Array, Floats, Int8s, Integers, Mask, Uint64s, read_only_array
 
 Made = TypeVar("Made")
 
@@ -199,14 +199,14 @@ class Circuit:
         return f"Circuit({self.n_nodes} nodes, {self.n_edges} edges, {self.n_variables} variables)"
 
 
-def kept_with_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
+def cached_on_circuit_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
     """What a function makes of a circuit's structure and indicators, made once for all circuits that share them."""
     kept = circuit._of_structure
     name = make.__qualname__
     return kept[name] if name in kept else kept.setdefault(name, make(circuit))
 
 
-def kept_with(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
+def cached_on_circuit(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
     """What a function makes of a circuit, made once and kept with it.
 
     Threads that ask at the same time may each make it; all get the one that is first.
@@ -225,7 +225,7 @@ def _checked(array: Array, dtype: np.dtype) -> Array:
         if given.min() < limits.min or given.max() > limits.max:
             raise InvalidCircuit(f"has a whole number of more than {limits.bits} bits, where none belongs")
     # A view, so that an array that the caller still writes to elsewhere keeps its own flag.
-    return frozen(np.ascontiguousarray(given, dtype).view())
+    return read_only_array(np.ascontiguousarray(given, dtype).view())
 
 
 def _check_shapes(arrays: CircuitArrays) -> None:
@@ -267,7 +267,7 @@ def _check_leaves(arrays: CircuitArrays) -> None:
     if n_parameters[arrays.kind < INDICATOR].any():
         raise InvalidCircuit("has leaf parameters at a sum or product")
     expected = np.array([0, 0, 1, 0, 2, 1, 1, 3, 4, 4, 5])[kind] + np.where(kind == CATEGORICAL, domain, 0)
-    expected += 2 * n_knots(arrays, leaves)
+    expected += 2 * quantile_leaf_knot_counts(arrays, leaves)
     _refuse(n_parameters[leaves] != expected, "has another number of parameters than its kind needs", leaves)
     first = arrays.leaf_parameters[arrays.leaf_starts[leaves]] if leaves.size else np.empty(0)
     is_code = (first >= 0) & (first < domain) & (first == np.floor(first))
@@ -283,7 +283,7 @@ def _check_leaves(arrays: CircuitArrays) -> None:
     _check_totals(arrays.leaf_parameters, arrays.leaf_starts, categorical, "has probabilities")
 
 
-def n_knots(arrays: CircuitArrays, leaves: Integers) -> Integers:
+def quantile_leaf_knot_counts(arrays: CircuitArrays, leaves: Integers) -> Integers:
     """(n_leaves,) int64: knots of quantile leaves, as far as there can be so many; 0 of others."""
     at = arrays.leaf_starts[leaves] + 2 + N_KNOTS
     sizes = np.diff(arrays.leaf_starts)[leaves]
@@ -344,7 +344,7 @@ def _scopes(arrays: CircuitArrays) -> Uint64s:
     """(n_nodes, n_words) uint64: the variables of each node as a bit set; refuses what is incomplete or not decomposable."""
     scopes = np.zeros((arrays.kind.size, max(1, -(-arrays.n_values.size // 64))), np.uint64)
     fault = np.full(1, -1, np.int64)
-    add_scopes(arrays.kind, arrays.child_starts, arrays.children, arrays.variable, scopes, fault)
+    write_node_scopes(arrays.kind, arrays.child_starts, arrays.children, arrays.variable, scopes, fault)
     node = int(fault[0])
     if node >= 0:
         reason = (
@@ -353,7 +353,7 @@ def _scopes(arrays: CircuitArrays) -> Uint64s:
             else "is a product whose children share a variable, so it is not decomposable"
         )
         raise InvalidCircuit(reason, node)
-    return frozen(scopes)
+    return read_only_array(scopes)
 
 
 def _refuse(wrong: Mask, reason: str, nodes: Integers | None = None) -> None:

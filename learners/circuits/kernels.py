@@ -20,7 +20,7 @@ TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF
 
 
 @kernel
-def add_scopes(kind, child_starts, children, variable, scopes, fault):
+def write_node_scopes(kind, child_starts, children, variable, scopes, fault):
     """The variables of every node as bits: OUT scopes (n_nodes, n_words) uint64, zero at first.
 
     OUT fault (1,) int64: the first sum that is incomplete or product that is not decomposable, unchanged if there is none.

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, with_weights
-from learners.circuits.evaluation.leaf_shapes import peaks
+from learners.circuits.evaluation.evaluate import compiled_circuit_with_weights, log_induced_trees, log_values
+from learners.circuits.evaluation.leaf_shapes import leaf_modes_of_variable
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
-from learners.circuits.map.query import whole_circuit
+from learners.circuits.map.query import prepared_map_circuit
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.array_answers import sample
 from learners.circuits.queries.named_answers import Answer, Batches
-from learners.circuits.queries.queries import answer_all, circuit_batches
+from learners.circuits.queries.queries import answer_all, circuit_query_handlers
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
-from learners.circuits.variables import Columns, columns_of
+from learners.circuits.variables import Columns, circuit_columns
 from learners.errors import InvalidParameter, NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.models.model import Header
@@ -55,7 +55,7 @@ class CircuitModel:
     ) -> None:
         self.schema, self.circuit, self.facts, self.posterior = schema, circuit, dict(facts), posterior
         # How the columns of the schema are the circuit's variables.
-        self.columns: Columns = columns_of(circuit, schema)
+        self.columns: Columns = circuit_columns(circuit, schema)
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).from_arrays, self.to_arrays()
@@ -101,7 +101,7 @@ class CircuitModel:
 
     def row_peaks(self, x: Array, v: int) -> Floats:
         """(n_peaks, n_rows) float64: where the densities of a numeric variable are highest, the same places for each row."""
-        places = peaks(self.circuit, v)
+        places = leaf_modes_of_variable(self.circuit, v)
         return np.broadcast_to(places[:, np.newaxis], (places.size, x.shape[1]))
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
@@ -110,17 +110,17 @@ class CircuitModel:
 
     def prepare(self) -> None:
         """Build what queries of every kind share, so that the first one does not wait for it."""
-        with_weights(self.circuit)
-        answers.linear_circuit(self.circuit)
-        whole_circuit(self.circuit)
+        compiled_circuit_with_weights(self.circuit)
+        answers.linear_space_circuit(self.circuit)
+        prepared_map_circuit(self.circuit)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.answer_all` tells them."""
+        """Answers as `queries.answer_network_queries` tells them."""
         return answer_all(self.circuit, self.schema, queries, self.batches, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods of some variables."""
-        return circuit_batches(self.circuit, likelihoods)
+        return circuit_query_handlers(self.circuit, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the circuit over them consists of."""
@@ -155,7 +155,7 @@ class CircuitModel:
             return cls(schema, circuit, stored["facts"])
         start = Circuit.from_arrays({name: arrays[START + name] for name in CircuitArrays._fields})
         prior = PseudoCounts(arrays[PRIOR + "edge"], arrays[PRIOR + "parameter"], rule["numeric"])
-        columns = columns_of(start, schema)
+        columns = circuit_columns(start, schema)
         if rule["moments"] != "exact":
             raise InvalidParameter("moments", rule["moments"], "exact: other rules are not learned any more")
         empty = StreamingPosterior(start, prior, rule["projection"], columns.rows_of_chunk)

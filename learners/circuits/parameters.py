@@ -132,7 +132,7 @@ class CircuitParameters(GibbsParameters):
     Parameters
     ----------
     structure : "auto", "hclt", "chow-liu", "random", "learnspn", "gaussian-mixture" or "file"
-        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose`) and, where
+        What the circuit looks like; "auto" takes what explains drawn rows best. That is one of trees, hidden trees, LearnSPN, mixtures of them (`search.choose_circuit_structure`) and, where
         numeric columns have densities, mixtures of Gaussians. The others are a hidden Chow-Liu tree, Chow-Liu tree, random region graph,
         LearnSPN on a sample, a mixture of Gaussians with full covariances, or the circuit of a file. "auto" is for EM: with
         another learning, or where `states` are given, it means "hclt"; sampling has a complete binary circuit, or that of a file.

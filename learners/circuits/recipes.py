@@ -9,30 +9,39 @@ from typing import Any
 
 import numpy as np
 
-from learners.circuits.bayesian.column_families import numeric_coding
+from learners.circuits.bayesian.column_families import assign_column_families
 from learners.circuits.bayesian.given_structure import GivenStructure
 from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.bayesian.sampling import Sampling, sampling_of
+from learners.circuits.bayesian.sampling import Sampling, restore_sampling
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, em_passes
 from learners.circuits.mixtures import passes as gaussians
 from learners.circuits.model import CircuitModel
 from learners.circuits.parameters import BY_COLUMN, GAUSSIANS, NOT_OF_SAMPLING, CircuitParameters
-from learners.circuits.streaming.online import StreamingPosterior, pseudo_counts_of
-from learners.circuits.streaming.shards import in_shards
+from learners.circuits.streaming.online import StreamingPosterior, circuit_pseudo_counts
+from learners.circuits.streaming.shards import learn_in_shards
 from learners.circuits.structures import search as choosing
 from learners.circuits.structures.chow_liu import chow_liu, hclt
-from learners.circuits.structures.column_models import check_conjugate, model_columns, require_columns
-from learners.circuits.structures.densities import Densities, narrowest, with_densities, with_distributions
-from learners.circuits.structures.from_file import fingerprint, read_circuit
+from learners.circuits.structures.column_models import (
+    check_conjugate_distributions,
+    choose_column_models,
+    require_learnable_columns,
+)
+from learners.circuits.structures.densities import (
+    Densities,
+    minimum_leaf_deviations,
+    replace_intervals_by_densities,
+    schema_with_distributions,
+)
+from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
 from learners.circuits.structures.learnspn import learnspn
 from learners.circuits.structures.random_regions import random_regions
-from learners.circuits.structures.search import codes_of
-from learners.circuits.variables import columns_of
+from learners.circuits.structures.search import codes_and_domain_sizes
+from learners.circuits.variables import circuit_columns
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
-from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, binned_schema
+from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, quantile_binned_schema
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Rows, RowWork
 from learners.passes.statistic import Together
@@ -59,33 +68,33 @@ def spn(
     References: Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
     if parameters.learning == "gibbs" and parameters.structure == "auto":
-        return (yield from bayesian(target, parameters, given, overrides or {}))
+        return (yield from bayesian_circuit_recipe(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)
     if parameters.actual_structure == GAUSSIANS and parameters.leaves is None:
         parameters = replace(parameters, leaves="gaussian")
-    schema, densities, choices = yield from model_columns(target, parameters, given, overrides or {}, read, cuts)
+    schema, densities, choices = yield from choose_column_models(target, parameters, given, overrides or {}, read, cuts)
     facts: dict[str, object] = {"learner": "spn", "parameters": asdict(parameters)}
     if choices:
         facts["leaves"] = {name: choice.facts() for name, choice in choices.items()}
     if parameters.actual_structure == GAUSSIANS:
-        gaussians.require_densities(schema)
-        grown = yield from gaussians.growing(schema, densities, parameters.minutes, parameters.states)
+        gaussians.require_gaussian_columns(schema)
+        grown = yield from gaussians.grow_mixture_passes(schema, densities, parameters.minutes, parameters.states)
         return (yield from gaussians.learn_mixture(schema, densities, grown, parameters.passes, facts))
     if parameters.actual_structure == "auto":
-        return (yield from chosen(schema, parameters, densities, facts))
-    start = read or with_densities((yield from _structure(schema, parameters)), densities)
-    least = narrowest(start, densities) if densities else None
+        return (yield from auto_structure_recipe(schema, parameters, densities, facts))
+    start = read or replace_intervals_by_densities((yield from _structure(schema, parameters)), densities)
+    least = minimum_leaf_deviations(start, densities) if densities else None
     if read is not None:
-        facts["circuit_sha256"] = fingerprint(read)
+        facts["circuit_sha256"] = circuit_fingerprint(read)
     if parameters.learning == "gibbs":
         sampler = GivenStructure(schema, start, parameters, facts, parameters.seed)
         return (yield RowWork("sampling", schema, sampler.learn, ""))
     if parameters.learning in ("adf", "bmm"):
-        rows_of = columns_of(start, schema).rows_of_chunk
+        rows_of = circuit_columns(start, schema).rows_of_chunk
         for _ in range(parameters.stream_passes):
-            prior = pseudo_counts_of(start, parameters.strength)
+            prior = circuit_pseudo_counts(start, parameters.strength)
             empty = StreamingPosterior(start, prior, parameters.learning, rows_of=rows_of, narrowest=least)
-            model = yield from continue_learning(schema, empty, facts, parameters.shards)
+            model = yield from streaming_update_recipe(schema, empty, facts, parameters.shards)
             start = model.circuit
         return model
     circuit, n_rows = start, 0
@@ -100,14 +109,16 @@ def spn(
     return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
 
 
-def chosen(
+def auto_structure_recipe(
     schema: Schema, parameters: CircuitParameters, densities: dict[int, Densities], facts: dict[str, object]
 ) -> Passes[CircuitModel]:
-    """The circuit that explains drawn rows best, of several structures (`search.choose`): a pass to draw, then EM over all rows."""
-    counted: Together[PairwiseCounts, HoldOut] = yield choosing.drawing(schema, parameters.sample)
-    choice, valid = yield from choosing.searching(counted, parameters.minutes, parameters.laplace, parameters.seed)
-    start = with_densities(choice.circuit, densities)
-    least = narrowest(start, densities) if densities else None
+    """The circuit that explains drawn rows best, of several structures (`search.choose_circuit_structure`): a pass to draw, then EM over all rows."""
+    counted: Together[PairwiseCounts, HoldOut] = yield choosing.structure_search_statistics(schema, parameters.sample)
+    choice, valid = yield from choosing.structure_search_work(
+        counted, parameters.minutes, parameters.laplace, parameters.seed
+    )
+    start = replace_intervals_by_densities(choice.circuit, densities)
+    least = minimum_leaf_deviations(start, densities) if densities else None
     counting: list[ExpectedCounts] = []
     n_drawn = int(counted.second.sample.counts.sum())
     saw_all = not densities and n_drawn == counted.second.n_rows
@@ -116,17 +127,21 @@ def chosen(
     if densities:
         circuit = yield from em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
     else:
-        gains = partial(choosing.likelihood_of, schema, valid)
-        circuit, _ = yield from choosing.polish(start, most, make, lambda e: e.maximised(choice.laplace), gains)
+        gains = partial(choosing.mean_validation_log_likelihood, schema, valid)
+        circuit, _ = yield from choosing.em_passes_with_early_stopping(
+            start, most, make, lambda e: e.maximised(choice.laplace), gains
+        )
     searched = {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
     own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": searched}
     model = CircuitModel(schema, circuit, facts | own)
     if densities:
-        return (yield from gaussians.better_of_mixture(model, densities, parameters.minutes, parameters.passes))
+        return (
+            yield from gaussians.better_of_circuit_and_mixture(model, densities, parameters.minutes, parameters.passes)
+        )
     return model
 
 
-def bayesian(
+def bayesian_circuit_recipe(
     target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Overrides
 ) -> Passes[CircuitModel]:
     """A posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
@@ -135,35 +150,37 @@ def bayesian(
     """
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries = yield every
-    schema = given if isinstance(given, Schema) else binned_schema(summaries, parameters.n_bins)
-    require_columns(schema)
+    schema = given if isinstance(given, Schema) else quantile_binned_schema(summaries, parameters.n_bins)
+    require_learnable_columns(schema)
     distributions = {name: override.distribution for name, override in every.overrides.items()}
-    schema = with_distributions(schema, distributions, "intervals")
-    check_conjugate(schema, parameters)
+    schema = schema_with_distributions(schema, distributions, "intervals")
+    check_conjugate_distributions(schema, parameters)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
     in_intervals = {name for name, distribution in distributions.items() if distribution == "intervals"}
-    schema, coding = numeric_coding(schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed)
+    schema, coding = assign_column_families(
+        schema, histograms, parameters.leaves or BY_COLUMN, in_intervals, parameters.seed
+    )
     facts = {"learner": "spn", "parameters": asdict(parameters)}
     sampling = Sampling(schema, coding, parameters, facts, parameters.seed)
     return (yield RowWork("sampling", schema, sampling.learn, ""))
 
 
-def sampled_further(known: BayesianCircuit) -> Passes[CircuitModel]:
+def resume_sampling_recipe(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
     parameters: Any = known.facts["parameters"]
     # Versions before named a structure and other parameters here that sampling did not follow.
     used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING}
-    sampling = sampling_of(known, CircuitParameters(**(used | {"structure": "auto"})))
+    sampling = restore_sampling(known, CircuitParameters(**(used | {"structure": "auto"})))
     return (yield RowWork("sampling", known.schema, partial(sampling.go_on, known), ""))
 
 
-def continue_learning(
+def streaming_update_recipe(
     schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, object], n_shards: int | None = 1
 ) -> Passes[CircuitModel]:
-    """Learn rows on top of those that a posterior has learned: one pass, in their order or in shards (`shards.in_shards`)."""
+    """Learn rows on top of those that a posterior has learned: one pass, in their order or in shards (`shards.learn_in_shards`)."""
 
     def run(rows: Rows, threads: int, advance: Advance) -> tuple[StreamingPosterior, int]:
-        return in_shards(rows, posterior, n_shards, threads, advance)
+        return learn_in_shards(rows, posterior, n_shards, threads, advance)
 
     found: tuple[StreamingPosterior, int] = yield RowWork("learning row by row", schema, run)
     learned, n_learned = found
@@ -191,7 +208,7 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]
     if counts.sum() > parameters.sample:  # few different rows may stand for more than memory holds
         counts = np.random.default_rng(parameters.seed).multinomial(parameters.sample, counts / counts.sum())
     rows = np.repeat(drawn.sample.rows, counts, axis=0).T
-    codes, sizes = codes_of(schema, rows[:-1], rows[-1])
+    codes, sizes = codes_and_domain_sizes(schema, rows[:-1], rows[-1])
     return learnspn(codes, sizes, max_rows=parameters.sample, seed=parameters.seed)
 
 
@@ -213,7 +230,7 @@ def _expecting(schema: Schema, counting: list[ExpectedCounts]) -> Callable[[Circ
     """Makes the statistic of each iteration; `counting` gets them in turn."""
 
     def make(circuit: Circuit) -> ExpectedCounts:
-        rows_of = columns_of(circuit, schema).rows_of_chunk
+        rows_of = circuit_columns(circuit, schema).rows_of_chunk
         counting.append(ExpectedCounts(circuit, schema, rows_of, schema.columns))
         return counting[-1]
 

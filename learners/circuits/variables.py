@@ -14,8 +14,9 @@ from learners.errors import UnknownColumn
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.json_records import in_short, number_reader, value_encoders
-from learners.schema.schema import OTHER, labels_of
+from learners.schema.encoding.json_records import json_number_reader, json_value_encoders, short_value_text
+from learners.schema.schema import OTHER
+from learners.schema.value_choices import unique_code_labels
 
 
 class Columns:
@@ -38,7 +39,7 @@ class Columns:
         self.class_variable = n_attributes if has_class else None
         self.names = [attribute.name for attribute in schema.attributes]
         self.n_values = circuit.n_values.tolist()
-        self._encoders = [code for _, code, _ in value_encoders(schema)]
+        self._encoders = [code for _, code, _ in json_value_encoders(schema)]
         # Where a chunk has an attribute's numbers.
         self._numbers = {v: row for row, v in enumerate(schema.continuous)}
         known = set(circuit.scope(circuit.root))
@@ -55,7 +56,7 @@ class Columns:
                     "they do not belong together."
                 )
             self.offsets[v] = attribute.n_values - size if size else 0
-            labels = labels_of(attribute)
+            labels = unique_code_labels(attribute)
             values: list[RawValue] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
             if attribute.kind == "nominal":
                 values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)
@@ -80,7 +81,7 @@ class Columns:
 
     def _variable(self, name: str) -> int:
         if name not in self.number:
-            check_left_out(self.schema, name)
+            check_column_not_left_out(self.schema, name)
             raise UnknownColumn(name, self.names)
         return self.number[name]
 
@@ -111,7 +112,7 @@ class Columns:
             return np.nan
         name = self.names[variable]
         if not self.n_values[variable]:
-            return number_reader(self.schema.attributes[variable])(value)
+            return json_number_reader(self.schema.attributes[variable])(value)
         labels = self._labels[variable]
         if variable == self.class_variable:
             code = labels.index(str(value)) if str(value) in labels else -1
@@ -120,7 +121,7 @@ class Columns:
         else:
             code = self._encoders[variable](value) - int(self.offsets[variable])
         if not 0 <= code < self.n_values[variable]:
-            raise never_had(name, value, labels)
+            raise unknown_value_error(name, value, labels)
         return float(code)
 
     def rows(self, evidence: Sequence[Mapping[str, object]]) -> Floats:
@@ -164,16 +165,16 @@ class Columns:
         return x
 
 
-def never_had(name: str, value: object, labels: Sequence[str]) -> InvalidEvidence:
+def unknown_value_error(name: str, value: object, labels: Sequence[str]) -> InvalidEvidence:
     """That a column never had a value, and which it had: similar ones, or some."""
-    near = get_close_matches(in_short(value).strip("'"), labels) or labels[:4]
+    near = get_close_matches(short_value_text(value).strip("'"), labels) or labels[:4]
     known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
     return InvalidEvidence(
-        f"Column {name!r} never had the value {in_short(value)} in training (known: {known}). Leave it out, then it is summed out."
+        f"Column {name!r} never had the value {short_value_text(value)} in training (known: {known}). Leave it out, then it is summed out."
     )
 
 
-def check_left_out(schema: Schema, name: str) -> None:
+def check_column_not_left_out(schema: Schema, name: str) -> None:
     """Refuse a column that training left out, telling why. Raises InvalidEvidence."""
     for column in schema.left_out:
         if column.name == name:
@@ -182,14 +183,14 @@ def check_left_out(schema: Schema, name: str) -> None:
             )
 
 
-def known_numbers(x: ArrayLike, n_values: Integers) -> Floats:
+def mask_unknown_codes(x: ArrayLike, n_values: Integers) -> Floats:
     """(n_variables, n_rows) float64: a copy of rows with NaN where a discrete variable has no code of its domain."""
     known, sizes = np.array(x, np.float64), n_values[:, np.newaxis]
     known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
     return known
 
 
-def columns_of(circuit: Circuit, schema: Schema) -> Columns:
+def circuit_columns(circuit: Circuit, schema: Schema) -> Columns:
     """The columns of a circuit, kept for the schema asked last."""
     cache = vars(circuit)
     kept: Columns | None = cache.get("_columns")

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import scipy
 
-from learners.classifiers.description import schema_tables
-from learners.classifiers.lookup.look_up_tables import in_parts
-from learners.classifiers.tree_sum_kernels import add_log_tree_sums, log_tree_sum_of_logs
+from learners.classifiers.description import describe_schema_as_tables
+from learners.classifiers.lookup.look_up_tables import run_in_row_ranges
+from learners.classifiers.tree_sum_kernels import add_log_spanning_tree_sums, log_spanning_tree_sum_of_logs
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
-from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze_arrays
 from learners.kernels.scaled_arithmetic import NOTHING, STEP
-from learners.models.model import Header, check_array, refuse
+from learners.models.model import Header, check_array_elements, check_array_type_and_shape
 from learners.schema import Chunk, Schema
 
 # Equivalent sample sizes from which the marginal likelihood chooses.
@@ -60,7 +60,7 @@ class AveragedTrees:
     ) -> None:
         self.schema, self.class_counts, self.facts = schema, class_counts, dict(facts)
         self.log_prior, self.alone, self.log_weights, self.ratios = log_prior, alone, log_weights, ratios
-        freeze(log_prior, alone, log_weights, ratios)
+        freeze_arrays(log_prior, alone, log_weights, ratios)
 
     @classmethod
     def of(
@@ -97,7 +97,7 @@ class AveragedTrees:
         """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows."""
         out = np.tile(np.asarray(self.log_prior), (chunk.n_rows, 1))
         if self.schema.n_attributes and chunk.n_rows:
-            in_parts(chunk.n_rows, threads, lambda i, j: self._add(chunk.x[:, i:j], out[i:j]), PARALLEL_ROWS)
+            run_in_row_ranges(chunk.n_rows, threads, lambda i, j: self._add(chunk.x[:, i:j], out[i:j]), PARALLEL_ROWS)
         out = np.exp(out - out.max(axis=1, keepdims=True, initial=-np.inf))
         return np.asarray(out / out.sum(axis=1, keepdims=True))
 
@@ -106,7 +106,7 @@ class AveragedTrees:
         x.setflags(write=False)
         starts, alone_starts, sizes = self._layout
         mantissa, exponent = self._weights
-        add_log_tree_sums(x, starts, sizes, self.ratios, mantissa, exponent, self.alone, alone_starts, out)
+        add_log_spanning_tree_sums(x, starts, sizes, self.ratios, mantissa, exponent, self.alone, alone_starts, out)
 
     @property
     def class_tables(self) -> list[Floats]:
@@ -119,7 +119,7 @@ class AveragedTrees:
     @cached_property
     def edge_probabilities(self) -> Floats:
         """(n, n) float64: how probable it is that two attributes are joined."""
-        return edge_probabilities(np.asarray(self.log_weights))
+        return tree_edge_probabilities(np.asarray(self.log_weights))
 
     def structure(self) -> dict[str, object]:
         """The class, the attributes, and the edges of the most probable tree with their probabilities."""
@@ -129,7 +129,7 @@ class AveragedTrees:
         edges: list[dict[str, object]] = [{"from": target, "to": name, "rank": 0, "probability": 1.0} for name in names]
         edges += [
             {"from": names[i], "to": names[j], "rank": 1, "probability": float(self.edge_probabilities[i, j])}
-            for i, j in best_tree(np.asarray(self.log_weights))
+            for i, j in most_probable_tree_edges(np.asarray(self.log_weights))
         ]
         return {"nodes": nodes, "edges": edges}
 
@@ -153,7 +153,7 @@ class AveragedTrees:
         """`attributes`, `classes`, and `edges` between attributes with their probabilities."""
         names = [attribute.name for attribute in self.schema.attributes]
         i, j = np.triu_indices(len(names), 1)
-        of_schema = schema_tables(self.schema, self.class_counts)
+        of_schema = describe_schema_as_tables(self.schema, self.class_counts)
         return {
             "attributes": of_schema["attributes"].select(["attribute", "name", "kind", "n_values"]),
             "classes": of_schema["classes"],
@@ -167,7 +167,7 @@ class AveragedTrees:
         }
 
 
-def best_tree(log_weights: Floats) -> list[tuple[int, int]]:
+def most_probable_tree_edges(log_weights: Floats) -> list[tuple[int, int]]:
     """The edges of the most probable tree, each from the node that is nearer to the first attribute (Prim 1957)."""
     n = len(log_weights)
     if not n:
@@ -184,7 +184,7 @@ def best_tree(log_weights: Floats) -> list[tuple[int, int]]:
     return edges
 
 
-def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
+def check_averaged_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays that do not fit the schema: the kernel would read beyond them.
 
     Raises InvalidArray, naming the array.
@@ -195,9 +195,9 @@ def check_trees(header: Mapping[str, object], arrays: Arrays) -> None:
     n_cells = {"class_counts": c, "log_prior": c, "alone": int(sizes.sum()) * c, "log_weights": n * n}
     n_cells["ratios"] = int((sizes[i] * sizes[j]).sum()) * c
     for name, size in n_cells.items():
-        check_array(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
+        check_array_type_and_shape(arrays, name, np.int64 if name == "class_counts" else np.float64, size)
     for name in ("log_prior", "alone", "ratios"):
-        refuse(name, ~np.isfinite(arrays[name]), "holds a value that is not finite")
+        check_array_elements(name, ~np.isfinite(arrays[name]), "holds a value that is not finite")
     weights = arrays["log_weights"].reshape(n, n)
     if not (np.isfinite(weights[i, j]).all() and np.array_equal(weights, weights.T)):
         raise InvalidArray("log_weights", "is not symmetric, or holds a value that is not finite")
@@ -251,7 +251,7 @@ def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:
             joint = (table + prior) / of_class
             ratios.append(joint / np.exp(alone[i][:, np.newaxis] + alone[j][np.newaxis]))
     # Of all n^(n - 2) trees each is as probable beforehand.
-    log_trees = log_tree_sum_of_logs(log_weights) - max(0, n - 2) * np.log(max(1, n))
+    log_trees = log_spanning_tree_sum_of_logs(log_weights) - max(0, n - 2) * np.log(max(1, n))
     log_evidence += float(own_evidence.sum() + log_trees)
     log_prior = np.log(of_class / of_class.sum())
     return TreePosterior(ess, log_prior, tuple(alone), log_weights, tuple(ratios), log_evidence)
@@ -261,12 +261,12 @@ def _evidence(counts: Integers, prior: float) -> Floats:
     return np.asarray(scipy.special.gammaln(counts + prior) - scipy.special.gammaln(prior))
 
 
-def most_probable_prior(pairs: PairwiseCounts) -> TreePosterior:
+def empirical_bayes_tree_posterior(pairs: PairwiseCounts) -> TreePosterior:
     """The posterior under the equivalent sample size of `GRID` with the largest marginal likelihood."""
     return max((tree_posterior(pairs, ess) for ess in GRID), key=lambda found: found.log_evidence)
 
 
-def edge_probabilities(log_weights: Floats) -> Floats:
+def tree_edge_probabilities(log_weights: Floats) -> Floats:
     """(n, n) float64: how probable each edge is, in a random tree of the posterior.
 
     An edge's probability is its weight over the effective conductance between its ends, which is what is left between

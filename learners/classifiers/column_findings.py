@@ -11,19 +11,22 @@ from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Schema
-from learners.schema.column_summary import FoldingCost, losses
+from learners.schema.column_summary import FoldingCost, schema_loss_warnings
 
 FEW_ROWS = 100
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
 ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
 
 
-def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
+def training_column_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
     """What the model does not keep of its table, and columns that tell all or nothing of the class; a sentence each.
 
     The schema is as it was inferred from the table; the network what the model has of counted families.
     """
-    target, warnings = schema.target, losses(schema, {} if network is None else folding_costs(network))
+    target, warnings = (
+        schema.target,
+        schema_loss_warnings(schema, {} if network is None else folded_value_information_loss(network)),
+    )
     if target is not None and not schema.attributes:
         warnings.append(f"No column tells anything of {target!r}: the model answers with the shares of the classes.")
     if network is None:
@@ -36,11 +39,11 @@ def table_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
         )
     return warnings + [
         f"Column {name!r} determines {target!r} by itself in all rows. If it is known only afterwards, drop it."
-        for name in determining_columns(network)
+        for name in class_determining_columns(network)
     ]
 
 
-def determining_columns(model: LookupModel) -> list[str]:
+def class_determining_columns(model: LookupModel) -> list[str]:
     """Attributes each of whose values occurs with one class only, though a value has many rows."""
     if model.schema.n_classes < 2:
         return []
@@ -55,7 +58,7 @@ def determining_columns(model: LookupModel) -> list[str]:
     return found
 
 
-def folding_costs(model: LookupModel) -> dict[str, FoldingCost]:
+def folded_value_information_loss(model: LookupModel) -> dict[str, FoldingCost]:
     """Of each attribute of a network that has folded values, by its name.
 
     Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded
@@ -75,7 +78,7 @@ def folding_costs(model: LookupModel) -> dict[str, FoldingCost]:
     return found
 
 
-def information_of_parents(tree: ContextTree) -> Floats:
+def parent_information_gains(tree: ContextTree) -> Floats:
     """What knowing one more parent tells of the attribute, in nats: I(X; class), I(X; P_1 | class), I(X; P_2 | class, P_1), …
 
     (n_levels - 1,) float64, never negative, of a tree with the class as level 1 and parent l as level l + 1. Their sum
@@ -103,7 +106,7 @@ class Context(NamedTuple):
     probability: Floats  # (n_values,) float64
 
 
-def contexts_of(tree: ContextTree, estimates: Estimates, limit: int) -> list[Context]:
+def most_frequent_contexts(tree: ContextTree, estimates: Estimates, limit: int) -> list[Context]:
     """At most `limit` of the contexts that occurred with all parents known, those with most rows first."""
     first, last = int(tree.level_starts[-2]), int(tree.level_starts[-1])
     counts = tree.node_counts()[first:last]

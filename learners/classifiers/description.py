@@ -63,7 +63,7 @@ def describe_structure(schema: Schema, structure: Structure, trees: Sequence[Con
     return {"nodes": nodes, "edges": edges}
 
 
-def schema_tables(schema: Schema, class_counts: ArrayLike) -> dict[str, pa.Table]:
+def describe_schema_as_tables(schema: Schema, class_counts: ArrayLike) -> dict[str, pa.Table]:
     """`attributes`, `attribute_values`, `left_out`, and `classes` with their (n_classes,) rows."""
     attributes = [
         {"attribute": i, "name": a.name, "kind": a.kind, "n_values": a.n_values, "has_missing": a.has_missing,
@@ -84,12 +84,12 @@ def schema_tables(schema: Schema, class_counts: ArrayLike) -> dict[str, pa.Table
     }
 
 
-def facts_table(facts: Mapping[str, object]) -> pa.Table:
+def training_facts_table(facts: Mapping[str, object]) -> pa.Table:
     """What else is known of a training, as JSON."""
     return pa.table({"name": list(facts), "value": [json.dumps(value) for value in facts.values()]}, schema=FACTS)
 
 
-def describe_tables(
+def describe_network_as_tables(
     schema: Schema,
     structure: Structure,
     class_counts: Integers,
@@ -100,15 +100,15 @@ def describe_tables(
 ) -> dict[str, pa.Table]:
     """The model as tables.
 
-    Those of `schema_tables`, `edges`, `contexts` and `cells` (with the posterior variance of each probability if there is one),
+    Those of `describe_schema_as_tables`, `edges`, `contexts` and `cells` (with the posterior variance of each probability if there is one),
     `facts` (what else the training found, as JSON), and for SkDB `selection` (the mean loss of every
     number of parents and attributes).
     """
-    tables = schema_tables(schema, class_counts) | {
+    tables = describe_schema_as_tables(schema, class_counts) | {
         "edges": pa.Table.from_pylist(describe_structure(schema, structure, trees)["edges"], EDGES),
         "contexts": _contexts(structure, trees, estimates),
         "cells": _cells(structure, trees, estimates, variances),
-        "facts": facts_table(facts),
+        "facts": training_facts_table(facts),
     }
     if "selection" in facts:
         losses = np.array(cast("Mapping[str, ArrayLike]", facts["selection"])["mean_loss"])
@@ -180,16 +180,16 @@ def round_estimates(estimates: list[Estimates]) -> list[Estimates]:
     found = []
     while estimates:
         own = estimates.pop()
-        found.append(Estimates(as_stored(own.probability), as_stored(own.rest), own.hierarchical))
+        found.append(Estimates(round_to_float32(own.probability), round_to_float32(own.rest), own.hierarchical))
     return found[::-1]
 
 
-def as_stored(numbers: Floats) -> Floats:
+def round_to_float32(numbers: Floats) -> Floats:
     """Float64 numbers that float32 holds."""
     return numbers.astype(np.float32).astype(np.float64)
 
 
-def rounded_variances(variances: list[Floats]) -> list[Floats]:
+def round_variances_to_bfloat16(variances: list[Floats]) -> list[Floats]:
     """Variances to eight binary digits: an interval is as wide to 0.2 %. The list is emptied."""
     found = []
     while variances:
@@ -199,7 +199,7 @@ def rounded_variances(variances: list[Floats]) -> list[Floats]:
     return found[::-1]
 
 
-def pack(contents: Contents) -> dict[str, Array]:
+def pack_context_trees(contents: Contents) -> dict[str, Array]:
     """Named arrays, of all trees one behind the other.
 
     `tree_levels` (m, levels) has the nodes of each level, 0 beyond the last; of each node the numbers of nodes and cells below it and its
@@ -254,8 +254,8 @@ def _float32(parts: Sequence[Floats]) -> Array:
     return np.concatenate([np.empty(0, np.float32), *parts]).astype(np.float32)
 
 
-def unpack(arrays: Arrays, n_values: Sequence[int], hierarchical: Sequence[bool]) -> Contents:
-    """What `pack` was given, the numbers and kinds being of each tree. Raises InvalidArray if arrays do not fit."""
+def unpack_context_trees(arrays: Arrays, n_values: Sequence[int], hierarchical: Sequence[bool]) -> Contents:
+    """What `pack_context_trees` was given, the numbers and kinds being of each tree. Raises InvalidArray if arrays do not fit."""
     if "tree_levels" not in arrays:
         raise InvalidArray("tree_levels", "is missing: an earlier form of fewpass wrote this model. Train it again")
     levels = arrays["tree_levels"]

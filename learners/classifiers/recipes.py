@@ -6,15 +6,32 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-from learners.classifiers.averaged_trees import AveragedTrees, TreePosterior, most_probable_prior, tree_posterior
-from learners.classifiers.estimates.context_tree import ContextTree, each_grown, m_estimates, prune, trees_of
+from learners.classifiers.averaged_trees import (
+    AveragedTrees,
+    TreePosterior,
+    empirical_bayes_tree_posterior,
+    tree_posterior,
+)
+from learners.classifiers.estimates.context_tree import (
+    ContextTree,
+    build_context_trees,
+    iterate_tree_levels,
+    m_estimates,
+    prune_uninformative_parents,
+)
 from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_map_estimates
-from learners.classifiers.estimates.hdp_sampler import hdp_estimates
+from learners.classifiers.estimates.hdp_sampler import hdp_gibbs_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.selection import LOSSES, Measure, PrefixLosses, choose_m, measure
-from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.classifiers.m_selection import select_m_by_hold_out
+from learners.classifiers.selection import LOSSES, Measure, PrefixLosses, selection_loss_tables
+from learners.classifiers.structure import (
+    Structure,
+    k_dependence_structure,
+    naive_bayes_structure,
+    tree_augmented_structure,
+)
 from learners.counts.family_counts import FamilyCounts
-from learners.counts.pairwise import PairCounts, PairwiseCounts, pair_counts
+from learners.counts.pairwise import PairCounts, PairwiseCounts, empty_pair_counts
 from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
@@ -200,7 +217,7 @@ def naive_bayes(
 ) -> Passes[LookupModel]:
     """Naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    structure = naive_structure(schema.n_attributes)
+    structure = naive_bayes_structure(schema.n_attributes)
     counted: Together[FamilyCounts, HoldOut] = yield Together[FamilyCounts, HoldOut](
         FamilyCounts(schema, structure.families()), HoldOut(schema)
     )
@@ -216,7 +233,9 @@ def _structured(
     overrides: Overrides | None,
 ) -> Passes[LookupModel]:
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
-    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](pair_counts(schema), HoldOut(schema))
+    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](
+        empty_pair_counts(schema), HoldOut(schema)
+    )
     structure, hold_out = structure_of(counted.first), counted.second.draw()
     del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
@@ -231,7 +250,7 @@ def tan(
         return _averaged_tan(target, parameters, given, overrides)
 
     def structure_of(pairs: PairCounts) -> Structure:
-        return tree_augmented(pairs, parameters.width_cost)
+        return tree_augmented_structure(pairs, parameters.width_cost)
 
     return _structured("tan", structure_of, target, parameters, given, overrides)
 
@@ -244,7 +263,9 @@ def _averaged_tan(
     pairs: PairwiseCounts = yield PairwiseCounts(schema)
     found: TreePosterior = yield Work(
         "adding up trees",
-        lambda *_: most_probable_prior(pairs) if parameters.ess is None else tree_posterior(pairs, parameters.ess),
+        lambda *_: (
+            empirical_bayes_tree_posterior(pairs) if parameters.ess is None else tree_posterior(pairs, parameters.ess)
+        ),
     )
     facts = {"learner": "tan", "parameters": asdict(parameters), "n_rows": pairs.n_rows}
     return AveragedTrees.of(
@@ -258,7 +279,7 @@ def kdb(
     """KDB (Sahami 1996): two passes after the schema."""
 
     def structure_of(pairs: PairCounts) -> Structure:
-        return k_dependence(pairs, parameters.k, parameters.width_cost)
+        return k_dependence_structure(pairs, parameters.k, parameters.width_cost)
 
     return _structured("kdb", structure_of, target, parameters, given, overrides)
 
@@ -268,16 +289,18 @@ def skdb(
 ) -> Passes[LookupModel]:
     """Selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
-    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](pair_counts(schema), HoldOut(schema))
-    structure = k_dependence(counted.first, parameters.k, parameters.width_cost)
+    counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](
+        empty_pair_counts(schema), HoldOut(schema)
+    )
+    structure = k_dependence_structure(counted.first, parameters.k, parameters.width_cost)
     hold_out = counted.second.draw()
     del counted  # whose tables nobody needs any more
     families: FamilyCounts = yield FamilyCounts(schema, structure.families())
     mixes, prunes = parameters.estimator != "m", parameters.is_pruned
     measured: Measure = yield Work(
         "growing trees",
-        lambda _, advance: measure(
-            schema, structure, each_grown(families, advance), families.class_counts, mixes, prunes
+        lambda _, advance: selection_loss_tables(
+            schema, structure, iterate_tree_levels(families, advance), families.class_counts, mixes, prunes
         ),
         "trees",
     )
@@ -305,20 +328,20 @@ def fit_network(
 
     def grow(_: int, advance: Advance) -> tuple[Structure, list[ContextTree]]:
         if parameters.is_pruned:  # without parents that tell nothing
-            return prune(structure, each_grown(families, advance))
-        return structure, trees_of(families, advance)
+            return prune_uninformative_parents(structure, iterate_tree_levels(families, advance))
+        return structure, build_context_trees(families, advance)
 
     structure, trees = yield Work("growing trees", grow, "trees")
     if parameters.estimator == "m":
         m = parameters.m
         if m is None:
             m, facts["hold_out_rmse"] = yield Work(
-                "choosing m", lambda _, advance: choose_m(structure, families, hold_out, advance)
+                "choosing m", lambda _, advance: select_m_by_hold_out(structure, families, hold_out, advance)
             )
         facts["m"] = m
         estimates = [m_estimates(tree, m) for tree in trees]
         return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
-    estimate = hdp_estimates if parameters.estimator == "hdp" else hdp_map_estimates
+    estimate = hdp_gibbs_estimates if parameters.estimator == "hdp" else hdp_map_estimates
     posteriors: list[Posterior] = yield Work(
         "sampling" if parameters.estimator == "hdp" else "solving",
         lambda threads, advance: estimate(trees, parameters, threads, advance),

@@ -1,4 +1,4 @@
-"""What is chosen by left-out rows: SkDB's attributes and parents, in one more pass, and the m of m-estimates."""
+"""SkDB's attributes and parents, chosen by left-out rows in one more pass."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ import numpy as np
 import pyarrow as pa
 
 from learners.classifiers import selection_kernels as kernels
-from learners.classifiers.description import round_estimates
 from learners.classifiers.estimates.context_tree import (
     BLOCK_CELLS,
-    GRID,
     Level,
     Levels,
-    best_concentration,
-    m_estimates,
-    mix_levels,
-    telling_levels,
-    totals_of,
-    trees_of,
+    context_row_counts,
+    interpolate_levels,
+    leave_one_out_concentration,
+    n_informative_parents,
 )
 from learners.classifiers.lookup import look_up_tables
-from learners.classifiers.lookup.many_classes import layout_of
 from learners.classifiers.structure import Structure
-from learners.counts.family_counts import FamilyCounts
 from learners.errors import EmptyStatistic
-from learners.kernels.arrays import Float32s, Floats, Int32s, Integers, Uint64s, distinct_of, freeze, stack
-from learners.passes.engine import Advance, unheard
+from learners.kernels.arrays import (
+    Float32s,
+    Floats,
+    Int32s,
+    Integers,
+    Uint64s,
+    concatenate_arrays,
+    freeze_arrays,
+    unique_integers,
+)
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk, Schema
 
@@ -54,7 +56,7 @@ class PrefixLosses(Statistic):
 
     Losses are summed in whole multiples of 2^-30, so that they add exactly.
 
-    `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
+    `selection_loss_tables`: of the structure of kDB with the largest k, from all the rows that the pass will see.
     `class_counts`, (n_classes,) int64.
     `loss`, "squared" or "zero-one": (1 - P(y | x))^2, or whether another class is more probable.
 
@@ -99,9 +101,9 @@ class PrefixLosses(Statistic):
         """Add the losses of a chunk, whose rows must be among those that the trees have counted."""
         assert rows.y is not None
         self.n_rows += rows.n_rows
-        add = kernels.add_two_class_losses if self.class_counts.size == 2 else kernels.add_losses
+        add = kernels.add_two_class_selection_losses if self.class_counts.size == 2 else kernels.add_selection_losses
         x, y = (codes.astype(np.uint16, copy=False) for codes in (rows.x, rows.y))
-        freeze(x, y)  # one compiled signature, whatever the width of codes
+        freeze_arrays(x, y)  # one compiled signature, whatever the width of codes
         add(self._tables, x, y, self.loss == "zero-one", self.losses)
 
     def _combine(self, other: PrefixLosses, sign: int) -> None:
@@ -155,7 +157,7 @@ class _Entry(NamedTuple):
     left_out: Float32s
 
 
-def measure(
+def selection_loss_tables(
     schema: Schema,
     structure: Structure,
     grown: Iterable[Levels],
@@ -176,7 +178,7 @@ def measure(
     given = iter(structure.parents)
     for levels in grown:  # alone: `zip` and `enumerate` keep what they gave last until they have the next
         own = next(given)
-        own = own[: telling_levels(levels)] if prunes else own
+        own = own[: n_informative_parents(levels)] if prunes else own
         parents.append(own)
         n_values.append(levels.n_values)
         del levels.levels[len(own) + 2 :]
@@ -212,9 +214,9 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
         label = level.branch if depth == 0 else label[level.above]
         number = number[level.above] * size + (0 if depth == 0 else level.branch)
         n_contexts *= size
-        totals = totals_of(level)
+        totals = context_row_counts(level)
         weight, probability, left_out = _estimated(level, totals, n_values, probability, left_out, mixes)
-        seen, context = distinct_of(number)
+        seen, context = unique_integers(number)
         is_dense = n_contexts * n_values <= DENSE_ROWS
         # Of a context of one row nothing stays without it: all estimates are those of the level above, here and further down.
         is_kept = np.full(seen.size, True) if depth == 0 or is_dense else np.bincount(context, totals) > 1
@@ -225,7 +227,7 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
         cells = np.flatnonzero(is_kept[context][level.node])
         contexts, node = seen[is_kept], level.node[cells]
         del seen, context, is_kept, nodes, totals
-        keys, row = distinct_of(number[node] * n_values + level.value[cells])
+        keys, row = unique_integers(number[node] * n_values + level.value[cells])
         estimates = _spread(keys, estimates, n_values, size, contexts, rest, mixes)
         estimates.probability[row, label[node]] = probability[cells]
         del level, contexts, rest
@@ -239,17 +241,17 @@ def _estimated(
 ) -> tuple[float, Floats, Floats]:
     """The weight of what is above, and of each cell the estimate, and without one of its rows, from those of the level above."""
     if mixes:
-        weight = best_concentration(level, totals, left_out)
+        weight = leave_one_out_concentration(level, totals, left_out)
         return (
             weight,
-            mix_levels(level, totals, probability, weight),
-            mix_levels(level, totals, left_out, weight, 1),
+            interpolate_levels(level, totals, probability, weight),
+            interpolate_levels(level, totals, left_out, weight, 1),
         )
     uniform = np.full(probability.size, 1.0 / n_values)
-    without = mix_levels(level, totals, uniform, M, 1)
+    without = interpolate_levels(level, totals, uniform, M, 1)
     is_alone = totals[level.node] == 1  # without its row the context is empty; then the last parent is dropped
     without[is_alone] = left_out[level.cell_above[is_alone]]
-    return M, mix_levels(level, totals, uniform, M), without
+    return M, interpolate_levels(level, totals, uniform, M), without
 
 
 class _Estimates(NamedTuple):
@@ -292,7 +294,7 @@ def _slots(keys: Integers, n_keys: int | None) -> _Slots:
     """Of so many keys that there could be; None if they are too many for a dense table."""
     if n_keys is not None:
         return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
-    words, shift, order = look_up_tables.slots_of(keys)
+    words, shift, order = look_up_tables.build_hash_slots(keys)
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
     return _Slots(False, words, shift, keys[order], order.size, place)
@@ -329,9 +331,9 @@ def _tables(
     dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
     words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
     keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
-    low, high = look_up_tables.halves_of(keys)
+    low, high = look_up_tables.split_64_bit_keys(keys)
     is_dense = np.array([entry.is_dense for entry in entries], np.uint8)
-    hash_starts = look_up_tables.starts_of([entry.words.size for entry in entries])
+    hash_starts = look_up_tables.offsets_from_sizes([entry.words.size for entry in entries])
     hash_shifts = np.array([entry.shift for entry in entries], np.int64)
     ordered = sorted(entries, key=lambda entry: not entry.is_dense)
     logs, left_out = [entry.log_probability for entry in ordered], [entry.left_out for entry in ordered]
@@ -341,8 +343,8 @@ def _tables(
     tables = kernels.LossTables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array(n_values, np.int64),
-        parent_starts=look_up_tables.starts_of([len(parents) for parents in structure.parents]),
-        level_starts=look_up_tables.starts_of(n_levels),
+        parent_starts=look_up_tables.offsets_from_sizes([len(parents) for parents in structure.parents]),
+        level_starts=look_up_tables.offsets_from_sizes(n_levels),
         parents=np.array([p for parents in structure.parents for p in parents], np.int64),
         parent_sizes=np.array([schema.domain_sizes[p] for parents in structure.parents for p in parents], np.int64),
         is_dense=is_dense,
@@ -351,48 +353,13 @@ def _tables(
         hash_starts=hash_starts,
         hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=look_up_tables.ranks_of(words),
+        hash_ranks=look_up_tables.bit_vector_word_ranks(words),
         key_low=low,
         key_high=high,
-        log_probability=stack(logs, none),
-        left_out=stack(left_out, none),
+        log_probability=concatenate_arrays(logs, none),
+        left_out=concatenate_arrays(left_out, none),
         log_prior=np.log((n + share) / (n.sum() - 1 + M)).astype(np.float32),
         log_prior_left_out=np.log((np.maximum(n - 1, 0) + share) / (n.sum() - 1 + M)).astype(np.float32),
     )
-    freeze(*tables)
+    freeze_arrays(*tables)
     return tables
-
-
-def choose_m(
-    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = unheard
-) -> tuple[float, dict[str, float]]:
-    """The m of least RMSE on the hold-out, whose counts are taken out of the others, and the RMSE of the grid's values.
-
-    The families count all rows, the hold-out's among them. Of equally good m the smallest; 1 if the hold-out has no
-    rows.
-
-    References
-    ----------
-    Petitjean, Buntine, Webb, Zaidi (2018), section 6.1.
-    """
-    if not hold_out.n_rows:
-        return 1.0, {}
-    rest, held = families.empty(), families.empty()
-    held.update(hold_out)
-    rest.merge(families)
-    rest.subtract(held)
-    n_trees, n_all = len(families.families), len(families.families) + len(GRID)
-    trees = trees_of(rest, lambda n_done, *_: advance(n_done, n_all))
-    rmse: dict[str, float] = {}
-    # The values of the grid differ in their logarithms alone: where these go is found once, and no model is made.
-    layout = layout_of(families.schema, structure, rest.class_counts, trees)
-    for m in GRID:
-        advance(n_trees + len(rmse), n_all)
-        tables = layout.filled(round_estimates([m_estimates(tree, m) for tree in trees]))
-        of_class: list[Floats] = []  # the probability of each row's own class
-        for part in look_up_tables.blocks_of(hold_out, families.schema.n_classes):
-            found = np.empty((part.n_rows, families.schema.n_classes))
-            look_up_tables.probabilities(tables, part.x, 0, part.n_rows, found)
-            of_class.append(found[np.arange(part.n_rows), part.y])
-        rmse[str(m)] = float(np.sqrt(np.mean((1.0 - np.concatenate(of_class)) ** 2)))
-    return min(GRID, key=lambda m: (rmse[str(m)], m)), rmse

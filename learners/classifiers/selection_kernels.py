@@ -125,7 +125,7 @@ def _add_two_class_losses(log_odds, n, is_zero_one, y):
 
 
 @kernel
-def add_two_class_losses(tables, x, y, is_zero_one, losses):
+def add_two_class_selection_losses(tables, x, y, is_zero_one, losses):
     """Add each row's leave-one-out loss for every number of parents and every prefix of the attributes; two classes.
 
     x (n_attributes, n) codes, y (n,) uint8; OUT losses (k + 1, m + 1) int64.
@@ -162,7 +162,7 @@ def add_two_class_losses(tables, x, y, is_zero_one, losses):
 
 
 @kernel
-def add_losses(tables, x, y, is_zero_one, losses):
+def add_selection_losses(tables, x, y, is_zero_one, losses):
     """The same for any number of classes.
 
     x (n_attributes, n) codes, y (n,) uint8; OUT losses (k + 1, m + 1) int64.

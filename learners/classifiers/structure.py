@@ -44,7 +44,7 @@ class Structure:
         return tuple(Family(a, parents) for a, parents in zip(self.order, self.parents, strict=True))
 
 
-def naive_structure(n_attributes: int) -> Structure:
+def naive_bayes_structure(n_attributes: int) -> Structure:
     """Naive Bayes: no attribute has a parent but the class."""
     return Structure(tuple(range(n_attributes)), ((),) * n_attributes)
 
@@ -59,7 +59,7 @@ def _descending(information: Floats) -> Integers:
     return np.argsort(-_ranks(information), kind="stable")
 
 
-def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structure:
+def k_dependence_structure(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structure:
     """kDB: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as parents.
 
     Parents are in descending order of that information. `width_cost` is what information pays for the cells that it
@@ -84,10 +84,10 @@ def k_dependence(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structur
     return Structure(tuple(order), tuple(parents))
 
 
-def tree_augmented(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
+def tree_augmented_structure(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
     """TAN: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of highest I(X; Y).
 
-    In the order in which the tree grows from the root; `width_cost` as for `k_dependence`.
+    In the order in which the tree grows from the root; `width_cost` as for `k_dependence_structure`.
 
     References
     ----------
@@ -95,7 +95,7 @@ def tree_augmented(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
     """
     n = pairs.schema.n_attributes
     if n == 0:
-        return naive_structure(0)
+        return naive_bayes_structure(0)
     ranks = _ranks(conditional_mutual_information(pairs, width_cost))
     root = int(_descending(mutual_information(pairs, width_cost))[0])
     order = [root]

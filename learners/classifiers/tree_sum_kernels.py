@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.scaled_arithmetic import BIG, NOTHING, SMALL, STEP, log_of, plus, times
+from learners.kernels.scaled_arithmetic import BIG, NOTHING, SMALL, STEP, scaled_add, scaled_log, scaled_multiply
 
 
 @inner_kernel
@@ -23,7 +23,7 @@ def _normal(m, e):
 
 
 @inner_kernel
-def log_tree_sum(m, e):
+def log_spanning_tree_sum(m, e):
     """Log of the sum, over all spanning trees, of the products of their edges' weights m 2^(256 e); destroys both.
 
     m (n, n) float64, e (n, n) int64, of which the entries above the diagonal count. A node goes out at a time: its edges
@@ -37,22 +37,22 @@ def log_tree_sum(m, e):
     for k in range(n - 1, 0, -1):
         s, f = m[0, k], e[0, k]
         for i in range(1, k):
-            s, f = plus(s, f, m[i, k], e[i, k])
+            s, f = scaled_add(s, f, m[i, k], e[i, k])
         if s == 0.0:
             return -np.inf
-        total, top = times(total, top, s, f)
+        total, top = scaled_multiply(total, top, s, f)
         for i in range(k):
             if m[i, k] == 0.0:
                 continue
             share, g = _normal(m[i, k] / s, e[i, k] - f)
             for j in range(i + 1, k):
-                w, h = times(share, g, m[j, k], e[j, k])
-                m[i, j], e[i, j] = plus(m[i, j], e[i, j], w, h)
-    return log_of(total, top)
+                w, h = scaled_multiply(share, g, m[j, k], e[j, k])
+                m[i, j], e[i, j] = scaled_add(m[i, j], e[i, j], w, h)
+    return scaled_log(total, top)
 
 
 @kernel
-def add_log_tree_sums(x, starts, sizes, ratios, mantissa, exponent, alone, alone_starts, out):
+def add_log_spanning_tree_sums(x, starts, sizes, ratios, mantissa, exponent, alone, alone_starts, out):
     """Add to the log joint of each row and class what its values and the trees over them say.
 
     x (n, rows) codes, a code of sizes[i] or more is left out; starts (n, n) int64 where the table (v_i, v_j, c) of a pair i < j
@@ -74,12 +74,12 @@ def add_log_tree_sums(x, starts, sizes, ratios, mantissa, exponent, alone, alone
                     if is_known and b < sizes[j]:
                         r = ratios[starts[i, j] + (a * sizes[j] + b) * n_classes + y]
                         m[i, j], e[i, j] = _normal(m[i, j] * r, e[i, j])
-            out[row, y] += log_tree_sum(m, e)
+            out[row, y] += log_spanning_tree_sum(m, e)
 
 
 @kernel
-def log_tree_sum_of_logs(logs):
-    """As `log_tree_sum`, of log weights (n, n) above the diagonal; -inf is no edge."""
+def log_spanning_tree_sum_of_logs(logs):
+    """As `log_spanning_tree_sum`, of log weights (n, n) above the diagonal; -inf is no edge."""
     n = logs.shape[0]
     m, e = np.zeros((n, n)), np.full((n, n), NOTHING, np.int64)
     for i in range(n):
@@ -88,4 +88,4 @@ def log_tree_sum_of_logs(logs):
                 f = np.floor(logs[i, j] / STEP)
                 m[i, j] = max(1.0, np.exp(logs[i, j] - f * STEP))
                 e[i, j] = np.int64(f)
-    return log_tree_sum(m, e)
+    return log_spanning_tree_sum(m, e)

@@ -13,7 +13,7 @@ BLOCK_ROWS = 4096  # whose cells the first cache holds
 
 
 @kernel
-def add_pairs(x, y, pairs, sizes, table_starts, counts):
+def add_pair_cell_counts(x, y, pairs, sizes, table_starts, counts):
     """Count pairs: each table is finished before the next, so that it stays in the cache.
 
     x (n_attributes, n) codes, y (n,) codes, pairs (n_pairs, 2), sizes (n_attributes + 1,) of the domains, classes last,
@@ -36,8 +36,8 @@ def add_pairs(x, y, pairs, sizes, table_starts, counts):
 
 
 @inner_kernel
-def number_cells(x, y, members, sizes, first, cells):
-    """As `family_cells`, of as many rows from `first` on as there is room for in cells: up to three members at a time."""
+def block_family_cell_indices(x, y, members, sizes, first, cells):
+    """As `family_cell_indices`, of as many rows from `first` on as there is room for in cells: up to three members at a time."""
     n, n_members = cells.size, members.size
     last = first + n
     k, a, size_a = y[first:last], x[members[0], first:last], sizes[0]
@@ -62,32 +62,32 @@ def number_cells(x, y, members, sizes, first, cells):
 
 
 @kernel
-def family_cells(x, y, members, sizes, cells):
+def family_cell_indices(x, y, members, sizes, cells):
     """Index of each row's cell in a family's table (class, parents in order, value): mixed radix, the value fastest.
 
     x (n_attributes, n) codes, y (n,), members (k + 1,) the parents and then the attribute itself, sizes of their
     domains; OUT cells (n,) int64, or uint32 where there are no more cells.
     """
     for first in range(0, y.size, BLOCK_ROWS):
-        number_cells(x, y, members, sizes, first, cells[first : first + BLOCK_ROWS])
+        block_family_cell_indices(x, y, members, sizes, first, cells[first : first + BLOCK_ROWS])
 
 
 @kernel
-def add_family(x, y, members, sizes, counts):
-    """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cells`.
+def add_family_cell_counts(x, y, members, sizes, counts):
+    """Count a family's cells: counts[cell] += 1 for every row, cells numbered as in `family_cell_indices`.
 
     x (n_attributes, n) codes, y (n,), members (k + 1,), sizes (k + 1,); OUT counts (n_cells,) int32 or int64.
     """
     room = np.empty(BLOCK_ROWS, np.uint32)
     for first in range(0, y.size, BLOCK_ROWS):
         n = min(BLOCK_ROWS, y.size - first)
-        number_cells(x, y, members, sizes, first, room[:n])
+        block_family_cell_indices(x, y, members, sizes, first, room[:n])
         for row in range(n):
             counts[room[row]] += 1
 
 
 @kernel
-def first_wrong_table(counts, starts, class_counts):
+def first_invalid_count_table(counts, starts, class_counts):
     """The first table with a negative count, or that does not sum to the rows of each class; -1 if there is none.
 
     counts (n,) int32 or int64, table t in counts[starts[t]:starts[t + 1]] with the class fastest; class_counts (n_classes,).
@@ -106,7 +106,7 @@ def first_wrong_table(counts, starts, class_counts):
 
 
 @kernel
-def sums_of_x_log_x(counts, starts, sums):  # (n,) int32 or int64, (m + 1,) int64; OUT (m,) float64
+def cell_x_log_x_sums(counts, starts, sums):  # (n,) int32 or int64, (m + 1,) int64; OUT (m,) float64
     """Of each range of counts the sum of x log x, compensated (Kahan): tables of the same counts in any order are equal."""
     for table in range(sums.size):
         total, lost = 0.0, 0.0

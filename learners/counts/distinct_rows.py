@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.counts.sparse_counts import Folder
-from learners.counts.sparse_kernels import add_rows, fill_slots
+from learners.counts.sparse_kernels import add_packed_row_counts, fill_row_hash_table
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Uint64s
 from learners.passes.memory import memory_limit
@@ -80,8 +80,8 @@ class _Table:
             self.rows, self.totals = rows, totals
         if 2 * needed > self.slots.size:
             self.slots = np.empty(1 << int(3 * needed).bit_length(), np.int32)
-            fill_slots(self.rows, self.n, self.slots)
-        self.n = int(add_rows(packed.rows, packed.counts, self.slots, self.rows, self.totals, self.n))
+            fill_row_hash_table(self.rows, self.n, self.slots)
+        self.n = int(add_packed_row_counts(packed.rows, packed.counts, self.slots, self.rows, self.totals, self.n))
 
     @property
     def n_bytes(self) -> int:

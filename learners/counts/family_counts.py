@@ -9,8 +9,8 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.cell_kernels import add_family, family_cells
-from learners.counts.kernels import add_value_counts
+from learners.counts.cell_kernels import add_family_cell_counts, family_cell_indices
+from learners.counts.kernels import add_value_counts_by_class
 from learners.counts.sparse_counts import Run, SparseCells
 from learners.errors import FamilyTooLarge, InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import AnyIntegers, Codes, Integers
@@ -60,7 +60,7 @@ class FamilyCounts(CodeStatistic):
                 names = [attribute.name for attribute in schema.attributes]
                 raise FamilyTooLarge(names[family.attribute], [names[parent] for parent in family.parents])
             sizes.append(n_cells)
-        self._cells = tables_of(sizes, memory_limit())
+        self._cells = empty_family_tables(sizes, memory_limit())
         is_marginal = [
             not family.parents and cells.n_cells <= MAX_MATCHED_CELLS
             for family, cells in zip(self.families, self._cells, strict=True)
@@ -95,7 +95,7 @@ class FamilyCounts(CodeStatistic):
             if family in place:
                 fewer._cells[index] = self._cells[place[family]]
             else:
-                self._sum_out(holder_of(family, self.families), family, fewer._cells[index])
+                self._sum_out(smallest_covering_family(family, self.families), family, fewer._cells[index])
         return fewer
 
     def _sum_out(self, holder: Family, family: Family, table: Cells) -> None:
@@ -110,7 +110,7 @@ class FamilyCounts(CodeStatistic):
                 cells = y
                 for member in (*family.parents, family.attribute):
                     cells = cells * self.schema.domain_sizes[member] + codes[member]
-                table.add(*sum_counts(cells, counts))
+                table.add(*sum_counts_by_cell(cells, counts))
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
         """These families, each from the part that has it, where all parts counted the same rows.
@@ -142,7 +142,7 @@ class FamilyCounts(CodeStatistic):
             cells = codes[0]
             for member, code in zip(read.members[index], codes[1:], strict=True):
                 cells = cells * schema.domain_sizes[member] + code
-            read._cells[index].add(*sum_counts(cells, counts))
+            read._cells[index].add(*sum_counts_by_cell(cells, counts))
         return read
 
     def update(self, rows: Chunk) -> None:
@@ -166,7 +166,7 @@ class FamilyCounts(CodeStatistic):
         sizes = self.schema.domain_sizes[attributes]
         starts = np.concatenate([[0], np.cumsum(sizes * self.schema.n_classes)])
         counts = np.zeros(int(starts[-1]), np.int64)
-        add_value_counts(rows.x, rows.y, attributes, sizes, starts, counts)
+        add_value_counts_by_class(rows.x, rows.y, attributes, sizes, starts, counts)
         for index, first, last in zip(self._marginal, starts[:-1], starts[1:], strict=True):
             dense = self._cells[index].dense
             assert dense is not None
@@ -274,11 +274,11 @@ class FamilyCounts(CodeStatistic):
     def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
         """Whether `from_stored` finds a family in what has this specification."""
         members = {family.attribute, *family.parents}
-        return any(members <= {other.attribute, *other.parents} for other in families_of(spec))
+        return any(members <= {other.attribute, *other.parents} for other in families_from_spec(spec))
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> FamilyCounts:
         """These families from what `to_arrow` of families that have their members wrote, whose specification this is."""
-        return FamilyCounts(self.schema, families_of(spec)).from_arrow(table).only(self.families)
+        return FamilyCounts(self.schema, families_from_spec(spec)).from_arrow(table).only(self.families)
 
     def __eq__(self, other: object) -> bool:
         """Whether the same rows were counted."""
@@ -296,7 +296,7 @@ class FamilyCounts(CodeStatistic):
         )
 
 
-def holder_of(family: Family, families: Sequence[Family]) -> Family:
+def smallest_covering_family(family: Family, families: Sequence[Family]) -> Family:
     """The smallest of the families that has all members of another. Raises KeyError if there is none."""
     members = {family.attribute, *family.parents}
     holders = [other for other in families if members <= {other.attribute, *other.parents}]
@@ -305,7 +305,7 @@ def holder_of(family: Family, families: Sequence[Family]) -> Family:
     return min(holders, key=lambda other: len(other.parents))
 
 
-def families_of(spec: Mapping[str, object]) -> list[Family]:
+def families_from_spec(spec: Mapping[str, object]) -> list[Family]:
     """The families of a specification of family counts."""
     written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
     return [Family(attribute, tuple(parents)) for attribute, parents in written]
@@ -319,11 +319,11 @@ class Cells:
         self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
 
     def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
-        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cells`."""
+        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cell_indices`."""
         if self.dense is not None:
-            add_family(rows.x, rows.y, members, sizes, self.dense)
+            add_family_cell_counts(rows.x, rows.y, members, sizes, self.dense)
         elif self.sparse is not None and rows.n_rows:
-            family_cells(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
+            family_cell_indices(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
 
     def distinct(self) -> Run:
         """Cells with a count other than zero, ascending, and their counts."""
@@ -365,7 +365,7 @@ class Cells:
                 self.add(cells, sign * counts)
 
 
-def tables_of(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
+def empty_family_tables(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
     """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster.
 
     All have an eighth of the whole, as several threads count. What is sorted has half of what dense tables leave: of many
@@ -384,7 +384,7 @@ def tables_of(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
     ]
 
 
-def sum_counts(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
+def sum_counts_by_cell(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """Distinct cells, ascending, and the sums of their counts."""
     distinct, row = np.unique(cells, return_inverse=True)
     sums = np.zeros(distinct.size, np.int64)

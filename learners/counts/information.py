@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.counts.cell_kernels import sums_of_x_log_x
+from learners.counts.cell_kernels import cell_x_log_x_sums
 from learners.counts.pairwise import PairCounts, PairwiseCounts
 from learners.errors import EmptyStatistic
 from learners.kernels.arrays import Floats
@@ -53,7 +53,7 @@ def _of_pairs(pairs: PairCounts, n_pairs: int) -> Floats:
     """(n_pairs,) float64: of each the sum of x log x over its cells."""
     if isinstance(pairs, PairwiseCounts):
         sums = np.empty(n_pairs)
-        sums_of_x_log_x(pairs.counts, pairs.table_starts, sums)
+        cell_x_log_x_sums(pairs.counts, pairs.table_starts, sums)
         return sums
     return np.array([sum(float(x_log_x(counts).sum()) for counts in blocks) for blocks in pairs.counts_of_pairs()])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.kernels.intrinsics import match_bits, popcount
+from learners.kernels.intrinsics import equal_bytes_bitmask, popcount
 from learners.kernels.jit import inner_kernel, kernel
 
 WORD = 64
@@ -18,7 +18,7 @@ HASH_ROWS = 1024
 
 
 @kernel
-def group_by_class(x, y, rows, attributes, starts, grouped):
+def group_rows_by_class(x, y, rows, attributes, starts, grouped):
     """Copy rows so that those of a class are contiguous, from word boundaries on.
 
     x (n_attributes, n) codes, y (n,) codes, rows: from rows[0] to before rows[1]; attributes (m,) which ones, starts
@@ -40,7 +40,7 @@ def group_by_class(x, y, rows, attributes, starts, grouped):
 
 
 @kernel
-def set_planes(grouped, sizes, plane_starts, planes):
+def set_bit_planes(grouped, sizes, plane_starts, planes):
     """planes[plane_starts[a] + v] has bit r set where grouped[a, r] == v, for all values v but the last of each attribute.
 
     grouped (m, n_padded) uint8, sizes (m,) int64; OUT planes (n_planes, n_words) uint64.
@@ -50,11 +50,11 @@ def set_planes(grouped, sizes, plane_starts, planes):
         for v in range(sizes[a] - 1):
             plane = planes[plane_starts[a] + v]
             for word in range(plane.size):
-                plane[word] = match_bits(codes, word * WORD, np.uint8(v))
+                plane[word] = equal_bytes_bitmask(codes, word * WORD, np.uint8(v))
 
 
 @kernel
-def add_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_starts, tables):
+def add_bit_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_starts, tables):
     """Count co-occurrences by AND and popcount, block by block so that the planes in use stay in the cache.
 
     pairs (n_pairs, 2) int64 positions among the attributes with planes; n_planes (m,); tables[table_starts[p]:] is
@@ -100,7 +100,7 @@ def add_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_st
 
 
 @inner_kernel
-def both(a, b):  # (n,) uint64 twice
+def count_common_bits(a, b):  # (n,) uint64 twice
     """Number of bits that are set in both."""
     n = np.uint64(0)
     for word in range(a.size):
@@ -109,8 +109,8 @@ def both(a, b):  # (n,) uint64 twice
 
 
 @kernel
-def add_binary_pairs(planes, word_starts, tables):
-    """As `add_plane_pairs`, of all pairs of attributes of one plane each: a plane is fetched once for four others.
+def add_binary_pair_counts(planes, word_starts, tables):
+    """As `add_bit_plane_pairs`, of all pairs of attributes of one plane each: a plane is fetched once for four others.
 
     planes (m, n_words) uint64; OUT tables (m (m - 1) / 2, n_classes) int64, pairs in ascending order.
     """
@@ -126,11 +126,11 @@ def add_binary_pairs(planes, word_starts, tables):
                 pair_3 = pair_2 + m - i - 4
                 for j in range(i + 1, min(i + 4, m)):
                     near = planes[j, first:last]
-                    tables[pair_0 + j, k] += both(planes[i, first:last], near)
+                    tables[pair_0 + j, k] += count_common_bits(planes[i, first:last], near)
                     if j > i + 1:
-                        tables[pair_1 + j, k] += both(planes[i + 1, first:last], near)
+                        tables[pair_1 + j, k] += count_common_bits(planes[i + 1, first:last], near)
                     if j > i + 2:
-                        tables[pair_2 + j, k] += both(planes[i + 2, first:last], near)
+                        tables[pair_2 + j, k] += count_common_bits(planes[i + 2, first:last], near)
                 for j in range(i + 4, m):
                     far = planes[j, first:last]
                     a_0, a_1 = planes[i, first:last], planes[i + 1, first:last]
@@ -149,10 +149,12 @@ def add_binary_pairs(planes, word_starts, tables):
 
 
 @kernel
-def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, class_counts, tables, table_starts):
+def complete_pair_tables(
+    inner, inner_starts, margins, n_planes, plane_starts, pairs, class_counts, tables, table_starts
+):
     """Fill each pair's table from its co-occurrences without the last values, and from the margins.
 
-    inner as `add_plane_pairs` counted it, margins (n_planes, c), pairs (n_pairs, 2) positions among the attributes with
+    inner as `add_bit_plane_pairs` counted it, margins (n_planes, c), pairs (n_pairs, 2) positions among the attributes with
     planes, class_counts (c,); OUT tables int32 or int64, to which is added: tables[table_starts[p]:] is (v_i, v_j, c).
     """
     n_classes = class_counts.size
@@ -183,7 +185,7 @@ def complete_pairs(inner, inner_starts, margins, n_planes, plane_starts, pairs, 
 
 
 @kernel
-def add_value_counts(x, y, attributes, sizes, starts, counts):
+def add_value_counts_by_class(x, y, attributes, sizes, starts, counts):
     """Count every value of some attributes by class, comparing 64 rows at a time.
 
     x (n_attributes, n) uint8 codes, y (n,) uint8, attributes (m,), sizes (m,) of their domains; OUT counts int64, to
@@ -200,18 +202,20 @@ def add_value_counts(x, y, attributes, sizes, starts, counts):
         last = min(first + BLOCK_WORDS, n_words)
         for k in range(n_classes - 1):
             for word in range(first, last):
-                of_class[k, word - first] = match_bits(y, word * WORD, np.uint8(k))
+                of_class[k, word - first] = equal_bytes_bitmask(y, word * WORD, np.uint8(k))
         for a in range(attributes.size):
             codes, size = x[attributes[a]], sizes[a]
             for value in range(size - 1):
                 n = np.uint64(0)
                 for word in range(first, last):
-                    n += popcount(match_bits(codes, word * WORD, np.uint8(value)))
+                    n += popcount(equal_bytes_bitmask(codes, word * WORD, np.uint8(value)))
                 rest = np.int64(n)
                 for k in range(n_classes - 1):
                     n = np.uint64(0)
                     for word in range(first, last):
-                        n += popcount(match_bits(codes, word * WORD, np.uint8(value)) & of_class[k, word - first])
+                        n += popcount(
+                            equal_bytes_bitmask(codes, word * WORD, np.uint8(value)) & of_class[k, word - first]
+                        )
                     rest -= np.int64(n)
                     counts[starts[a] + k * size + value] += np.int64(n)
                     counts[starts[a] + k * size + size - 1] -= np.int64(n)
@@ -226,7 +230,7 @@ def add_value_counts(x, y, attributes, sizes, starts, counts):
 
 
 @kernel
-def row_hashes(x, y, tables, class_keys, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
+def hash_row_contents(x, y, tables, class_keys, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
     """A 64-bit hash of each row's content: the sum of the keys of its values, mixed as in splitmix64.
 
     tables: of `Schema.value_keys`; one look-up serves several attributes of few values.

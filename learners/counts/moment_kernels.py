@@ -13,7 +13,7 @@ LOW_HALF = 0xFFFF_FFFF
 
 
 @kernel
-def add_products(digits, n, low, high):
+def add_moment_digit_products(digits, n, low, high):
     """Add the products of rows a and b of digits, over the first n columns, for b <= a: low[a, b] + 2^32 high[a, b].
 
     digits (m, at least n) int32, m even, each at most 2^28 in size; OUT low, high (m, m) int64, which 2^37 columns cannot

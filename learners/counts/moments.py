@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.moment_kernels import DIGIT, add_products
+from learners.counts.moment_kernels import DIGIT, add_moment_digit_products
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.kernels.arrays import Floats, Uint8s
 from learners.passes.statistic import Statistic
 from learners.schema import Attribute
-from learners.schema.encoding.encode import numbers
+from learners.schema.encoding.encode import numeric_column_as_floats
 
 # Of the distance between the outermost cut points of a column.
 RESOLUTION_BITS = 22
@@ -100,7 +100,9 @@ class Moments(Statistic):
         for unit in self.units:
             if unit.name not in rows.schema.names:
                 raise UnknownColumn(unit.name, rows.schema.names)
-            x.append(numbers(rows.column(rows.schema.names.index(unit.name)), unit.name, unit.arrow_type))
+            x.append(
+                numeric_column_as_floats(rows.column(rows.schema.names.index(unit.name)), unit.name, unit.arrow_type)
+            )
         is_complete = np.ones(rows.num_rows, np.uint8)
         n_digits, is_whole = self._n_digits(x, is_complete)
         self._add(x, is_complete, n_digits, is_whole)
@@ -157,7 +159,7 @@ class Moments(Statistic):
                 left = higher
             own[-1] = left
         halves = self._pending.setdefault(n_digits, np.zeros((2, size, size), np.int64))
-        add_products(self._digits, n, halves[0], halves[1])
+        add_moment_digit_products(self._digits, n, halves[0], halves[1])
 
     def _settle(self) -> None:
         """Move what gathered in int64 to Python's integers."""

@@ -11,7 +11,7 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
-from learners.schema.schema_growth import CodeMaps, code_maps
+from learners.schema.schema_growth import CodeMaps, schema_code_maps
 
 S = TypeVar("S", bound=Any)
 
@@ -69,7 +69,7 @@ class Viewed(CodeStatistic, Generic[S]):
         """The same rows counted by another schema; None if the counts do not tell."""
         del maps  # of the codes, not of the views
         read = self.under(schema)
-        of_views = code_maps(self.counts.schema, read.counts.schema)
+        of_views = schema_code_maps(self.counts.schema, read.counts.schema)
         recoded = None if of_views is None else self.counts.recoded(read.counts.schema, of_views)
         return None if recoded is None else self._holding(recoded, read.views)
 

@@ -9,16 +9,16 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.cell_kernels import add_pairs, first_wrong_table
+from learners.counts.cell_kernels import add_pair_cell_counts, first_invalid_count_table
 from learners.counts.family_counts import MOST_SHORT, Family, FamilyCounts
 from learners.counts.kernels import (
     PADDING,
     WORD,
-    add_binary_pairs,
-    add_plane_pairs,
-    complete_pairs,
-    group_by_class,
-    set_planes,
+    add_binary_pair_counts,
+    add_bit_plane_pairs,
+    complete_pair_tables,
+    group_rows_by_class,
+    set_bit_planes,
 )
 from learners.errors import InvalidCounts, StatisticMismatch
 from learners.kernels.arrays import AnyIntegers, Integers
@@ -213,7 +213,7 @@ class PairwiseCounts(CodeStatistic):
             if plan.plane_attributes.size:
                 self._update_by_planes(rows, block, class_counts, plan)
         scattered = plan.scatter_pairs
-        add_pairs(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
+        add_pair_cell_counts(rows.x, rows.y, plan.pairs[scattered], sizes, plan.table_starts[scattered], self.counts)
         for pair in plan.huge_pairs:
             i, j = plan.pairs[pair]
             np.add.at(self._table(pair), (rows.x[i], rows.x[j], rows.y), 1)
@@ -238,8 +238,8 @@ class PairwiseCounts(CodeStatistic):
             block = slice(first, first + GROUPED_ATTRIBUTES)
             attributes = plan.plane_attributes[block]
             grouped = room[: attributes.size]
-            group_by_class(chunk.x, chunk.y, rows, attributes, word_starts[:-1] * WORD, grouped)
-            set_planes(grouped, plan.plane_counts[block] + 1, plan.plane_starts[first:], planes)
+            group_rows_by_class(chunk.x, chunk.y, rows, attributes, word_starts[:-1] * WORD, grouped)
+            set_bit_planes(grouped, plan.plane_counts[block] + 1, plan.plane_starts[first:], planes)
         margins, n_bits = np.empty((planes.shape[0], n_classes), np.int64), np.bitwise_count(planes)
         for k in range(n_classes):
             margins[:, k] = n_bits[:, word_starts[k] : word_starts[k + 1]].sum(axis=1)
@@ -250,10 +250,10 @@ class PairwiseCounts(CodeStatistic):
         inner = np.zeros(int(plan.inner_starts[-1]), np.int64)
         places = plan.plane_counts, plan.plane_starts, plan.plane_pairs
         if plan.is_binary:
-            add_binary_pairs(planes, word_starts, inner.reshape(-1, n_classes))
+            add_binary_pair_counts(planes, word_starts, inner.reshape(-1, n_classes))
         else:
-            add_plane_pairs(planes, word_starts, *places, plan.inner_starts[:-1], inner)
-        complete_pairs(inner, plan.inner_starts, margins, *places, class_counts, self.counts, plan.plane_tables)
+            add_bit_plane_pairs(planes, word_starts, *places, plan.inner_starts[:-1], inner)
+        complete_pair_tables(inner, plan.inner_starts, margins, *places, class_counts, self.counts, plan.plane_tables)
 
     def check(self) -> None:
         """Refuse negative counts, and tables that do not sum to the rows of each class.
@@ -263,13 +263,13 @@ class PairwiseCounts(CodeStatistic):
         names = [attribute.name for attribute in self.schema.attributes]
         if self.class_counts.sum() != self.n_rows:
             raise InvalidCounts(self.stage, f"{self.n_rows:,} rows have {self.class_counts.sum():,} classes")
-        pair = first_wrong_table(self.counts, self._plan.table_starts, self.class_counts)
+        pair = first_invalid_count_table(self.counts, self._plan.table_starts, self.class_counts)
         if pair >= 0:
             i, j = self._plan.pairs[pair]
             raise InvalidCounts(self.stage, f"the table of {names[i]!r} and {names[j]!r} does not sum to the rows")
         margins = np.concatenate([self.class_counts, *[margin.ravel() for margin in self.margins]])
         starts = _starts(np.append(1, self.sizes) * self.schema.n_classes)
-        attribute = first_wrong_table(margins, starts, self.class_counts) - 1
+        attribute = first_invalid_count_table(margins, starts, self.class_counts) - 1
         if attribute >= 0:
             raise InvalidCounts(self.stage, f"the table of {names[attribute]!r} does not sum to the rows")
 
@@ -389,7 +389,7 @@ class SparsePairs(CodeStatistic):
 PairCounts = PairwiseCounts | SparsePairs
 
 
-def pair_counts(schema: Schema) -> PairCounts:
+def empty_pair_counts(schema: Schema) -> PairCounts:
     """Counts of no rows: whole tables, or where these would take too much memory, only cells that occur."""
     sizes = schema.domain_sizes.astype(np.float64)
     n_pairs = sizes.size * (sizes.size - 1) // 2

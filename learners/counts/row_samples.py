@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from learners.counts.kernels import row_hashes
+from learners.counts.kernels import hash_row_contents
 from learners.errors import StatisticMismatch
 from learners.kernels.arrays import Codes, Integers, Mask, Uint64s
 from learners.passes.statistic import CodeStatistic
@@ -83,7 +83,7 @@ class DrawnRows(CodeStatistic):
 
     def _hashes(self, rows: Chunk) -> Uint64s:
         hashes = np.empty(rows.n_rows, np.uint64)
-        row_hashes(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
+        hash_row_contents(rows.x, rows.y, self.schema.value_keys, self.schema.class_keys, hashes)
         return hashes
 
     def _content(self, rows: Chunk, some: Integers) -> Codes:

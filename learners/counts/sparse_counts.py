@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.counts.sparse_kernels import count_sorted, merge_runs, sort_keys
+from learners.counts.sparse_kernels import count_sorted_keys, merge_sorted_runs, radix_sort_keys
 from learners.kernels.arrays import Integers, Uint32s
 from learners.passes.memory import MemoryLimit, TemporaryFolder
 
@@ -82,23 +82,23 @@ class Folder(TemporaryFolder):
         return self.path / f"{self._n_files}.run"
 
 
-def wide(run: Run | KeyRun) -> Run:
+def run_as_int64(run: Run | KeyRun) -> Run:
     """The same run, int64."""
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
 
 
-def sum_of_runs(a: Run | KeyRun, b: Run | KeyRun) -> Run:
+def sum_sparse_runs(a: Run | KeyRun, b: Run | KeyRun) -> Run:
     """The sum of two runs; what adds up to nothing leaves no trace."""
     cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
-    n = merge_runs(*wide(a), *wide(b), cells, counts)
+    n = merge_sorted_runs(*run_as_int64(a), *run_as_int64(b), cells, counts)
     return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
 
 
-def count_keys(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
+def count_distinct_keys(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
     """The distinct keys (n,) below 2**n_bits and how often each occurs; keys is written to."""
     counts = np.empty_like(keys)
-    sort_keys(keys, counts, n_bits)
-    n = count_sorted(keys, counts)
+    radix_sort_keys(keys, counts, n_bits)
+    n = count_sorted_keys(keys, counts)
     return KeyRun(keys[:n].copy(), counts[:n].copy()) if 2 * n < keys.size else KeyRun(keys[:n], counts[:n])
 
 
@@ -150,7 +150,7 @@ class SparseCells:
         self.runs.append(run)
         while len(self.runs) > 1 and self.runs[-2].cells.size <= MAX_RUNS_RATIO * self.runs[-1].cells.size:
             b, a = self.runs.pop(), self.runs.pop()
-            self.runs.append(sum_of_runs(a, b))
+            self.runs.append(sum_sparse_runs(a, b))
         if sum(kept.cells.size for kept in self.runs) * 4 * CELL_BYTES > self.limit.n_bytes:
             self._write()
 
@@ -158,7 +158,7 @@ class SparseCells:
         """Add the counts of another, or take them away."""
         other._settle()
         for run in other.runs:
-            cells, counts = wide(run)
+            cells, counts = run_as_int64(run)
             self.add_run(run if sign > 0 else Run(cells, -counts))
         for file in other.files:
             if sign > 0:
@@ -185,7 +185,7 @@ class SparseCells:
         """Make a run of all keys; it may lie in their buffer."""
         if self._n_buffered:
             keys, self._n_buffered = self._buffer[: self._n_buffered], 0
-            self.add_run(count_keys(keys, self.n_bits))
+            self.add_run(count_distinct_keys(keys, self.n_bits))
         self._buffer = self._keys(0)
 
     def _write(self) -> None:
@@ -206,8 +206,8 @@ class SparseCells:
     def _in_memory(self) -> Run:
         while len(self.runs) > 1:
             b, a = self.runs.pop(), self.runs.pop()
-            self.runs.append(sum_of_runs(a, b))
-        return wide(self.runs[0]) if self.runs else EMPTY
+            self.runs.append(sum_sparse_runs(a, b))
+        return run_as_int64(self.runs[0]) if self.runs else EMPTY
 
     def distinct(self) -> Run:
         """All cells with a count other than zero; mapped from a file if they did not fit."""
@@ -217,11 +217,11 @@ class SparseCells:
         if self.runs:
             self._write()
         if len(self.files) > 1:
-            self.files = [merge_files(self.files, self._folder())]
+            self.files = [merge_run_files(self.files, self._folder())]
         return self.files[0].mapped() if self.files[0].n_cells else EMPTY
 
 
-def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
+def merge_run_files(files: list[FileRun], folder: Folder) -> FileRun:
     """Merge runs in files into one, a range of cells at a time.
 
     `folder`: where the result goes.
@@ -237,7 +237,7 @@ def merge_files(files: list[FileRun], folder: Folder) -> FileRun:
         blocks = [file.block(a, b) for file, a, b in zip(files, *ends, strict=True) if b > a]
         while len(blocks) > 1:
             blocks = [
-                sum_of_runs(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i]
+                sum_sparse_runs(blocks[i], blocks[i + 1]) if i + 1 < len(blocks) else blocks[i]
                 for i in range(0, len(blocks), 2)
             ]
         return blocks[0] if blocks else EMPTY

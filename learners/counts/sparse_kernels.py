@@ -13,7 +13,7 @@ EMPTY = np.int32(-1)
 
 
 @kernel
-def sort_keys(keys, scratch, n_bits):
+def radix_sort_keys(keys, scratch, n_bits):
     """Sort fewer than 2^32 keys (n,) int64 or uint32, from 0 to below 2**n_bits, in place, least digit first; OUT scratch (n,), of their type."""
     n = keys.size
     most_bits = MOST_BITS_OF_MANY if n > MANY_KEYS else MOST_BITS
@@ -49,7 +49,7 @@ def sort_keys(keys, scratch, n_bits):
 
 
 @kernel
-def count_sorted(keys, counts):
+def count_sorted_keys(keys, counts):
     """The distinct keys of a sorted array and how often each occurs; OUT keys, counts (n,) of their type; returns how many."""
     n = keys.size
     if n == 0:
@@ -70,7 +70,7 @@ def count_sorted(keys, counts):
 
 
 @kernel
-def merge_runs(a_cells, a_counts, b_cells, b_counts, cells, counts):
+def merge_sorted_runs(a_cells, a_counts, b_cells, b_counts, cells, counts):
     """Merge two ascending runs, adding counts of equal cells and leaving out zeros; OUT cells, counts; returns how many."""
     i, j, m = 0, 0, 0
     n_a, n_b = a_cells.size, b_cells.size
@@ -104,7 +104,7 @@ def merge_runs(a_cells, a_counts, b_cells, b_counts, cells, counts):
 
 
 @inner_kernel
-def place_among(numbers, first, last, wanted):  # (n,) ascending between first and last
+def binary_search_index(numbers, first, last, wanted):  # (n,) ascending between first and last
     """Where numbers[first:last] hold a number; -1 if they do not."""
     low, high = first, last
     while low < high:
@@ -117,7 +117,7 @@ def place_among(numbers, first, last, wanted):  # (n,) ascending between first a
 
 
 @inner_kernel
-def hash_of(packed, row):
+def packed_row_hash(packed, row):
     """A 64-bit hash of a row: each word mixed as in SplitMix64."""
     h = np.uint64(0)
     for w in range(packed.shape[1]):
@@ -129,7 +129,7 @@ def hash_of(packed, row):
 
 
 @kernel
-def add_rows(packed, counts, slots, rows, totals, n):
+def add_packed_row_counts(packed, counts, slots, rows, totals, n):
     """Add counts of rows, equal ones together; returns how many distinct rows there are now.
 
     packed (m, w) uint64, counts (m,) int64; slots (2^b,) int32, a hash table of places in rows; IN and OUT rows (at least
@@ -137,7 +137,7 @@ def add_rows(packed, counts, slots, rows, totals, n):
     """
     last = np.uint64(slots.size - 1)
     for row in range(packed.shape[0]):
-        slot = hash_of(packed, row) & last
+        slot = packed_row_hash(packed, row) & last
         while True:
             place = slots[slot]
             if place == EMPTY:
@@ -158,12 +158,12 @@ def add_rows(packed, counts, slots, rows, totals, n):
 
 
 @kernel
-def fill_slots(rows, n, slots):  # (at least n, w) uint64; OUT (2^b,) int32
+def fill_row_hash_table(rows, n, slots):  # (at least n, w) uint64; OUT (2^b,) int32
     """The hash table of n distinct rows."""
     slots[:] = EMPTY
     last = np.uint64(slots.size - 1)
     for row in range(n):
-        slot = hash_of(rows, row) & last
+        slot = packed_row_hash(rows, row) & last
         while slots[slot] != EMPTY:
             slot = (slot + np.uint64(1)) & last
         slots[slot] = row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from learners.ensembles.cuts import LARGE, members_in
+from learners.ensembles.cuts import LARGE, n_members_with_cuts
 from learners.ensembles.fit import Pool
 from learners.errors import InvalidParameter
 from learners.schema import Schema
@@ -78,7 +78,7 @@ class Choice:
 
     def within_cuts(self, schema: Schema) -> Choice:
         """No more members than the schema has cut points for."""
-        with_cuts = members_in(schema)
+        with_cuts = n_members_with_cuts(schema)
         return self if with_cuts is None else self.at_most(with_cuts, "the given schema has cut points for no more")
 
     def within_bytes(self, pool: Pool, n_classes: int) -> tuple[Pool, list[str]]:
@@ -103,7 +103,7 @@ class Choice:
         return replace(pool, members=pool.members[:kept]), [reason]
 
 
-def chosen(members: int | None, has_correction: bool, budget: Budget) -> Choice:
+def choose_ensemble_within_budget(members: int | None, has_correction: bool, budget: Budget) -> Choice:
     """What the budget allows, as far as it can be said before anything is read; by default as many members as pay."""
     words = []
     has_pairs = budget.passes is None or budget.passes >= 3

@@ -9,14 +9,14 @@ from typing import Any, get_args
 import numpy as np
 
 from learners.classifiers.baselines.boosted_checks import check_booster
-from learners.classifiers.lookup.checks import check_arrays, check_tables
+from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
-from learners.ensembles.joints import POOLING, Pooling, arrays_of, headers_of
+from learners.ensembles.joints import POOLING, Pooling, joint_member_arrays, joint_member_headers
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import check_array, check_starts, refuse
+from learners.models.model import check_array_elements, check_array_offsets, check_array_type_and_shape
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 from learners.schema.encoding.column_views import Views
@@ -30,21 +30,21 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     schema = Schema.from_json(header["schema"])
     if header.get(POOLING, "mean") not in get_args(Pooling):
         raise InvalidArray(POOLING, f"is none of {', '.join(get_args(Pooling))}; a later release may have written it")
-    for number, own in enumerate(headers_of(header)):
+    for number, own in enumerate(joint_member_headers(header)):
         check_schema(Schema.from_json(own["schema"]))
-        check_arrays(own, arrays_of(number, arrays))
+        check_lookup_arrays(own, joint_member_arrays(number, arrays))
     views = Views(schema).schema
     families = _families(arrays, views.n_attributes)
-    check_tables(views, families, arrays)
+    check_lookup_tables(views, families, arrays)
     n = len(families.order)
     for name, dtype in (("member", np.int64), ("alone", np.float64), ("parents", np.float64)):
-        check_array(arrays, f"entry_{name}", dtype, n)
+        check_array_type_and_shape(arrays, f"entry_{name}", dtype, n)
     member = arrays["entry_member"]
     if member.size and (member[0] != 0 or not np.isin(np.diff(member), (0, 1)).all()):
         raise InvalidArray("entry_member", "does not number the members one after the other")
     for name in ("dense", "vectors"):
-        check_array(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
-    check_array(arrays, "class_counts", np.int64, schema.n_classes)
+        check_array_type_and_shape(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
+    check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
     if header["weights"] is not None:
         check_forest(schema, arrays)
         for i in range(len(header["weights"])):
@@ -54,10 +54,10 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
 def _families(arrays: Arrays, n_views: int) -> Structure:
     """The families that the tables say they have."""
     names = ("table_attribute", "table_parent_starts", "table_parents")
-    attribute, starts, parents = (check_array(arrays, name, np.int64) for name in names)
+    attribute, starts, parents = (check_array_type_and_shape(arrays, name, np.int64) for name in names)
     for name, views in (("table_attribute", attribute), ("table_parents", parents)):
-        refuse(name, (views < 0) | (views >= n_views), "names views that are not in the schema")
-    check_starts("table_parent_starts", starts, attribute.size, parents.size)
+        check_array_elements(name, (views < 0) | (views >= n_views), "names views that are not in the schema")
+    check_array_offsets("table_parent_starts", starts, attribute.size, parents.size)
     return PooledFamilies(
         tuple(attribute.tolist()), tuple(tuple(parents[low:high].tolist()) for low, high in pairwise(starts.tolist()))
     )

@@ -21,17 +21,17 @@ JITTER = 0.3
 LARGEST = float(np.finfo(np.float64).max)
 
 
-def value_grouping(member: int) -> int:
+def member_value_grouping_index(member: int) -> int:
     """Which grouping of an attribute is that of a member's values."""
     return 1 + 2 * member
 
 
-def parent_grouping(member: int) -> int:
+def member_parent_grouping_index(member: int) -> int:
     """Which grouping of an attribute a member uses where it is a parent."""
     return 2 + 2 * member
 
 
-def members_in(schema: Schema) -> int | None:
+def n_members_with_cuts(schema: Schema) -> int | None:
     """For how many members a schema has cut points; None if no attribute tells."""
     groupings = [len(attribute.groupings) for attribute in schema.attributes if attribute.groupings]
     return (max(groupings) - 1) // 2 if groupings else None
@@ -46,7 +46,7 @@ def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int) -> Sc
     groupings: dict[str, tuple[tuple[int, ...], ...]] = {}
 
     def drawn(name: str, histogram: Histogram) -> tuple[float, ...]:
-        own = member_cuts(histogram, summaries.n_rows, n_members, _random(seed, name))
+        own = draw_member_cut_points(histogram, summaries.n_rows, n_members, _random(seed, name))
         cuts = tuple(sorted(set().union(*own)))
         place = {cut: position for position, cut in enumerate(cuts)}
         groupings[name] = tuple(tuple(place[cut] for cut in each) for each in own)
@@ -67,7 +67,7 @@ def _random(seed: int, name: str) -> np.random.Generator:
     return np.random.default_rng([seed, int.from_bytes(digest, "little")])
 
 
-def member_cuts(
+def draw_member_cut_points(
     histogram: Histogram, n_rows: int, n_members: int, random: np.random.Generator
 ) -> list[tuple[float, ...]]:
     """The cut points of one column: for the pair counts, then of each member for its values and as a parent.

@@ -11,20 +11,20 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.lookup.kernels import LookupTables
-from learners.classifiers.lookup.look_up_tables import in_parts, log_joints
+from learners.classifiers.lookup.look_up_tables import fill_class_log_joints, run_in_row_ranges
 from learners.counts.family_counts import Family, FamilyCounts
-from learners.ensembles.levels import Levels, with_parents
+from learners.ensembles.levels import Levels, truncate_context_tree_levels
 from learners.ensembles.members import Member
 from learners.ensembles.weights import (
     Rows,
-    fitted_temperature,
-    fitted_weights,
-    left_out_prior,
+    attribute_prefix_losses,
+    fit_pool_temperature,
+    fit_term_weights,
+    leave_one_out_log_prior,
     mean_log_loss,
-    prefix_losses,
 )
 from learners.kernels.arrays import Float32s, Floats, Integers
-from learners.passes.engine import Advance, unheard
+from learners.passes.engine import Advance, ignore_progress
 from learners.schema import Chunk
 
 Solved = dict[Family, Levels]
@@ -32,7 +32,7 @@ Solved = dict[Family, Levels]
 # float32 numbers that the log probabilities of one member may take; fewer rows serve where there are many classes.
 MOST_TERMS = 1 << 24
 MOST_ROWS = 12_000
-# What frugal members spare; see `fit_members`.
+# What frugal members spare; see `fit_ensemble_members`.
 MORE_PARENTS, FEWEST_MEMBERS, PAYS = 1, 4, 0.003
 
 
@@ -70,7 +70,7 @@ class Pool:
 
 
 class Fitted(NamedTuple):
-    """What `fit_members` gives."""
+    """What `fit_ensemble_members` gives."""
 
     members: tuple[FittedMember, ...]
     levels: Solved  # the solved tree of each family, without the levels of parents that no member uses
@@ -82,7 +82,7 @@ class Fitted(NamedTuple):
     own: Floats
 
 
-def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int) -> Solved:
+def fit_family_trees(counts: FamilyCounts, families: Sequence[Family], threads: int) -> Solved:
     """The solved trees of families, each of which is counted, maybe with more parents behind its own.
 
     The result does not depend on the number of threads.
@@ -96,13 +96,15 @@ def solved_trees(counts: FamilyCounts, families: Sequence[Family], threads: int)
 
     def solve(family: Family) -> Levels:
         tree = context_tree_from_cells(*counts.cells(place[family]), int(sizes[family.attribute]))
-        return Levels.solved(with_parents(tree, len(family.parents)), sizes[list(family.parents)])
+        return Levels.solved(truncate_context_tree_levels(tree, len(family.parents)), sizes[list(family.parents)])
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="levels") as pool:
         return dict(zip(families, pool.map(solve, families), strict=True))
 
 
-def log_probabilities(member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int) -> Float32s:
+def leave_one_out_log_probabilities(
+    member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int
+) -> Float32s:
     """Of each attribute of the order given its first 0 to k parents, the row left out of its own class; see `Levels`.
 
     (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1.
@@ -121,18 +123,18 @@ def log_probabilities(member: Member, levels: Solved, rows: Chunk, n_classes: in
     return log_p
 
 
-def terms_of(log_p: Float32s, k: int) -> Float32s:
+def member_log_terms(log_p: Float32s, k: int) -> Float32s:
     """(n, 2m, n_classes) float32: log P(x_i | y), and what the first k parents add to it."""
     alone = log_p[:, :, 0]
     return np.ascontiguousarray(np.concatenate([alone, log_p[:, :, min(k, log_p.shape[2] - 1)] - alone], axis=1))
 
 
-def fit_members(
+def fit_ensemble_members(
     counts: FamilyCounts,
     members: Sequence[Member],
     drawn: Chunk,
     threads: int,
-    advance: Advance = unheard,
+    advance: Advance = ignore_progress,
     *,
     frugal: bool = False,
     has_correction: bool = False,
@@ -145,10 +147,10 @@ def fit_members(
     a correction will ask for the scores of all drawn rows.
     """
     n_classes = counts.class_counts.size
-    n = min(drawn.n_rows, rows_at_once(members, n_classes))
+    n = min(drawn.n_rows, max_member_rows_in_memory(members, n_classes))
     chosen = drawn.rows(slice(0, n))
     assert chosen.y is not None
-    rows = Rows(chosen.y, left_out_prior(counts.class_counts, chosen.y))
+    rows = Rows(chosen.y, leave_one_out_log_prior(counts.class_counts, chosen.y))
     pooled = np.zeros((n, n_classes))
     others = drawn.rows(slice(n, None if has_correction else n))
     fitted: list[FittedMember] = []
@@ -160,8 +162,8 @@ def fit_members(
         member = whole.with_parents(fitted[0].k + MORE_PARENTS) if frugal and fitted else whole
         depths = {family: levels[family].n_parents for family in member.families if family in levels}
         lacking = [family for family in member.families if depths.get(family, -1) < len(family.parents)]
-        solved = solved_trees(counts, lacking, threads)
-        log_p = log_probabilities(member, levels | solved, chosen, n_classes, threads)
+        solved = fit_family_trees(counts, lacking, threads)
+        log_p = leave_one_out_log_probabilities(member, levels | solved, chosen, n_classes, threads)
         one, scores = _fit_member(member, log_p, rows, threads)
         pooled += scores
         of_rows = (scores - rows.log_prior)[np.arange(n), rows.y]
@@ -170,13 +172,13 @@ def fit_members(
         levels |= {family: tree.cut(max(one.k, depths.get(family, 0))) for family, tree in solved.items()}
         if frugal:
             mean = pooled / len(fitted)
-            losses.append(mean_log_loss(fitted_temperature(mean, rows) * mean, rows))
+            losses.append(mean_log_loss(fit_pool_temperature(mean, rows) * mean, rows))
             if len(losses) >= FEWEST_MEMBERS and losses[-1] > (1.0 - PAYS) * losses[-3]:
                 break
     return Fitted(tuple(fitted), levels, pooled / max(1, len(fitted)), rows, np.stack(own))
 
 
-def rows_at_once(members: Sequence[Member], n_classes: int) -> int:
+def max_member_rows_in_memory(members: Sequence[Member], n_classes: int) -> int:
     """For how many rows the log probabilities of any member fit in memory."""
     widest = max((len(member.families) * 7 * n_classes for member in members), default=1)
     return max(1, min(MOST_ROWS, MOST_TERMS // max(1, widest)))
@@ -185,26 +187,28 @@ def rows_at_once(members: Sequence[Member], n_classes: int) -> int:
 def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tuple[FittedMember, Floats]:
     """The member, and its log scores (n, n_classes) of the rows."""
     m = len(member.families)
-    losses = prefix_losses(log_p, [len(family.parents) for family in member.families], rows, threads)
+    losses = attribute_prefix_losses(log_p, [len(family.parents) for family in member.families], rows, threads)
     n_selected, k = divmod(int(losses.T.argmin()), losses.shape[0])
-    terms = terms_of(log_p, k)
+    terms = member_log_terms(log_p, k)
     start = np.tile((np.arange(m) < n_selected).astype(np.float64), 2)
-    weights = fitted_weights(terms, rows, start, threads)
+    weights = fit_term_weights(terms, rows, start, threads)
     scores = rows.log_prior + np.einsum("rfc,f->rc", terms, weights)
     return FittedMember(member, k, weights[:m], weights[m:]), scores
 
 
 def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) -> Floats:
     """(n,) the weighted terms of each row's own class, the row left out."""
-    weights, block = np.concatenate([one.a, one.b]), rows_at_once([one.member], 1)
+    weights, block = np.concatenate([one.a, one.b]), max_member_rows_in_memory([one.member], 1)
     parts = [np.empty(0)]
     for first in range(0, rows.n_rows, block):
-        log_p = log_probabilities(one.member, levels, rows.rows(slice(first, first + block)), 1, threads)
-        parts.append(np.einsum("rfc,f->r", terms_of(log_p, one.k), weights))
+        log_p = leave_one_out_log_probabilities(one.member, levels, rows.rows(slice(first, first + block)), 1, threads)
+        parts.append(np.einsum("rfc,f->r", member_log_terms(log_p, one.k), weights))
     return np.concatenate(parts)
 
 
-def left_out_scores(tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int) -> Floats:
+def leave_one_out_log_scores(
+    tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int
+) -> Floats:
     """(n, n_classes) log scores of rows that were counted, each left out of its own class, the only score it changes.
 
     Tables and class counts are of the pool, rows by views; `own` (n,) float64 is `Fitted.own` of the rows, the mean of
@@ -212,7 +216,9 @@ def left_out_scores(tables: LookupTables, class_counts: Integers, own: Floats, r
     """
     assert rows.y is not None
     scores = np.empty((rows.n_rows, class_counts.size))
-    in_parts(rows.n_rows, threads, lambda first, last: log_joints(tables, rows.x, first, last, scores))
+    run_in_row_ranges(
+        rows.n_rows, threads, lambda first, last: fill_class_log_joints(tables, rows.x, first, last, scores)
+    )
     n = np.asarray(class_counts, np.float64)
     log_prior = np.log((n - 1.0 + 1.0 / n.size) / (n.sum() + 1.0))
     scores[np.arange(rows.n_rows), rows.y] = log_prior[rows.y] + own

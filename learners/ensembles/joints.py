@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from learners.classifiers.lookup.lookup import LookupModel, normalize
-from learners.ensembles.cuts import parent_grouping
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze, frozen
+from learners.classifiers.lookup.lookup import LookupModel, normalize_log_joints
+from learners.ensembles.cuts import member_parent_grouping_index
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, freeze_arrays, read_only_array
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
@@ -20,14 +20,14 @@ MORE, POOLING = "more_joints", "pooling"
 Pooling = Literal["mean", "logs", "logs-by-columns"]
 
 
-def prefix_of(number: int) -> str:
+def joint_member_array_prefix(number: int) -> str:
     """How the names of a joint member's arrays begin."""
     return f"joint{number or ''}_"
 
 
-def arrays_of(number: int, arrays: Arrays) -> Arrays:
+def joint_member_arrays(number: int, arrays: Arrays) -> Arrays:
     """Those of one joint member, by its own names."""
-    prefix = prefix_of(number)
+    prefix = joint_member_array_prefix(number)
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
@@ -44,7 +44,7 @@ class Joints:
     @cached_property
     def views(self) -> tuple[Views, ...]:
         """The attributes as each of them sees them."""
-        return tuple(Views(self.schema, parent_grouping(number)) for number in range(len(self.models)))
+        return tuple(Views(self.schema, member_parent_grouping_index(number)) for number in range(len(self.models)))
 
     def _seen(self, x: Codes) -> Iterator[tuple[LookupModel, Chunk]]:
         """Each of them with (n_attributes, n) codes as it sees them."""
@@ -81,8 +81,8 @@ class Joints:
         """(n, n_classes) class probabilities of the ensemble, which has a share, and of these, whose logs are averaged."""
         log_joint = of_joints.mean(axis=0)
         if self.pooling == "mean":
-            return share * np.exp(log_ensemble) + (1.0 - share) * normalize(log_joint, log_prior)[0]
-        return normalize(share * log_ensemble + (1.0 - share) * log_joint, log_prior)[0]
+            return share * np.exp(log_ensemble) + (1.0 - share) * normalize_log_joints(log_joint, log_prior)[0]
+        return normalize_log_joints(share * log_ensemble + (1.0 - share) * log_joint, log_prior)[0]
 
     @cached_property
     def information(self) -> Floats:
@@ -92,14 +92,14 @@ class Joints:
         attribute = np.repeat(np.arange(n), sizes)
         x: Codes = np.repeat(sizes[:, np.newaxis], attribute.size, axis=1).astype(model.schema.code_dtype)
         x[attribute, np.arange(attribute.size)] = np.arange(attribute.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        freeze(x)
+        freeze_arrays(x)
         prior, terms = model.log_terms(Chunk(x, None))
         p = np.exp(prior + terms.sum(axis=0))  # (values of all attributes, n_classes): P(value, class)
         of_value = p.sum(axis=1, keepdims=True)
         terms = np.where(p > 0, p * np.log(np.maximum(p, LEAST) / np.maximum(of_value * np.exp(prior), LEAST)), 0.0)
         found = np.maximum(np.bincount(attribute, terms.sum(axis=1), n), 0.0)
         total = found.sum()
-        return frozen(found / total if total > 0 else np.full(n, 1 / max(1, n)))
+        return read_only_array(found / total if total > 0 else np.full(n, 1 / max(1, n)))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Headers and named arrays, from which `from_arrays` makes equal ones."""
@@ -108,18 +108,20 @@ class Joints:
         for number, model in enumerate(self.models):
             header, own = model.to_arrays()
             headers.append(header)
-            arrays |= {prefix_of(number) + name: array for name, array in own.items()}
+            arrays |= {joint_member_array_prefix(number) + name: array for name, array in own.items()}
         more = {} if self.pooling == "logs-by-columns" else {MORE: headers[1:]}
         return {"joint": headers[0], **more, POOLING: self.pooling}, arrays
 
     @classmethod
     def from_arrays(cls, schema: Schema, header: Mapping[str, Any], arrays: Arrays) -> Joints:
         """Those of `to_arrays`; ensembles of before 25 November 2026 have one."""
-        headers = headers_of(header)
-        models = tuple(LookupModel.from_arrays(own, arrays_of(number, arrays)) for number, own in enumerate(headers))
+        headers = joint_member_headers(header)
+        models = tuple(
+            LookupModel.from_arrays(own, joint_member_arrays(number, arrays)) for number, own in enumerate(headers)
+        )
         return cls(schema, models, header.get(POOLING, "logs" if MORE in header else "logs-by-columns"))
 
 
-def headers_of(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def joint_member_headers(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Of each joint member."""
     return [header["joint"], *header.get(MORE, ())]

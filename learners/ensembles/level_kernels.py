@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.counts.sparse_kernels import place_among
+from learners.counts.sparse_kernels import binary_search_index
 from learners.kernels.arrays import Array
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -38,12 +38,12 @@ def _descend(tree, value, label, codes, nodes, cells):
     node, depth = np.int64(0), 0
     while True:
         nodes[depth] = node
-        cells[depth] = place_among(tree.cell_value, tree.cell_starts[node], tree.cell_starts[node + 1], value)
+        cells[depth] = binary_search_index(tree.cell_value, tree.cell_starts[node], tree.cell_starts[node + 1], value)
         depth += 1
         if depth == n_levels:
             return depth
         wanted = label if depth == 1 else codes[depth - 2]
-        node = place_among(tree.branch, tree.child_starts[node], tree.child_starts[node + 1], wanted)
+        node = binary_search_index(tree.branch, tree.child_starts[node], tree.child_starts[node + 1], wanted)
         if node < 0:
             return depth
 
@@ -84,7 +84,7 @@ def _first_alike(x, own, parents, y, row, first):
 
 
 @kernel
-def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
+def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
     """Log P(value | class, first j parents) of every row, class and j, the row itself left out of its own class.
 
     A level is read by its rows; a context that is not there is answered by the tables of the deepest one on its path. A
@@ -145,10 +145,10 @@ def level_probabilities(tree, x, own, parents, sizes, y, first, log_p):
 
 
 @kernel
-def weighted_estimates(tree, a, b, probability, rest, averaged, averaged_rest):
+def weighted_level_estimates(tree, a, b, probability, rest, averaged, averaged_rest):
     """The tree as weighted terms: exp(a log p_0 + b (log p - log p_0)), with p_0 the probability given the class alone.
 
-    Contexts that are not there are answered by the tables of the one above, as in `level_probabilities`; the deepest level
+    Contexts that are not there are answered by the tables of the one above, as in `level_log_probabilities`; the deepest level
     is read by its rows. OUT probability (n_cells,), rest (n_nodes,) float64: hierarchical `Estimates`; averaged, averaged_rest, the
     same where the parents below are missing: every level is read by its rows.
     """
@@ -183,7 +183,7 @@ def weighted_estimates(tree, a, b, probability, rest, averaged, averaged_rest):
 
 
 @kernel
-def weighted_spreads(tree, a, b, largest, of_cell, of_rest):
+def weighted_level_variances(tree, a, b, largest, of_cell, of_rest):
     """The posterior variance of each weighted term a log p_0 + b (log p - log p_0), to first order, at most `largest`.
 
     Var log p ≈ Var p / p², with the variance of a Dirichlet distribution given the rows and what it inherits; p_0 is known

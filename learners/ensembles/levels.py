@@ -7,8 +7,13 @@ import numpy as np
 from learners.classifiers.estimates.context_tree import Averaged, ContextTree, Estimates
 from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters, hdp_map_solution
 from learners.counts.family_counts import Family
-from learners.ensembles.level_kernels import LevelTree, level_probabilities, weighted_estimates, weighted_spreads
-from learners.kernels.arrays import Float32s, Integers, frozen
+from learners.ensembles.level_kernels import (
+    LevelTree,
+    level_log_probabilities,
+    weighted_level_estimates,
+    weighted_level_variances,
+)
+from learners.kernels.arrays import Float32s, Integers, read_only_array
 from learners.schema import Chunk
 
 # The delta method trusts logarithms that move by a few units; beyond that they say "unknown" all the same.
@@ -18,7 +23,7 @@ LARGEST_LOG_VARIANCE = 25.0
 MOST_SWEEPS, TOLERANCE = 60, 0.02
 
 
-def with_parents(tree: ContextTree, k: int) -> ContextTree:
+def truncate_context_tree_levels(tree: ContextTree, k: int) -> ContextTree:
     """The tree of the first k parents alone: a copy, so that the levels below need not stay in memory."""
     if k + 2 >= tree.level_starts.size - 1:
         return tree
@@ -47,7 +52,7 @@ class Levels:
     """
 
     def __init__(self, arrays: LevelTree, parent_sizes: Integers) -> None:
-        self.arrays, self.parent_sizes = arrays, frozen(parent_sizes)
+        self.arrays, self.parent_sizes = arrays, read_only_array(parent_sizes)
 
     @property
     def n_parents(self) -> int:
@@ -122,22 +127,22 @@ class Levels:
         Fills `log_p`, of any strides: (n_rows, k + 1, n_classes) float32. With `leave_out` each row, one that was
         counted, is left out of its own class, and the array may be (n_rows, k + 1, 1) of that class.
         """
-        y = rows.y if leave_out and rows.y is not None else frozen(np.empty(0, rows.x.dtype))
+        y = rows.y if leave_out and rows.y is not None else read_only_array(np.empty(0, rows.x.dtype))
         parents = np.array(family.parents, np.int64)
         first = np.full(1 << (2 * rows.n_rows).bit_length(), -1, np.int32)
-        level_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, first, log_p)
+        level_log_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, first, log_p)
 
     def weighted(self, a: float, b: float) -> Estimates:
         """Weighted log probabilities in the form of estimates: a log p_0 + b (log p - log p_0)."""
         (probability, averaged), (rest, averaged_rest) = (
             np.empty((2, n)) for n in (self.arrays.rows.size, self.arrays.branch.size)
         )
-        weighted_estimates(self.arrays, a, b, probability, rest, averaged, averaged_rest)
+        weighted_level_estimates(self.arrays, a, b, probability, rest, averaged, averaged_rest)
         return Estimates(probability, rest, hierarchical=True, averaged=Averaged(averaged, averaged_rest))
 
     def spreads(self, a: float, b: float) -> Estimates:
         """Exponentials of the posterior variances of what `weighted` gives, in the form of estimates."""
         of_cell, of_rest = np.empty(self.arrays.rows.size), np.empty(self.arrays.branch.size)
-        weighted_spreads(self.arrays, a, b, LARGEST_LOG_VARIANCE, of_cell, of_rest)
+        weighted_level_variances(self.arrays, a, b, LARGEST_LOG_VARIANCE, of_cell, of_rest)
         found = Averaged(np.exp(of_cell), np.exp(of_rest))  # by rows at every level
         return Estimates(*found, hierarchical=False, averaged=found)

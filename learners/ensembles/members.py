@@ -11,7 +11,7 @@ from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairwise import PairwiseCounts
-from learners.ensembles.cuts import parent_grouping, value_grouping
+from learners.ensembles.cuts import member_parent_grouping_index, member_value_grouping_index
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
@@ -47,7 +47,9 @@ class Member:
         return Member(Structure(self.structure.order, parents), families)
 
 
-def draw_members(pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...], seed: int) -> tuple[Member, ...]:
+def draw_ensemble_members(
+    pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...], seed: int
+) -> tuple[Member, ...]:
     """A kDB structure for each k, the most parents of a member, from information times exp(noise).
 
     Pairs are of every attribute by the grouping of the pairs; None where no attribute gets parents.
@@ -78,22 +80,27 @@ def _member(information: Floats, conditional: Floats, views: Views, m: int, k: i
         parents.append(tuple(int(parent) for parent in best))
     structure = Structure(tuple(int(attribute) for attribute in order), tuple(parents))
     families = tuple(
-        Family(views.of(attribute, value_grouping(m)), tuple(views.of(parent, parent_grouping(m)) for parent in own))
+        Family(
+            views.of(attribute, member_value_grouping_index(m)),
+            tuple(views.of(parent, member_parent_grouping_index(m)) for parent in own),
+        )
         for attribute, own in zip(structure.order, structure.parents, strict=True)
     )
     return Member(structure, families)
 
 
 def _parent_size(views: Views, attribute: int, m: int) -> int:
-    return views.schema.attributes[views.of(attribute, parent_grouping(m))].n_values
+    return views.schema.attributes[views.of(attribute, member_parent_grouping_index(m))].n_values
 
 
-def joint_members(members: Sequence[Member], views: Views) -> tuple[Member, ...]:
+def joint_distribution_members(members: Sequence[Member], views: Views) -> tuple[Member, ...]:
     """The members that answer for the joint distribution: the order of each of the first, each attribute with its first parents.
 
     A member's coarser cut points serve for values and parents alike, so that its families are those of one network.
     """
-    return tuple(_joint_member(member, views, parent_grouping(m)) for m, member in enumerate(members[:N_JOINTS]))
+    return tuple(
+        _joint_member(member, views, member_parent_grouping_index(m)) for m, member in enumerate(members[:N_JOINTS])
+    )
 
 
 def _joint_member(member: Member, views: Views, grouping: int) -> Member:
@@ -110,7 +117,7 @@ def distinct_families(members: Sequence[Member]) -> tuple[Family, ...]:
     return tuple(dict.fromkeys(family for member in members for family in member.families))
 
 
-def bound_parents(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
+def limit_member_parents(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
     """The members with so few parents that the counts of each family stay small; unchanged for tables that are not large.
 
     How many cells a family will have in a table of `n_rows` is told by those of the drawn rows: as many more as half of

@@ -11,22 +11,22 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.description import facts_table
+from learners.classifiers.description import training_facts_table
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
-    family_logs,
-    in_parts,
-    log_factors,
-    log_joints,
-    of_entries,
+    attribute_log_factors,
+    family_log_probabilities,
+    fill_class_log_joints,
+    run_in_row_ranges,
+    slice_lookup_tables,
 )
-from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, credible_intervals
-from learners.ensembles.correction.forest import forest_of_arrays, shap_terms
-from learners.ensembles.correction.forest_kernels import Forest, add_scores
+from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, lookup_credible_intervals
+from learners.ensembles.correction.forest import forest_from_arrays, forest_shap_values
+from learners.ensembles.correction.forest_kernels import Forest, add_forest_scores
 from learners.ensembles.joints import LEAST, Joints
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze, frozen
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
@@ -89,7 +89,7 @@ class EnsembleModel:
     ) -> None:
         self.schema, self.class_counts, self.entries = schema, class_counts, entries
         self.joints, self.correction, self.facts = joints, correction, dict(facts)
-        freeze(*tables)
+        freeze_arrays(*tables)
         self._tables, self.views = tables, Views(schema)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -109,7 +109,9 @@ class EnsembleModel:
 
         def look_up(x: Codes) -> Floats:
             out = np.empty((x.shape[1], self.schema.n_classes))
-            in_parts(x.shape[1], threads, lambda i, j: self._answer_alone(frozen(x[:, i:j]), out[i:j]))
+            run_in_row_ranges(
+                x.shape[1], threads, lambda i, j: self._answer_alone(read_only_array(x[:, i:j]), out[i:j])
+            )
             return out
 
         return self._completeness.answers(chunk.x, look_up, self.answer_known, self.joints.log_evidence)
@@ -131,7 +133,7 @@ class EnsembleModel:
 
     def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
         """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""
-        x = frozen(x)
+        x = read_only_array(x)
         ensemble = np.empty((x.shape[1], self.schema.n_classes))
         self._answer_alone(x, ensemble)
         of_joints, log_evidence = self.joints.answer_known(x)
@@ -139,10 +141,10 @@ class EnsembleModel:
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:
         """The class probabilities by tables and trees, without the joint members."""
-        log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
+        fill_class_log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
         if self.correction is not None:
-            add_scores(self.correction.forest, x, self.schema.domain_sizes, out)
-        kernels.normalize_rows(out, self._tables.log_prior, np.empty(x.shape[1]))
+            add_forest_scores(self.correction.forest, x, self.schema.domain_sizes, out)
+        kernels.normalize_log_joint_rows(out, self._tables.log_prior, np.empty(x.shape[1]))
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is the score of a class: (n_classes,) the prior, (n_attributes, n_rows, n_classes) the rest.
@@ -152,11 +154,11 @@ class EnsembleModel:
         of_views = self.views.chunk(chunk)
         terms = np.zeros((self.schema.n_attributes, chunk.n_rows, self.schema.n_classes))
         for first, last in self._member_ranges:
-            own = log_factors(of_entries(self._tables, first, last), of_views)
+            own = attribute_log_factors(slice_lookup_tables(self._tables, first, last), of_views)
             np.add.at(terms, self.views.attribute, own)
         prior = np.array(self._tables.log_prior)
         if self.correction is not None:
-            bias, values = shap_terms(self.schema, self.correction.boosters, self.correction.weights, chunk)
+            bias, values = forest_shap_values(self.schema, self.correction.boosters, self.correction.weights, chunk)
             prior, terms = prior + bias, terms + values
         return prior, terms
 
@@ -174,8 +176,8 @@ class EnsembleModel:
             log_prior=np.zeros(self.schema.n_classes),
             is_hierarchical=np.zeros(1, np.uint8),
         )
-        freeze(*spread)
-        return [of_entries(spread, first, last) for first, last in self._member_ranges]
+        freeze_arrays(*spread)
+        return [slice_lookup_tables(spread, first, last) for first, last in self._member_ranges]
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities, weights and trees taken as known.
@@ -185,7 +187,7 @@ class EnsembleModel:
         well: the variance of a score is that of a draw of one of them, with the weights of the pool. Raises
         InvalidParameter if the level, their posterior probability, is not between 0 and 1.
         """
-        deviation = pooled_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
+        deviation = ensemble_standard_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
         disagreement = np.zeros_like(deviation)
         lacking = np.flatnonzero((chunk.x >= self.schema.domain_sizes[:, np.newaxis]).any(axis=0))
         if lacking.size:
@@ -198,17 +200,17 @@ class EnsembleModel:
             )
         disagreement += self._disagreement_of_members(self.views.chunk(chunk).x)
         spread = deviation**2 + disagreement + 1.0 / (np.asarray(self.class_counts, np.float64) + 1.0)
-        return credible_intervals(spread, self.predict_proba(chunk), level)
+        return lookup_credible_intervals(spread, self.predict_proba(chunk), level)
 
     def _disagreement_of_members(self, x: Codes) -> Floats:
         """(n_rows, n_classes) the variance of the members' log probabilities: what their structures and cut points leave open."""
         n_members = len(self._member_ranges)
         tables = self._tables._replace(log_prior=self._tables.log_prior / n_members)
-        freeze(tables.log_prior)
+        freeze_arrays(tables.log_prior)
         total, squares = np.zeros((2, x.shape[1], self.schema.n_classes))
         scores = np.empty_like(total)
         for first, last in self._member_ranges:
-            log_joints(of_entries(tables, first, last), x, 0, x.shape[1], scores)
+            fill_class_log_joints(slice_lookup_tables(tables, first, last), x, 0, x.shape[1], scores)
             scores *= n_members
             log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
             total += log_p
@@ -243,7 +245,7 @@ class EnsembleModel:
         correction = None
         if weights is not None:
             boosters = tuple(arrays[f"booster_{i}"] for i in range(len(weights)))
-            correction = Correction(forest_of_arrays(schema, arrays), boosters, tuple(weights))
+            correction = Correction(forest_from_arrays(schema, arrays), boosters, tuple(weights))
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
         return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"])
@@ -307,13 +309,13 @@ class EnsembleModel:
         """(n_combinations, n_classes) float64 terms of an entry, for each combination of codes of its parents and its own, unseen ones included."""
         order, above = self.family_views
         shape = [int(self.views.schema.domain_sizes[view]) + 1 for view in (*above[family], order[family])]
-        return family_logs(self._tables, family, shape, self.views.schema.code_dtype)
+        return family_log_probabilities(self._tables, family, shape, self.views.schema.code_dtype)
 
     def tables(self) -> dict[str, pa.Table]:
         """Those of the joint member, with `members`: every family of every member with its weights."""
         return self.joint.tables() | {
             "members": self._members_table(),
-            "facts": facts_table(self.facts),
+            "facts": training_facts_table(self.facts),
         }
 
     def _members_table(self) -> pa.Table:
@@ -324,7 +326,7 @@ class EnsembleModel:
         return pa.Table.from_pylist(rows, pa.schema(types))
 
 
-def pooled_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Floats:
+def ensemble_standard_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Floats:
     """(n_rows, n_classes) float64: the standard deviation of each class's pooled score, of codes x (n_views, n_rows).
 
     `spreads` are for each member the variances of its weighted terms. Within a member the terms are taken for
@@ -334,6 +336,6 @@ def pooled_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Fl
     deviation = np.zeros((x.shape[1], n_classes))
     of_member = np.empty_like(deviation)
     for tables in spreads:
-        log_joints(tables, x, 0, x.shape[1], of_member)
+        fill_class_log_joints(tables, x, 0, x.shape[1], of_member)
         deviation += np.sqrt(np.maximum(of_member, 0.0))
     return deviation

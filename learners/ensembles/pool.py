@@ -11,20 +11,20 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compilation import compile_tables
-from learners.classifiers.lookup.look_up_tables import log_joints
+from learners.classifiers.lookup.compilation import compile_lookup_tables
+from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import random_folds
 from learners.ensembles.cuts import OF_PAIRS
-from learners.ensembles.fit import Pool, fit_members
+from learners.ensembles.fit import Pool, fit_ensemble_members
 from learners.ensembles.levels import Levels
-from learners.ensembles.members import distinct_families, draw_members
+from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.model import Entries
-from learners.kernels.arrays import Floats, Integers, stack
+from learners.kernels.arrays import Floats, Integers, concatenate_arrays
 from learners.passes.engine import Advance
-from learners.passes.memory import give_back
+from learners.passes.memory import release_free_memory
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
@@ -59,7 +59,7 @@ class CompiledPool(NamedTuple):
         return CompiledPool(tables, replace(entries, spread_dense=dense, spread_vectors=vectors))
 
 
-def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
+def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
     """The families in use and their tables, by a schema of views; the trees are taken out of the pool."""
     dense, vectors = [], []
     for family, weights, levels in _in_use(pool):
@@ -72,13 +72,13 @@ def compile_pool(schema: Schema, class_counts: Integers, pool: Pool) -> Compiled
         numbers.astype(np.int64),
         np.ascontiguousarray(alone),
         np.ascontiguousarray(parents),
-        stack(dense, np.empty(0, np.float16)),
-        stack(vectors, np.empty((0, class_counts.size), np.float16)),
+        concatenate_arrays(dense, np.empty(0, np.float16)),
+        concatenate_arrays(vectors, np.empty((0, class_counts.size), np.float16)),
     )
-    return CompiledPool(pool_tables(schema, class_counts, pool), entries)
+    return CompiledPool(compile_ensemble_pool_tables(schema, class_counts, pool), entries)
 
 
-def pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.LookupTables:
+def compile_ensemble_pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.LookupTables:
     """The tables of the families in use; the trees are taken out of the pool, so that trees and tables are not in memory together.
 
     The geometric pool is a sum of log probabilities, so it is one network's worth of look-ups: the weighted terms of each of M
@@ -93,7 +93,7 @@ def pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.L
         while in_use:
             _, weights, levels = in_use.pop()
             yield levels.tree, levels.weighted(*weights)
-        give_back()  # what the trees have left behind, before the tables are joined
+        release_free_memory()  # what the trees have left behind, before the tables are joined
 
     return _compiled(schema, class_counts, families, terms())
 
@@ -115,7 +115,9 @@ def _compiled(
 ) -> kernels.LookupTables:
     structure = PooledFamilies(tuple(one.attribute for one in families), tuple(one.parents for one in families))
     trees, estimates = tee(terms)
-    return compile_tables(schema, structure, class_counts, (tree for tree, _ in trees), (one for _, one in estimates))
+    return compile_lookup_tables(
+        schema, structure, class_counts, (tree for tree, _ in trees), (one for _, one in estimates)
+    )
 
 
 N_FOLDS = 3
@@ -129,7 +131,7 @@ def out_of_fold_scores(
     """(n, n_classes) float64: mean log scores of the members for each row, learned from the other folds.
 
     Structures, counts and weights are of the other folds: leaving a row out of the counts alone is too kind to it:
-    parents and weights have been chosen with it. `ks` and seed as of `draw_members`; the result does not depend on the
+    parents and weights have been chosen with it. `ks` and seed as of `draw_ensemble_members`; the result does not depend on the
     number of threads.
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
@@ -140,13 +142,13 @@ def out_of_fold_scores(
         whole = rows.rows(fold != number)
         pairs = PairwiseCounts(of_pairs.schema)
         pairs.update(of_pairs.chunk(whole))
-        members = draw_members(pairs, views, ks, seed)
+        members = draw_ensemble_members(pairs, views, ks, seed)
         families = FamilyCounts(views.schema, distinct_families(members))
         families.update(views.chunk(whole))
-        fitted = fit_members(families, members, views.chunk(whole), threads)
-        tables = pool_tables(views.schema, families.class_counts, Pool(fitted.members, fitted.levels))
+        fitted = fit_ensemble_members(families, members, views.chunk(whole), threads)
+        tables = compile_ensemble_pool_tables(views.schema, families.class_counts, Pool(fitted.members, fitted.levels))
         held = views.chunk(rows.rows(fold == number))
         own = np.empty((held.n_rows, schema.n_classes))
-        log_joints(tables, held.x, 0, held.n_rows, own)
+        fill_class_log_joints(tables, held.x, 0, held.n_rows, own)
         scores[fold == number] = own
     return scores

@@ -14,21 +14,27 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import EVERYTHING, DrawnRows
-from learners.ensembles.budget import MEMBERS, Budget, Choice, chosen
+from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
-from learners.ensembles.fit import Fitted, Pool, fit_members, left_out_scores, log_softmax
+from learners.ensembles.fit import Fitted, Pool, fit_ensemble_members, leave_one_out_log_scores, log_softmax
 from learners.ensembles.joints import Joints
 from learners.ensembles.levels import TOLERANCE
-from learners.ensembles.members import Member, bound_parents, distinct_families, draw_members, joint_members
+from learners.ensembles.members import (
+    Member,
+    distinct_families,
+    draw_ensemble_members,
+    joint_distribution_members,
+    limit_member_parents,
+)
 from learners.ensembles.model import Correction, EnsembleModel
-from learners.ensembles.pool import N_FOLDS, SMALL, compile_pool, out_of_fold_scores
-from learners.ensembles.weights import Rows, fitted_temperature, left_out_prior, mean_log_loss
+from learners.ensembles.pool import N_FOLDS, SMALL, compile_ensemble_pool, out_of_fold_scores
+from learners.ensembles.weights import Rows, fit_pool_temperature, leave_one_out_log_prior, mean_log_loss
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
-from learners.passes.memory import give_back
+from learners.passes.memory import release_free_memory
 from learners.passes.statistic import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.encoding.column_views import Views
@@ -118,7 +124,7 @@ def auto(
     target: str, parameters: AutoParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[EnsembleModel]:
     """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows."""
-    choice = chosen(parameters.members, parameters.correction == "drawn", parameters.budget())
+    choice = choose_ensemble_within_budget(parameters.members, parameters.correction == "drawn", parameters.budget())
     return _ensemble("auto", target, parameters, given, overrides, choice)
 
 
@@ -151,16 +157,16 @@ def _ensemble(
         if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
             choice = choice.of_size(pairs.n_rows)
         choice = choice.within_cuts(schema)
-        ks = largest_k(choice.members, pairs.n_rows, seed)
-        members = draw_members(pairs, views, ks, seed)
-        members = bound_parents(members, views.schema, views.chunk(rows), pairs.n_rows)
-        joints = joint_members(members, views)
+        ks = draw_max_parents_per_member(choice.members, pairs.n_rows, seed)
+        members = draw_ensemble_members(pairs, views, ks, seed)
+        members = limit_member_parents(members, views.schema, views.chunk(rows), pairs.n_rows)
+        joints = joint_distribution_members(members, views)
         families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *joints)))
     else:
         choice = choice.within_cuts(schema)
         ks = (0,) * choice.members
-        members = draw_members(None, views, ks, seed)
-        joints = joint_members(members, views)
+        members = draw_ensemble_members(None, views, ks, seed)
+        joints = joint_distribution_members(members, views)
         own = ViewedFamilies(views, distinct_families((*members, *joints)))
         both: Together[ViewedFamilies, DrawnRows] = yield Together[ViewedFamilies, DrawnRows](own, drawn_rows)
         families, sample = both.first, both.second
@@ -174,7 +180,7 @@ def _pairs(views: Views) -> PairwiseCounts:
     return PairwiseCounts(views.schema)
 
 
-def largest_k(n_members: int, n_rows: int, seed: int) -> tuple[int, ...]:
+def draw_max_parents_per_member(n_members: int, n_rows: int, seed: int) -> tuple[int, ...]:
     """The most parents of each member: drawn from 2 to 5, and 5 for all from 5,000 rows on."""
     if n_rows >= SMALL:
         return (MOST_PARENTS,) * n_members
@@ -203,7 +209,7 @@ class _Training:
         frugal = int(self.families.counts.n_rows) >= SMALL
         fitted: Fitted = yield Work(
             "weighting",
-            lambda threads, advance: fit_members(
+            lambda threads, advance: fit_ensemble_members(
                 self.families.counts,
                 self.members,
                 by_views,
@@ -220,13 +226,13 @@ class _Training:
             words.insert(0, f"{len(members)} of {len(self.members)} members: the last two lowered the loss by little.")
 
         n_kept, n_fitted = len(pool.members), len(members)
-        compiled = compile_pool(self.views.schema, class_counts, pool)
+        compiled = compile_ensemble_pool(self.views.schema, class_counts, pool)
         del fitted, members, solved, pool  # the trees are in no use any more
-        give_back()
+        release_free_memory()
 
         def left_out(threads: int, which: slice) -> Floats:
             of_own = own[:n_kept, which].mean(axis=0)
-            return left_out_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
+            return leave_one_out_log_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
 
         if self._is_small:
             ks = self.ks[:n_kept]
@@ -236,10 +242,10 @@ class _Training:
                 "folds",
             )
             assert self.rows.y is not None
-            rows = Rows(self.rows.y, left_out_prior(class_counts, self.rows.y))
+            rows = Rows(self.rows.y, leave_one_out_log_prior(class_counts, self.rows.y))
         elif n_kept < n_fitted:
             scores = yield Work("weighting", lambda threads, _: left_out(threads, slice(rows.y.size)))
-        temperature = fitted_temperature(scores, rows)
+        temperature = fit_pool_temperature(scores, rows)
         facts = {
             "learner": name,
             "parameters": parameters,
@@ -274,9 +280,9 @@ class _Training:
         self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]
     ) -> tuple[float, Correction | None]:
         """The share of the ensemble, and the trees beside it."""
-        from learners.ensembles.correction.boosting import boost
+        from learners.ensembles.correction.boosting import boost_ensemble_correction
 
-        boosted = boost(self.schema, self.rows, scores, self.seed, threads, advance)
+        boosted = boost_ensemble_correction(self.schema, self.rows, scores, self.seed, threads, advance)
         if boosted is None:
             facts["correction"] = "no number of rounds lowered the loss of rows left out"
             return 1.0, None

@@ -8,7 +8,7 @@ from learners.kernels.jit import kernel
 
 
 @kernel
-def add_prefix_losses(log_p, depths, log_prior, y, first, last, losses):
+def add_attribute_prefix_losses(log_p, depths, log_prior, y, first, last, losses):
     """Squared losses of the true class for every largest number of parents and every prefix of the attributes.
 
     log_p (n, m, k + 1, C) float32, depths (m,) int64 parents that each attribute has, log_prior (n, C) float64, y (n,);
@@ -32,7 +32,7 @@ def add_prefix_losses(log_p, depths, log_prior, y, first, last, losses):
 
 
 @kernel
-def add_gradient(terms, start, y, weights, first, last, gradient):
+def add_term_weight_gradient(terms, start, y, weights, first, last, gradient):
     """Log loss of rows first..last-1, and its gradient in the weights.
 
     terms (n, f, C) float32, start (n, C) float64, y (n,), weights (f,); OUT gradient (f,) float64, to

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from learners.ensembles.weight_kernels import add_gradient, add_prefix_losses
+from learners.ensembles.weight_kernels import add_attribute_prefix_losses, add_term_weight_gradient
 from learners.kernels.arrays import Codes, Float32s, Floats, Integers
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Rows:
     log_prior: Floats  # (n, n_classes) float64: log shares of the classes, the row itself left out
 
 
-def left_out_prior(class_counts: Integers, y: Codes) -> Floats:
+def leave_one_out_log_prior(class_counts: Integers, y: Codes) -> Floats:
     """(n, n_classes) float64: log shares of the classes without each row, smoothed by one row."""
     n = np.asarray(class_counts, np.float64)
     share = 1.0 / n.size
@@ -36,7 +36,7 @@ def left_out_prior(class_counts: Integers, y: Codes) -> Floats:
     return log_prior
 
 
-def prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: int) -> Floats:
+def attribute_prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: int) -> Floats:
     """(k + 1, m + 1) float64: mean squared loss for each largest number of parents and each prefix of the attributes.
 
     `log_p` (n, m, k + 1, n_classes) float32 is of the row left out; `depths` are how many parents each of the m
@@ -50,7 +50,7 @@ def prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: i
 
     def of_block(first: int, last: int) -> Floats:
         losses = np.zeros((log_p.shape[2], log_p.shape[1] + 1))
-        add_prefix_losses(log_p, levels, rows.log_prior, rows.y, first, last, losses)
+        add_attribute_prefix_losses(log_p, levels, rows.log_prior, rows.y, first, last, losses)
         return losses
 
     return np.asarray(sum(_blocks(of_block, rows.y.size, threads)) / rows.y.size)
@@ -65,7 +65,7 @@ def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
         return list(pool.map(lambda edge: of_block(*edge), edges))
 
 
-def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
+def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
     """The weights (f,) float64 of least log loss, drawn towards a start (f,).
 
     Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS. `terms` (n, f, n_classes) float32 are
@@ -79,7 +79,7 @@ def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> 
     def objective(weights: Floats) -> tuple[float, Floats]:
         def of_block(first: int, last: int) -> tuple[float, Floats]:
             gradient = np.zeros(weights.size)
-            return add_gradient(terms, rows.log_prior, rows.y, weights, first, last, gradient), gradient
+            return add_term_weight_gradient(terms, rows.log_prior, rows.y, weights, first, last, gradient), gradient
 
         losses, gradients = zip(*_blocks(of_block, rows.y.size, threads), strict=True)
         away = weights - start
@@ -91,7 +91,7 @@ def fitted_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> 
         return np.asarray(minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 200}).x)
 
 
-def fitted_temperature(pooled: Floats, rows: Rows) -> float:
+def fit_pool_temperature(pooled: Floats, rows: Rows) -> float:
     """T of least log loss of T · pooled, with the prior (10 / 2n) (log T)².
 
     `pooled` (n, n_classes) float64 are mean log scores of the members, the row left out.

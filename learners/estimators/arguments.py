@@ -11,14 +11,14 @@ from numbers import Integral, Real
 from typing import Any, NamedTuple, ParamSpec, TypeVar, get_args
 
 from learners.errors import InvalidParameter
-from learners.estimators.columns import warn
+from learners.estimators.columns import issue_column_warning
 from learners.models.estimation import Average
 from learners.models.parameters import Parameters, parameter_texts
 from learners.models.query import How
 from learners.passes.engine import OnProgress
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.progress_bar import show_progress
-from learners.passes.sources.csv.types import idle_options
+from learners.passes.progress_bar import show_progress_bar
+from learners.passes.sources.csv.types import unused_csv_options
 from learners.passes.sources.source import Source
 from learners.schema import Overrides, Schema
 
@@ -64,7 +64,7 @@ def check_argument(name: str, value: object, annotation: str) -> None:
         raise InvalidParameter(name, value, kind.wish)
 
 
-def with_checks(method: Callable[P, R]) -> Callable[P, R]:
+def with_argument_checks(method: Callable[P, R]) -> Callable[P, R]:
     """A function that looks at its arguments first."""
     signature = inspect.signature(method)
 
@@ -77,7 +77,7 @@ def with_checks(method: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def check_common(estimator: Any) -> None:
+def check_common_arguments(estimator: Any) -> None:
     """Look at what every estimator takes besides the parameters of its learner. Raises InvalidParameter."""
     for name, annotation in {
         "target": "str | None",
@@ -129,7 +129,7 @@ EXAMPLE = """Examples
 1"""
 
 
-def construct_from(
+def set_estimator_constructor(
     cls: type,
     parameters: type[Parameters],
     renamed: Mapping[str, str] | None = None,
@@ -188,7 +188,7 @@ def construct_from(
     cls.__doc__ = f"{summary}\n\nParameters\n----------\n{entries.rstrip()}{separator}{rest}"
 
 
-def learn(
+def train_estimator_model(
     estimator: Any,
     learner: Learner,
     rows: Source | Sequence[Part],
@@ -200,9 +200,12 @@ def learn(
     Warned is of options that do nothing, and of hints, before learning, which may fail for want of columns.
     """
     parts = [rows] if isinstance(rows, Source) else [part.source for part in rows]
-    for message in [*idle_options(estimator.columns, [file.path for part in parts for file in part.files]), *hints]:
-        warn(message)
-    with show_progress(estimator.verbose, on_progress) as report:
+    for message in [
+        *unused_csv_options(estimator.columns, [file.path for part in parts for file in part.files]),
+        *hints,
+    ]:
+        issue_column_warning(message)
+    with show_progress_bar(estimator.verbose, on_progress) as report:
         return drive(learner, rows, threads=estimator.threads, on_progress=report)
 
 

@@ -17,20 +17,33 @@ from learners.circuits.parameters import CircuitParameters
 from learners.circuits.queries.column_values import fill_cells, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
-from learners.estimators.arguments import COMMON, check_common, construct_from, learn, with_checks
-from learners.estimators.columns import arrow_schema_of
+from learners.estimators.arguments import (
+    COMMON,
+    check_common_arguments,
+    set_estimator_constructor,
+    train_estimator_model,
+    with_argument_checks,
+)
+from learners.estimators.columns import model_arrow_schema
 from learners.estimators.explaining import Explaining
-from learners.estimators.forms import Rows, are_files, column_of, is_pandas_frame, rows_of, source_of_files
-from learners.estimators.labels import with_class_column
+from learners.estimators.forms import (
+    Rows,
+    is_pandas_frame,
+    is_source_or_paths,
+    open_source_or_paths,
+    rows_as_record_batches,
+    values_to_arrow_column,
+)
+from learners.estimators.labels import append_class_column
 from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue
-from learners.models.query import How, Query, check_kind
+from learners.models.query import How, Query, check_query_type
 from learners.passes.engine import OnProgress
-from learners.passes.row_rules import with_classes, with_weights
+from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk, Overrides, Schema
-from learners.schema.column_summary import losses
+from learners.schema.column_summary import schema_loss_warnings
 from learners.schema.encoding.encode import encode
 
 # `sample` is a method.
@@ -100,17 +113,17 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData
         """
         source, target, is_named = self._source_of(X, y)
-        source = with_weights(with_classes(source, target, self.columns), self.columns)
+        source = apply_row_weight_rule(apply_null_class_rule(source, target, self.columns), self.columns)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
         given = self.get_params(deep=False).items()
         parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
         learner = recipes.learner("spn", parameters, target, self.schema, self.columns)
-        model = learn(self, learner, source, on_progress)
+        model = train_estimator_model(self, learner, source, on_progress)
         assert isinstance(model, CircuitModel)
         self._take(model, source.arrow_schema, is_named=is_named)
         self._is_frame = is_pandas_frame(X)
         if self.schema is None:
-            for loss in losses(model.schema):
+            for loss in schema_loss_warnings(model.schema):
                 self._columns.warn_once(loss)
         return self
 
@@ -123,7 +136,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         given = {RENAMED.get(name, name): value for name, value in parameters.items()}
         estimator = cls(**{name: value for name, value in given.items() if name in own})
         estimator.target, estimator._is_frame = model.schema.target, False
-        estimator._take(model, arrow_schema_of(model.schema, names), is_named=is_named)
+        estimator._take(model, model_arrow_schema(model.schema, names), is_named=is_named)
         return estimator
 
     def _take(self, model: CircuitModel, arrow_schema: pa.Schema, *, is_named: bool) -> None:
@@ -157,10 +170,10 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
         Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """
-        check_kind(query)
+        check_query_type(query)
         return self._model().answer([query])[0]
 
-    @with_checks
+    @with_argument_checks
     def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:
         """A table whose missing cells are filled.
 
@@ -188,7 +201,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         table = pa.Table.from_batches(batches, schema=schema or self.arrow_schema_)
         return self._as_given(table, is_pandas_frame(X), isinstance(X, np.ndarray))
 
-    @with_checks
+    @with_argument_checks
     def sample(self, n_samples: int = 1, random_state: Any = None, given: Mapping[str, RawValue] | None = None) -> Any:
         """Rows drawn from the network.
 
@@ -219,7 +232,9 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         names = [name for name in self.arrow_schema_.names if name in model.columns.number]
         model.columns.rows([given])  # refuses unknown columns and values
         fields = [self.arrow_schema_.field(name) for name in names]
-        arrays = [column_of(field.name, [given.get(field.name)] * n_samples).cast(field.type) for field in fields]
+        arrays = [
+            values_to_arrow_column(field.name, [given.get(field.name)] * n_samples).cast(field.type) for field in fields
+        ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
         table = pa.Table.from_batches([_without_gaps(model, batch, "draw", seed)])
         return self._as_given(table, self._is_frame, not self._columns.is_named)
@@ -234,11 +249,11 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows with the columns of the model, or all of theirs; columns without names have those of training."""
         known, schema = self._columns, self._model().schema
-        if are_files(X):
-            source = source_of_files(X, schema)
+        if is_source_or_paths(X):
+            source = open_source_or_paths(X, schema)
             rows = Rows(source.arrow_schema, source.batches(source.arrow_schema.names))
         else:
-            rows = rows_of(X, self)
+            rows = rows_as_record_batches(X, self)
         names = rows.arrow_schema.names
         features = [name for name in names if name != schema.target or not rows.is_named]
         by_position = known.names_by_position(len(features), rows.is_named)
@@ -252,13 +267,13 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     def _source_of(self, X: Any, y: Any) -> tuple[Source, str | None, bool]:
         """The rows to learn from, the class column if there is one, and whether the caller has named the columns."""
-        check_common(self)
+        check_common_arguments(self)
         target = y if isinstance(y, str) else self.target
-        if are_files(X):
-            return source_of_files(X, self.schema, self.columns, y), target, True
-        rows = rows_of(X, self)
+        if is_source_or_paths(X):
+            return open_source_or_paths(X, self.schema, self.columns, y), target, True
+        rows = rows_as_record_batches(X, self)
         if y is not None and not isinstance(y, str):
-            rows, target = with_class_column(rows, y, self.target)
+            rows, target = append_class_column(rows, y, self.target)
         return rows.source(), target, rows.is_named
 
     def _as_given(self, table: pa.Table, is_frame: bool, is_array: bool) -> Any:
@@ -275,7 +290,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return tags
 
 
-construct_from(SumProductNetwork, CircuitParameters, RENAMED)
+set_estimator_constructor(SumProductNetwork, CircuitParameters, RENAMED)
 
 
 def _without_gaps(

@@ -11,24 +11,43 @@ import pyarrow.dataset as pads
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from learners.classifiers.column_findings import table_warnings
+from learners.classifiers.column_findings import training_column_warnings
 from learners.errors import InvalidParameter, LearnerError, SchemaError
-from learners.estimators.arguments import COMMON, check_common, construct_from, learn
-from learners.estimators.columns import record_of
+from learners.estimators.arguments import (
+    COMMON,
+    check_common_arguments,
+    set_estimator_constructor,
+    train_estimator_model,
+)
+from learners.estimators.columns import single_row_record
 from learners.estimators.explaining import Explaining, Querying
-from learners.estimators.forms import are_files, are_records, is_record, rows_of, source_of_dataset, source_of_files
-from learners.estimators.labels import accuracy, counts_of, knowing, plain_classes, unused_name, with_class_column
+from learners.estimators.forms import (
+    are_records,
+    is_record,
+    is_source_or_paths,
+    open_source_or_paths,
+    rows_as_record_batches,
+    source_from_arrow_dataset,
+)
+from learners.estimators.labels import (
+    append_class_column,
+    declared_class_labels,
+    passes_with_declared_classes,
+    sample_weight_counts,
+    unused_column_name,
+    weighted_accuracy,
+)
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
-from learners.monitoring.count_layout import network_of
+from learners.monitoring.count_layout import monitored_network
 from learners.passes.engine import OnProgress
 from learners.passes.learner import MemoryStore, Part
-from learners.passes.row_rules import Weight, by_weight, with_classes, with_weights
+from learners.passes.row_rules import Weight, apply_null_class_rule, apply_row_weight, apply_row_weight_rule
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_records import encode_records
+from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.schema import Value
 
 
@@ -44,7 +63,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Where the columns had names.
     n_features_in_ : int
     feature_importances_ : (n_columns,) float64
-        See `learners.registry.importance.importances`.
+        See `learners.registry.importance.column_importances`.
     """
 
     _learner: ClassVar[str]
@@ -57,7 +76,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "_learner" in vars(cls) and "__init__" not in vars(cls):
-            construct_from(cls, recipes.recipe(cls._learner).parameters, base=Classifier)
+            set_estimator_constructor(cls, recipes.learner_recipe(cls._learner).parameters, base=Classifier)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, on_progress: OnProgress | None = None) -> Self:
         """Learn from a table.
@@ -89,7 +108,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """
         self._declared: list[Value] = []
         source, target, is_named = self._source_of(X, y, sample_weight)
-        source = with_weights(with_classes(source, target, self.columns), self.columns)
+        source = apply_row_weight_rule(apply_null_class_rule(source, target, self.columns), self.columns)
         return self._fitted([Part(source, MemoryStore())], target, on_progress, is_named=is_named)
 
     def partial_fit(
@@ -121,9 +140,9 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         if is_first:
             self._declared = []
         source, target, is_named = self._source_of(X, y, sample_weight, is_more=not is_first)
-        source = with_weights(with_classes(source, target, self.columns), self.columns)
+        source = apply_row_weight_rule(apply_null_class_rule(source, target, self.columns), self.columns)
         if classes is not None:
-            self._declared = list(dict.fromkeys([*self._declared, *plain_classes(classes)]))
+            self._declared = list(dict.fromkeys([*self._declared, *declared_class_labels(classes)]))
         parts = [Part(source, MemoryStore())]
         if not is_first:
             if target != self.target_:
@@ -162,12 +181,14 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
         learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:
-            learner = replace(learner, passes=knowing(learner.passes, self._declared))
-        model = learn(self, learner, parts, on_progress, [hint for part in parts for hint in part.source.hints])
+            learner = replace(learner, passes=passes_with_declared_classes(learner.passes, self._declared))
+        model = train_estimator_model(
+            self, learner, parts, on_progress, [hint for part in parts for hint in part.source.hints]
+        )
         self.parts_ = tuple(parts)
         self._take(model, [name for name in parts[0].source.arrow_schema.names if name != target], is_named=is_named)
         if self.schema is None:
-            for message in table_warnings(model.schema, network_of(model)):
+            for message in training_column_warnings(model.schema, monitored_network(model)):
                 self._columns.warn_once(message)
         return self
 
@@ -225,7 +246,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             If the model's answer for a row is no distribution.
         """
         known = self._known()
-        record = record_of(X, known)
+        record = single_row_record(X, known)
         if record is not None:
             try:
                 return known.classify(record)[np.newaxis]
@@ -243,7 +264,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""
-        return accuracy(self.predict(X), y, sample_weight)
+        return weighted_accuracy(self.predict(X), y, sample_weight)
 
     def record_classifier(self) -> Callable[[Mapping[str, Any]], Floats]:
         """The fastest way for one row at a time.
@@ -261,8 +282,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         """The rows, encoded; files and streams batch by batch."""
         known = self._known()
         schema = known.model.schema
-        if are_files(X):
-            source = source_of_files(X, schema)
+        if is_source_or_paths(X):
+            source = open_source_or_paths(X, schema)
             names = [name for name in source.arrow_schema.names if name != schema.target]
             known.check_names(names)
             attributes = set(known.attributes)
@@ -273,9 +294,9 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             records = [X] if is_record(X) else list(X)
             for record in records:
                 known.check_record(record)
-            yield encode_records(records, schema)
+            yield encode_json_records(records, schema)
             return
-        rows = rows_of(X, self)
+        rows = rows_as_record_batches(X, self)
         names = [name for name in rows.arrow_schema.names if name != schema.target or not rows.is_named]
         by_position = known.names_by_position(len(names), rows.is_named)
         if by_position is None:
@@ -287,11 +308,11 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def _source_of(self, X: Any, y: Any, sample_weight: Any, is_more: bool = False) -> tuple[Source, str, bool]:
         """The rows to learn from, the name of their class column, and whether the caller has named the columns."""
-        check_common(self)
+        check_common_arguments(self)
         named = y if isinstance(y, str) else self.target
         if isinstance(X, pads.Dataset) and sample_weight is None and (y is None or isinstance(y, str)):
-            X = source_of_dataset(X) or X  # its files, if they alone are its rows
-        if are_files(X):
+            X = source_from_arrow_dataset(X) or X  # its files, if they alone are its rows
+        if is_source_or_paths(X):
             if sample_weight is not None:
                 raise InvalidParameter(
                     "sample_weight",
@@ -301,7 +322,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             if named is None and y is None:
                 raise InvalidParameter("target", None, "name the class column: target='…', or fit(X, 'column')")
             return (
-                source_of_files(X, self.model_.schema if is_more else self.schema, self.columns, y),
+                open_source_or_paths(X, self.model_.schema if is_more else self.schema, self.columns, y),
                 cast(str, named),
                 True,
             )
@@ -312,16 +333,16 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
                 f"name the class column: target='…', fit(X, 'column') or fit(X, y) ({type(self).__name__} requires y to be "
                 "passed, but the target y is None)",
             )
-        rows = rows_of(X, self)
+        rows = rows_as_record_batches(X, self)
         if is_more and not (rows.is_named and self._columns.is_named):
             rows = rows.renamed(self._columns.names_by_position(len(rows.arrow_schema), rows.is_named) or ())
         if y is not None and not isinstance(y, str):
-            rows, named = with_class_column(rows, y, self.target)
+            rows, named = append_class_column(rows, y, self.target)
         if sample_weight is None:
             return rows.source(), cast(str, named), rows.is_named
-        weight = Weight(unused_name("sample_weight", rows.arrow_schema.names))
-        rows = rows.with_column(weight.column, counts_of(sample_weight), "sample_weight")
-        return by_weight(rows.source(), weight, is_hidden=True), cast(str, named), rows.is_named
+        weight = Weight(unused_column_name("sample_weight", rows.arrow_schema.names))
+        rows = rows.with_column(weight.column, sample_weight_counts(sample_weight), "sample_weight")
+        return apply_row_weight(rows.source(), weight, is_hidden=True), cast(str, named), rows.is_named
 
 
 class NB(Querying, Classifier):

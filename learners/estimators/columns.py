@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from learners.errors import MOST_NAMED, ColumnWarning, SchemaError, names_with_similar
+from learners.errors import MOST_NAMED, ColumnWarning, SchemaError, names_with_suggestions
 from learners.estimators.forms import is_pandas_frame, is_record
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.json_records import MARKS, reads_text, record_classifier
+from learners.schema.encoding.json_records import MARKS, has_numbers_as_text, record_classifier
 from learners.schema.nominal_forms import DICTIONARY
 
 PLAIN = frozenset("iufb")
 
 
-def warn(message: str) -> None:
+def issue_column_warning(message: str) -> None:
     """Warn whoever has called the estimator."""
     warnings.warn(message, ColumnWarning, stacklevel=_depth())
 
@@ -50,7 +50,7 @@ class KnownColumns:
         left_out = (entry.name for entry in schema.left_out)
         target = () if schema.target is None else (schema.target,)
         # Columns of times and decimal numbers, which records may hold as text and tables may not.
-        self.text_numbers = tuple(attribute.name for attribute in schema.attributes if reads_text(attribute))
+        self.text_numbers = tuple(attribute.name for attribute in schema.attributes if has_numbers_as_text(attribute))
         self.known = frozenset([*self.names, *self.attributes, *left_out, *target])
         # The columns of the last frame, as pandas holds them, and their names: they were looked at already.
         self.frame_columns: tuple[object, list[str]] = (None, [])
@@ -72,7 +72,7 @@ class KnownColumns:
         """Warn, unless this was said before."""
         if message not in self._messages:
             self._messages.add(message)
-            warn(message)
+            issue_column_warning(message)
 
     def check_record(self, record: Mapping[str, Any]) -> None:
         """Look at the columns of a row; it need not have all of them. Raises SchemaError if it has none of the model's."""
@@ -96,7 +96,7 @@ class KnownColumns:
         absent = [name for name in self.attributes if name not in present]
         if absent:
             self.warn_once(
-                f"The data lacks columns of the model: {names_with_similar(absent, unknown)}. Rows are answered without them."
+                f"The data lacks columns of the model: {names_with_suggestions(absent, unknown)}. Rows are answered without them."
             )
         self._warn_of_unknown([name for name in unknown if not get_close_matches(name, absent)])
         self._passed = names
@@ -104,7 +104,7 @@ class KnownColumns:
     def _warn_of_unknown(self, unknown: Sequence[str]) -> None:
         if unknown:
             self.warn_once(
-                f"Columns that the model does not know are ignored: {names_with_similar(unknown, self.attributes)}."
+                f"Columns that the model does not know are ignored: {names_with_suggestions(unknown, self.attributes)}."
             )
 
     def _require_some(self, names: Iterable[str]) -> None:
@@ -137,7 +137,7 @@ class KnownColumns:
         return self.names
 
 
-def arrow_schema_of(schema: Schema, names: Sequence[str]) -> pa.Schema:
+def model_arrow_schema(schema: Schema, names: Sequence[str]) -> pa.Schema:
     """The columns of a model with the types that they had in training, as far as their names tell these; the class last.
 
     `names`: of all columns but the target, used or not.
@@ -159,7 +159,7 @@ def _arrow_type(attribute: Attribute) -> pa.DataType:
         return pa.float64() if attribute.kind == "numeric" else pa.string()
 
 
-def record_of(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
+def single_row_record(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
     """The row of a dict, or of a frame with one row, from column to raw value; None of anything else.
 
     Raises SchemaError if it has none of the model's columns.

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from learners.answer_checks import distributions
+from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, NoClass
-from learners.estimators.arguments import with_checks
+from learners.estimators.arguments import with_argument_checks
 from learners.estimators.columns import KnownColumns
 from learners.kernels.arrays import Array, Floats
 from learners.models import explanation
 from learners.models.explanation import Explanation
 from learners.models.model import Model
-from learners.models.query import Query, check_kind
-from learners.registry.importance import importances
-from learners.registry.networks.network_answers import answer_all
-from learners.registry.networks.of_models import circuit_of
+from learners.models.query import Query, check_query_type
+from learners.registry.importance import column_importances
+from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.of_models import compile_model_circuit
 from learners.schema import Chunk
 
 
@@ -35,14 +35,14 @@ class Explaining:
         """
         model = self._known().model
         parts = [model.predict_proba(chunk) for chunk in self._chunks(X)]
-        return distributions(np.concatenate([*parts, np.empty((0, model.schema.n_classes))]))
+        return check_answer_distributions(np.concatenate([*parts, np.empty((0, model.schema.n_classes))]))
 
     def predict(self, X: Any) -> Array:
         """(n_rows,): the most probable class of each row. Raises as `predict_proba` does."""
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
 
-    @with_checks
+    @with_argument_checks
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
         """Low and high ends, (n_rows, n_classes) float64 each, of central credible intervals of the class probabilities.
 
@@ -98,7 +98,7 @@ class Explaining:
     def feature_importances_(self) -> Floats:
         """(n_features_in_,) float64: the share of each column in what the columns tell of the class."""
         known = self._known()
-        return importances(known.model, known.names)
+        return column_importances(known.model, known.names)
 
     def _know(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
         """Become the estimator of a model of some columns, in whose order they are, and of its classes if it has any."""
@@ -140,14 +140,14 @@ class Querying:
         """The model as a circuit, made once."""
         model: Model = vars(self)["model_"]
         if self._circuit is None or self._circuit[0] is not model:
-            self._circuit = (model, circuit_of(model))
+            self._circuit = (model, compile_model_circuit(model))
         return self._circuit[1]
 
     def query(self, query: Query) -> dict[str, Any]:
-        """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_all`.
+        """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_network_queries`.
 
         Raises InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, NetworkTooLarge or TablesTooLarge.
         """
         check_is_fitted(self, "model_")
-        check_kind(query)
-        return answer_all(vars(self)["model_"], [query], self._compiled)[0]
+        check_query_type(query)
+        return answer_network_queries(vars(self)["model_"], [query], self._compiled)[0]

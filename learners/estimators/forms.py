@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as pads
 
-from learners.errors import InvalidParameter, SchemaError, SourceError, one_line
-from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.row_streams import source_of_stream
+from learners.errors import InvalidParameter, SchemaError, SourceError, one_line_error_text
+from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.row_streams import source_from_row_stream
 from learners.passes.sources.source import Source
 from learners.schema import Overrides, Schema
-from learners.schema.checks import check_lengths
+from learners.schema.checks import check_column_lengths
 
 SLICE_ROWS = 65_536
 ENTRY = {"y": "class", "sample_weight": "weight"}  # what each argument gives for a row
@@ -39,7 +39,7 @@ class Rows:
 
     def source(self) -> Source:
         """The rows, kept so that passes can walk them several times."""
-        return source_of_stream(self.arrow_schema, self.batches, uuid4().hex)
+        return source_from_row_stream(self.arrow_schema, self.batches, uuid4().hex)
 
     def renamed(self, names: Iterable[str]) -> Rows:
         """The same columns under other names."""
@@ -82,16 +82,16 @@ def are_paths(X: Any) -> bool:
     return isinstance(X, str | os.PathLike) or is_list
 
 
-def are_files(X: Any) -> bool:
-    """Whether `source_of_files` reads it."""
+def is_source_or_paths(X: Any) -> bool:
+    """Whether `open_source_or_paths` reads it."""
     return isinstance(X, Source) or are_paths(X)
 
 
-def source_of_files(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
+def open_source_or_paths(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
     """The source of paths, or the one that X is. Raises InvalidParameter if classes are given beside them."""
     if y is not None and not isinstance(y, str):
         raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
-    return X if isinstance(X, Source) else Source.open(X, types=declared_types(schema, columns))
+    return X if isinstance(X, Source) else Source.open(X, types=declared_text_types(schema, columns))
 
 
 def is_record(X: Any) -> bool:
@@ -115,7 +115,7 @@ def _library_of(X: Any) -> str:
     return type(X).__module__.partition(".")[0]
 
 
-def source_of_dataset(dataset: pads.Dataset) -> Source | None:
+def source_from_arrow_dataset(dataset: pads.Dataset) -> Source | None:
     """The files of a dataset, to be read in passes, if they alone are its rows."""
     try:
         if not isinstance(dataset, pads.FileSystemDataset) or not dataset.files:
@@ -127,7 +127,7 @@ def source_of_dataset(dataset: pads.Dataset) -> Source | None:
         is_whole = source.arrow_schema.equals(dataset.schema) and source.n_rows == _n_chosen(dataset)
         return source if is_whole else None
     except (pa.ArrowException, OSError) as error:
-        raise SourceError("The dataset", f"cannot be read ({one_line(error)})") from error
+        raise SourceError("The dataset", f"cannot be read ({one_line_error_text(error)})") from error
 
 
 def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
@@ -138,7 +138,7 @@ def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
         return None
 
 
-def rows_of(X: Any, estimator: Any) -> Rows:
+def rows_as_record_batches(X: Any, estimator: Any) -> Rows:
     """Rows in any form but paths, as record batches.
 
     `X`: table, stream or array.
@@ -164,7 +164,7 @@ def rows_of(X: Any, estimator: Any) -> Rows:
     if hasattr(X, "__arrow_c_stream__"):
         return _of_reader(_opened(X, lambda: pa.RecordBatchReader.from_stream(X)))
     if hasattr(X, "__arrow_c_array__"):
-        return rows_of(_opened(X, lambda: pa.record_batch(X)), estimator)
+        return rows_as_record_batches(_opened(X, lambda: pa.record_batch(X)), estimator)
     if are_records(X):
         names = list(dict.fromkeys(name for record in X for name in record))
         if not names:  # a table of no columns would have no rows
@@ -180,7 +180,7 @@ def _opened(X: Any, opener: Any) -> Any:
     try:
         return opener()
     except (pa.ArrowException, ValueError, TypeError) as error:
-        raise InvalidParameter("X", type(X).__name__, f"{ACCEPTED} ({one_line(error)})") from error
+        raise InvalidParameter("X", type(X).__name__, f"{ACCEPTED} ({one_line_error_text(error)})") from error
 
 
 def _of_table(table: pa.Table, is_named: bool = True) -> Rows:
@@ -197,7 +197,7 @@ def _read(reader: pa.RecordBatchReader, what: str) -> Iterator[pa.RecordBatch]:
             for first in range(0, batch.num_rows, SLICE_ROWS):
                 yield batch.slice(first, SLICE_ROWS)
     except (pa.ArrowException, OSError) as error:
-        raise SourceError(what, f"cannot be read ({one_line(error)})") from error
+        raise SourceError(what, f"cannot be read ({one_line_error_text(error)})") from error
 
 
 def _of_lazy_frame(frame: Any) -> Rows:
@@ -265,12 +265,12 @@ def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
                 "for every column, or, of one row, a single value for each.",
                 str(name),
             )
-    table = {str(name): column_of(str(name), values) for name, values in columns.items()}
-    check_lengths({name: len(values) for name, values in table.items()})
+    table = {str(name): values_to_arrow_column(str(name), values) for name, values in columns.items()}
+    check_column_lengths({name: len(values) for name, values in table.items()})
     return pa.table(table)
 
 
-def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+def values_to_arrow_column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     """Values as a column. Raises SchemaError if they have no common type."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
@@ -283,7 +283,7 @@ def column_of(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
             return pa.array(values, pa.uint64(), from_pandas=has_marks)
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise SchemaError(
-            f"The values of column {name!r} have no common type that a column can have ({one_line(error)}). "
+            f"The values of column {name!r} have no common type that a column can have ({one_line_error_text(error)}). "
             "Convert them to one, or drop the column.",
             name,
         ) from error
@@ -303,11 +303,11 @@ def _of_array(X: Any, estimator: Any) -> Rows:
             array, dtype=None, accept_sparse="csr", ensure_all_finite=False, estimator=estimator, input_name="X"
         )
     except ValueError as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("X", type(X).__name__, one_line(error).removesuffix(".")) from error
+        raise InvalidParameter("X", type(X).__name__, one_line_error_text(error).removesuffix(".")) from error
     names = [f"x{i}" for i in range(array.shape[1])]
     if not isinstance(array, np.ndarray):
         return _of_sparse(array, names)
-    table = pa.table({name: column_of(name, _column(array, i)) for i, name in enumerate(names)})
+    table = pa.table({name: values_to_arrow_column(name, _column(array, i)) for i, name in enumerate(names)})
     return _of_table(table, is_named=False)
 
 

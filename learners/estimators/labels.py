@@ -10,15 +10,15 @@ import pyarrow as pa
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from learners.errors import InvalidParameter, SchemaError, one_line
-from learners.estimators.forms import Rows, column_of
+from learners.errors import InvalidParameter, SchemaError, one_line_error_text
+from learners.estimators.forms import Rows, values_to_arrow_column
 from learners.models.model import Model
 from learners.passes.column_summaries import ColumnSummaries
 from learners.schema.overrides import MOST_WEIGHT
 from learners.schema.schema import Value
 
 
-def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
+def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     """The class of each row, as a column.
 
     Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
@@ -27,18 +27,18 @@ def classes_of(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
         return y
     try:
         array = column_or_1d(np.asarray(y), warn=True)
-        column = column_of(name, array.tolist())
+        column = values_to_arrow_column(name, array.tolist())
         check_classification_targets(
             array[column.is_valid().to_numpy(zero_copy_only=False)]
         )  # the schema refuses nulls
     except SchemaError:
         raise
     except ValueError as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("y", type(y).__name__, one_line(error).removesuffix(".")) from error
+        raise InvalidParameter("y", type(y).__name__, one_line_error_text(error).removesuffix(".")) from error
     return column
 
 
-def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
+def append_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
     """The rows with their classes as one more column, and its name: that of y, or of the target.
 
     Raises InvalidParameter if the rows have a column of that name.
@@ -47,10 +47,10 @@ def with_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str
     name = own if isinstance(own, str) and own else target or "class"
     if name in rows.arrow_schema.names:
         raise InvalidParameter("target", name, "a column of that name is in X already: name the classes otherwise")
-    return rows.with_column(name, classes_of(y, name)), name
+    return rows.with_column(name, class_label_column(y, name)), name
 
 
-def counts_of(sample_weight: Any) -> pa.Array:
+def sample_weight_counts(sample_weight: Any) -> pa.Array:
     """Weights as the number of times that each row counts, int64.
 
     `sample_weight`: (n,) array-like of whole numbers.
@@ -77,7 +77,7 @@ def counts_of(sample_weight: Any) -> pa.Array:
     return pa.array(weights.astype(np.int64))
 
 
-def accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
+def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
     """The share of predictions that are right. Raises InvalidParameter."""
     from sklearn.metrics import accuracy_score
 
@@ -86,17 +86,17 @@ def accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
     try:
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
     except (TypeError, ValueError) as error:  # in the words of scikit-learn, whose users know them
-        raise InvalidParameter("y", type(y).__name__, one_line(error).removesuffix(".")) from error
+        raise InvalidParameter("y", type(y).__name__, one_line_error_text(error).removesuffix(".")) from error
 
 
-def unused_name(name: str, names: Collection[str]) -> str:
+def unused_column_name(name: str, names: Collection[str]) -> str:
     """The name itself, or one that no column has."""
     while name in names:
         name += "_"
     return name
 
 
-def plain_classes(classes: Any) -> list[Value]:
+def declared_class_labels(classes: Any) -> list[Value]:
     """Declared classes as the schema has them.
 
     Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
@@ -105,11 +105,13 @@ def plain_classes(classes: Any) -> list[Value]:
     if not all(isinstance(name, str | bool | int | float) for name in found):
         raise InvalidParameter("classes", type(classes).__name__, "give a list of classes")
     plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in found]
-    column_of("classes", plain)
+    values_to_arrow_column("classes", plain)
     return list(dict.fromkeys(plain))
 
 
-def knowing(passes: Generator[Any, Any, Model], classes: Sequence[Value]) -> Generator[Any, Any, Model]:
+def passes_with_declared_classes(
+    passes: Generator[Any, Any, Model], classes: Sequence[Value]
+) -> Generator[Any, Any, Model]:
     """The same passes of a learner, with classes that may not have occurred yet.
 
     Raises InvalidParameter if they are of another type than those of the rows.

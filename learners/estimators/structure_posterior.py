@@ -11,20 +11,27 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.errors import LearnerError
-from learners.estimators.arguments import COMMON, check_argument, check_common, construct_from, learn, with_checks
+from learners.estimators.arguments import (
+    COMMON,
+    check_argument,
+    check_common_arguments,
+    set_estimator_constructor,
+    train_estimator_model,
+    with_argument_checks,
+)
 from learners.estimators.explaining import Querying
-from learners.estimators.forms import are_files, rows_of, source_of_files
+from learners.estimators.forms import is_source_or_paths, open_source_or_paths, rows_as_record_batches
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
-from learners.models.query import AnyQuery, StructureQuery, check_kind
+from learners.models.query import AnyQuery, StructureQuery, check_query_type
 from learners.orders.model import OrderModel
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.engine import OnProgress
-from learners.passes.row_rules import with_weights
+from learners.passes.row_rules import apply_row_weight_rule
 from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.networks.network_answers import answer_all
+from learners.registry.networks.network_answers import answer_network_queries
 from learners.registry.networks.order_circuits import order_circuit
 from learners.schema import Schema
 
@@ -92,12 +99,12 @@ class StructurePosterior(Querying, BaseEstimator):
         InvalidParameter, SourceError, SchemaError, UnknownColumn, EmptyData, TooFewRows
         """
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
-        check_common(self)
+        check_common_arguments(self)
         check_argument("edge_log_odds", self.edge_log_odds, "Mapping | None")
         parameters["edge_log_odds"] = dict(self.edge_log_odds or {})
         learner = recipes.learner("orders", parameters, None, self.schema, self.columns)
-        source = with_weights(self._source_of(X), self.columns)
-        model = learn(self, learner, source, on_progress)
+        source = apply_row_weight_rule(self._source_of(X), self.columns)
+        model = train_estimator_model(self, learner, source, on_progress)
         assert isinstance(model, OrderModel)
         return self._taking(model)
 
@@ -118,23 +125,27 @@ class StructurePosterior(Querying, BaseEstimator):
         return self
 
     def _source_of(self, X: Any) -> Source:
-        return source_of_files(X, self.schema, self.columns) if are_files(X) else rows_of(X, self).source()
+        return (
+            open_source_or_paths(X, self.schema, self.columns)
+            if is_source_or_paths(X)
+            else rows_as_record_batches(X, self).source()
+        )
 
     def query(self, query: AnyQuery) -> dict[str, Any]:
         """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.GraphQueries.answer`.
 
         All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
-        `registry.networks.network_answers.answer_all`.
+        `registry.networks.network_answers.answer_network_queries`.
 
         Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian or NoRows; NoTables or NetworkTooLarge if the
         most probable graph is too large to answer.
         """
-        check_kind(query, AnyQuery)
+        check_query_type(query, AnyQuery)
         if isinstance(query, StructureQuery):
             return self._model().answer([query])[0]
-        return answer_all(self._model(), [query], self.network)[0]
+        return answer_network_queries(self._model(), [query], self.network)[0]
 
-    @with_checks
+    @with_argument_checks
     def score_samples(self, X: Any, average: Average | None = None) -> Floats:
         """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
 
@@ -178,4 +189,4 @@ class StructurePosterior(Querying, BaseEstimator):
         return self.model_
 
 
-construct_from(StructurePosterior, OrderParameters, positional=("score", "method"), without=("target",))
+set_estimator_constructor(StructurePosterior, OrderParameters, positional=("score", "method"), without=("target",))

@@ -29,7 +29,7 @@ class TrialProgress:
     latest: Outcome | None  # what has just been measured
 
 
-def trials_of(
+def cross_validation_trials(
     data_sets: Sequence[DataSet],
     learners: Sequence[LearnerSpec],
     *,
@@ -122,7 +122,7 @@ def cross_validate(
     as_given = {LearnerSpec.parse(text).text: text.strip() for text in reversed(learners)}
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
-    trials = trials_of(
+    trials = cross_validation_trials(
         [found for found in find_data_sets(data, target) if most_rows is None or found.n_rows <= most_rows],
         specs,
         repetitions=repetitions,

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 
 from learners.errors import EmptyData, SchemaError, SourceError, UnknownColumn
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import format_of
-from learners.passes.sources.source import type_family
-from learners.schema.nominal_forms import plain_values
+from learners.passes.sources.files import file_format_by_extension
+from learners.passes.sources.source import arrow_type_family
+from learners.schema.nominal_forms import plain_nominal_values
 from learners.schema.schema import Value
 
 
@@ -75,7 +75,7 @@ def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> li
 
 
 def _describe(path: Path, target: str | None) -> DataSet:
-    kind = format_of(path.name)
+    kind = file_format_by_extension(path.name)
     if kind not in (None, "Parquet"):
         raise SourceError(
             str(path), f"is {kind} by its name, and a comparison reads Parquet. Convert it first, such as with DuckDB."
@@ -93,13 +93,15 @@ def _describe(path: Path, target: str | None) -> DataSet:
 
 
 @lru_cache(maxsize=2)
-def load(data: DataSet) -> Loaded:
+def load_data_set(data: DataSet) -> Loaded:
     """Read a data set; the last two stay in memory, as trials of one set follow each other.
 
     Raises SchemaError if the target has missing values or a type that cannot be classes.
     """
     arrow_schema = pq.read_schema(data.path)
-    text = [field.name for field in arrow_schema if type_family(field.type) == "text" and field.name != data.target]
+    text = [
+        field.name for field in arrow_schema if arrow_type_family(field.type) == "text" and field.name != data.target
+    ]
     table = pq.read_table(data.path, read_dictionary=text).combine_chunks()
     column = table[data.target]
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -109,7 +111,7 @@ def load(data: DataSet) -> Loaded:
         raise SchemaError(
             f"{data.name}: the target {data.target!r} is null in {column.null_count} rows. Remove them.", data.target
         )
-    target = plain_values(column, data.target)
+    target = plain_nominal_values(column, data.target)
     classes = sorted(pc.unique(target).to_pylist())
     y = pc.index_in(target, value_set=pa.array(classes, target.type)).to_numpy(zero_copy_only=False).astype(np.int64)
     return Loaded(table.drop_columns([data.target]), classes, target, y)
@@ -138,7 +140,7 @@ def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integer
         return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splitter.split(y, y)]
 
 
-def first_shuffled(rows: Integers, limit: int | None, seed: int) -> Integers:
+def nested_row_sample(rows: Integers, limit: int | None, seed: int) -> Integers:
     """At most `limit` of the rows, ascending; for the same seed fewer rows are a subset of more, as a learning curve needs."""
     if limit is None or limit >= rows.size:
         return rows

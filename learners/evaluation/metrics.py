@@ -38,7 +38,7 @@ def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
     `y`, (n,) integers.
     Raises EmptyData without rows.
     """
-    return metrics_of([scores_of_rows(probabilities, y)])
+    return metrics_from_row_scores([score_probability_rows(probabilities, y)])
 
 
 class RowScores(NamedTuple):
@@ -51,7 +51,7 @@ class RowScores(NamedTuple):
     is_right: Mask  # whether it is the true class
 
 
-def scores_of_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
+def score_probability_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
     """Of probabilities (n, n_classes) and the true classes (n,), of which one beyond the last has probability zero."""
     probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
     if not y.size:
@@ -62,7 +62,7 @@ def scores_of_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
     return RowScores(of_true, (probabilities**2).sum(axis=1), probabilities.max(axis=1), predicted, predicted == y)
 
 
-def metrics_of(parts: Sequence[RowScores]) -> Metrics:
+def metrics_from_row_scores(parts: Sequence[RowScores]) -> Metrics:
     """The metrics of rows that were scored part by part.
 
     Raises EmptyData without rows.
@@ -76,11 +76,14 @@ def metrics_of(parts: Sequence[RowScores]) -> Metrics:
         rmse=float(np.sqrt(np.mean((1 - of_true) ** 2))),
         log_loss=float(-np.mean(np.log(np.maximum(of_true, LEAST_PROBABILITY)))),
         brier=float((squares - 2 * of_true + 1).mean()),
-        ece=float(sum(abs(c - a) * n for c, a, n in reliability(confidence, is_right, CALIBRATION_BINS)) / n_rows),
+        ece=float(
+            sum(abs(c - a) * n for c, a, n in reliability_diagram_points(confidence, is_right, CALIBRATION_BINS))
+            / n_rows
+        ),
     )
 
 
-def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
+def class_prior_baseline_losses(y: ArrayLike, n_classes: int) -> dict[str, float]:
     """What knowing the class shares and no attribute loses: the floor that a model shall not fall below.
 
     Each row is answered with the shares among the other rows and one row more of each class, so that no row helps to
@@ -118,7 +121,9 @@ def losses_of_class_shares(y: ArrayLike, n_classes: int) -> dict[str, float]:
     }
 
 
-def reliability(confidence: Floats, is_right: Mask, n_bins: int = CALIBRATION_BINS) -> list[tuple[float, float, int]]:
+def reliability_diagram_points(
+    confidence: Floats, is_right: Mask, n_bins: int = CALIBRATION_BINS
+) -> list[tuple[float, float, int]]:
     """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin.
 
     `confidence`, `is_right`, (n_rows,) float64 and bool: of the most probable class of each row.

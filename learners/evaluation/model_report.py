@@ -11,15 +11,21 @@ from numpy.typing import ArrayLike
 
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import NoImportances
-from learners.evaluation.metrics import Metrics, RowScores, losses_of_class_shares, metrics_of, reliability
+from learners.evaluation.metrics import (
+    Metrics,
+    RowScores,
+    class_prior_baseline_losses,
+    metrics_from_row_scores,
+    reliability_diagram_points,
+)
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_tests import Limits
-from learners.monitoring.two_sample import compare_counts, divergence
-from learners.registry.importance import importances
+from learners.monitoring.two_sample import count_divergence_nats, g_test_counts
+from learners.registry.importance import column_importances
 from learners.schema import Attribute, Chunk
-from learners.schema.schema import labels_of
+from learners.schema.value_choices import unique_code_labels
 
 MOST_VALUES = 10
 MISSING, UNSEEN, OTHERS = "(missing)", "(not seen in training)", "(others)"
@@ -109,14 +115,14 @@ class ModelReport:
         )
 
 
-def column_counts(model: Model) -> ColumnCounts:
+def report_column_counts(model: Model) -> ColumnCounts:
     """What a report counts of rows, to be given their chunks: the columns that tell most of the class."""
     names = [attribute.name for attribute in model.schema.attributes]
     telling = [share.column for share in _shares(model, names)] or names
     return ColumnCounts(model, telling[:MOST_COLUMNS] if model.schema.n_classes <= MOST_CLASSES else [])
 
 
-def report_of_scores(
+def model_report_from_scores(
     model: Model, scores: Sequence[RowScores], y: ArrayLike, counted: ColumnCounts | None = None
 ) -> ModelReport:
     """The report of a model on rows that were scored part by part.
@@ -132,12 +138,12 @@ def report_of_scores(
     )
     names = [attribute.name for attribute in model.schema.attributes]
     return ModelReport(
-        metrics_of(scores),
-        losses_of_class_shares(y, n_known),
+        metrics_from_row_scores(scores),
+        class_prior_baseline_losses(y, n_known),
         y.size,
         classes,
         *_confusion(y, predicted.astype(np.int64), classes),
-        tuple(Point(*point) for point in reliability(confidence, is_right)),
+        tuple(Point(*point) for point in reliability_diagram_points(confidence, is_right)),
         _shares(model, names),
         tuple((entry.name, entry.reason) for entry in model.schema.left_out),
         () if counted is None else counted.rows(),
@@ -160,7 +166,7 @@ def _confusion(y: Integers, predicted: Integers, classes: Sequence[str]) -> tupl
 
 def _shares(model: Model, names: Sequence[str]) -> tuple[Share, ...]:
     try:
-        found = importances(model, names)
+        found = column_importances(model, names)
     except NoImportances:
         return ()
     return tuple(Share(names[i], float(found[i])) for i in np.argsort(-found, kind="stable"))
@@ -217,8 +223,8 @@ class ColumnCounts:
         change, is_changed = None, False
         if trained is not None:
             whole = counts.sum(axis=0)
-            change = divergence(whole, trained)
-            is_changed = change >= LIMITS.nats and compare_counts(whole, trained).p_value <= LIMITS.q
+            change = count_divergence_nats(whole, trained)
+            is_changed = change >= LIMITS.nats and g_test_counts(whole, trained).p_value <= LIMITS.q
         names, groups = _groups(attribute, counts.sum(axis=0))
         rows = tuple(tuple(int(own[group].sum()) for group in groups) for own in counts[:-1])
         return ColumnRows(attribute.name, names, rows, change, is_changed)
@@ -240,7 +246,7 @@ def _of_training(model: LookupModel | None, i: int) -> Integers | None:
 
 def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], list[Integers]]:
     """The codes that stand together, and the names of these groups."""
-    labels = labels_of(attribute)
+    labels = unique_code_labels(attribute)
     values = np.arange(int(attribute.has_missing), attribute.n_values)
     if attribute.kind == "numeric" and values.size > MOST_VALUES:
         parts = [part for part in np.array_split(values, MOST_VALUES) if part.size]

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.classifiers.baselines.boosted import XGBoostParameters, booster_settings
+from learners.classifiers.baselines.boosted import XGBoostParameters, xgboost_booster_parameters
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats
 from learners.models.parameters import Parameters
 from learners.passes.learner import infer_schema
-from learners.passes.sources.source import Source, type_family
-from learners.schema.encoding.encode import encode, numbers
-from learners.schema.nominal_forms import distinct
+from learners.passes.sources.source import Source, arrow_type_family
+from learners.schema.encoding.encode import encode, numeric_column_as_floats
+from learners.schema.nominal_forms import distinct_values_with_inverse
 
 Predict = Callable[[pa.Table], Floats]
 
@@ -72,7 +72,7 @@ class DiscretisedColumns:
         return np.ascontiguousarray(encode(table, self.schema).x.T)
 
 
-def fit_forest(table: pa.Table, y: Any, parameters: ForestParameters, seed: int, threads: int) -> Predict:
+def fit_peer_random_forest(table: pa.Table, y: Any, parameters: ForestParameters, seed: int, threads: int) -> Predict:
     """scikit-learn's random forest."""
     from sklearn.ensemble import RandomForestClassifier
 
@@ -82,7 +82,7 @@ def fit_forest(table: pa.Table, y: Any, parameters: ForestParameters, seed: int,
     return lambda rows: np.asarray(forest.predict_proba(columns.numbers_of(rows)))
 
 
-def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, seed: int, threads: int) -> Predict:
+def fit_peer_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, seed: int, threads: int) -> Predict:
     """XGBoost on raw numbers, as a user of the library would train it.
 
     The learner `xgboost` bins numbers by our schema instead, so that it serves like other models; this one shows what
@@ -94,7 +94,7 @@ def fit_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, s
     n_classes = int(np.max(y)) + 1
     kinds = ["c" if name in raw.values else "q" for name in raw.names]
     own = XGBoostParameters(**asdict(parameters), seed=seed)
-    settings = booster_settings(own, n_classes) | {"nthread": threads}
+    settings = xgboost_booster_parameters(own, n_classes) | {"nthread": threads}
     matrix = xgboost.QuantileDMatrix(
         raw.numbers_of(table),
         y,
@@ -126,8 +126,8 @@ class Peer:
 
 
 PEERS: dict[str, Peer] = {
-    "random-forest": Peer("scikit-learn's random forest", ForestParameters, fit_forest),
-    "xgboost-raw": Peer("XGBoost on raw numbers", RawXGBoostParameters, fit_raw_xgboost),
+    "random-forest": Peer("scikit-learn's random forest", ForestParameters, fit_peer_random_forest),
+    "xgboost-raw": Peer("XGBoost on raw numbers", RawXGBoostParameters, fit_peer_raw_xgboost),
 }
 
 
@@ -145,8 +145,8 @@ class RawColumns:
             if column.null_count == len(column):
                 continue
             self.names.append(name)
-            if type_family(column.type) in ("text", "bool"):
-                values, index, is_null = distinct(column, name)
+            if arrow_type_family(column.type) in ("text", "bool"):
+                values, index, is_null = distinct_values_with_inverse(column, name)
                 occurring = values.take(pa.array(np.unique(index[~is_null])))
                 self.values[name] = occurring.take(pc.sort_indices(occurring))
 
@@ -156,8 +156,8 @@ class RawColumns:
 
     def _column(self, column: pa.Array, name: str) -> Floats:
         if name not in self.values:
-            return numbers(column, name)
-        values, index, is_null = distinct(column, name)
+            return numeric_column_as_floats(column, name)
+        values, index, is_null = distinct_values_with_inverse(column, name)
         codes = pc.index_in(values, value_set=self.values[name]).cast(pa.float64())
         x = np.asarray(codes.to_numpy(zero_copy_only=False), np.float64)[index] if len(values) else np.zeros(len(index))
         x[is_null] = np.nan

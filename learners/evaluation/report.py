@@ -67,21 +67,23 @@ def write_report(
     drawn = []
     for a, b in pictures:
         for score, scale in (("rmse", "log"), ("zero_one_loss", "linear")):
-            drawn.append(folder / f"{score.replace('_', '-')}-{file_word(a)}-against-{file_word(b)}{suffix}")
+            drawn.append(folder / f"{score.replace('_', '-')}-{file_name_slug(a)}-against-{file_name_slug(b)}{suffix}")
             draw_scatter(comparison, score, a, b, drawn[-1], scale="log" if scale == "log" else "linear")
     for data in dict.fromkeys(curve.data for curve in curves):
-        drawn.append(folder / f"learning-curve-{file_word(data)}{suffix}")
+        drawn.append(folder / f"learning-curve-{file_name_slug(data)}{suffix}")
         draw_learning_curves([curve for curve in curves if curve.data == data], "rmse", drawn[-1], data)
-    written[0].write_text(markdown(comparison, title, command, protocol, drawn))
+    written[0].write_text(comparison_report_markdown(comparison, title, command, protocol, drawn))
     _write_csv(written[1], ["data_set", "n_rows", "learner", *_columns()], _data_set_rows(comparison))
     _write_csv(
         written[2], ["score", "a", "b", "wins", "draws", "losses", "p_value", "median_ratio"], _pairs(comparison)
     )
-    written[3].write_text(json.dumps(summary(comparison, command), indent=1, allow_nan=False) + "\n")
+    written[3].write_text(json.dumps(comparison_report_summary(comparison, command), indent=1, allow_nan=False) + "\n")
     return written + drawn
 
 
-def markdown(comparison: Comparison, title: str, command: str, protocol: str, pictures: Sequence[Path] = ()) -> str:
+def comparison_report_markdown(
+    comparison: Comparison, title: str, command: str, protocol: str, pictures: Sequence[Path] = ()
+) -> str:
     """The comparison as a page."""
     lines = [f"# {title}", "", "```sh", command, "```", "", protocol, ""]
     lines += [
@@ -107,7 +109,7 @@ def markdown(comparison: Comparison, title: str, command: str, protocol: str, pi
     return "\n".join(lines) + "\n"
 
 
-def summary(comparison: Comparison, command: str) -> dict[str, object]:
+def comparison_report_summary(comparison: Comparison, command: str) -> dict[str, object]:
     """The comparison as JSON has it."""
     return {
         "command": command,
@@ -137,7 +139,7 @@ def summary(comparison: Comparison, command: str) -> dict[str, object]:
     }
 
 
-def file_word(text: str) -> str:
+def file_name_slug(text: str) -> str:
     """A learner's or data set's name as part of a file name."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
 

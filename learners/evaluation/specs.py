@@ -14,7 +14,7 @@ from pathlib import Path
 from learners.errors import InvalidParameter
 from learners.evaluation.peers import PEERS
 from learners.models.library_versions import installed_version
-from learners.models.parameters import parse
+from learners.models.parameters import parse_parameters_dataclass
 from learners.registry import recipes
 
 # Whatever a learner is: these decide on which rows it is measured, and how.
@@ -52,9 +52,9 @@ class LearnerSpec:
             except ValueError:
                 parameters[key.strip()] = value.strip()
         if name in recipes.LEARNERS:
-            recipes.parse_parameters(name, parameters)
+            recipes.parse_learner_parameters(name, parameters)
         elif name in PEERS:
-            parse(PEERS[name].parameters, name, parameters)
+            parse_parameters_dataclass(PEERS[name].parameters, name, parameters)
         else:
             known = ", ".join([*recipes.LEARNERS, *(peer for peer in PEERS if peer not in recipes.LEARNERS)])
             raise InvalidParameter("learner", name, f"use one of {known}")
@@ -68,7 +68,7 @@ class LearnerSpec:
         So results are measured again when the learner changes, and kept when something else does.
         """
         root = "learners.evaluation.peers" if self.is_peer else _home(recipes.LEARNERS[self.name].passes)
-        return code_digest((root, *MEASURING))
+        return learner_source_digest((root, *MEASURING))
 
 
 def _home(function: Callable[..., object]) -> str:
@@ -78,7 +78,7 @@ def _home(function: Callable[..., object]) -> str:
 
 
 @cache
-def code_digest(roots: tuple[str, ...]) -> str:
+def learner_source_digest(roots: tuple[str, ...]) -> str:
     """SHA-256 (16 hex digits) of the source files of modules and of all of `learners` that they import."""
     pending, sources, libraries = list(roots), {}, set()
     while pending:

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
-from learners.evaluation.datasets import DataSet, Loaded, first_shuffled, load, stratified_folds
+from learners.evaluation.datasets import DataSet, Loaded, load_data_set, nested_row_sample, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, Predict
 from learners.evaluation.specs import LearnerSpec
 from learners.kernels.arrays import Floats, Integers
-from learners.models.parameters import parse
+from learners.models.parameters import parse_parameters_dataclass
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
@@ -84,9 +84,9 @@ def run_trial(trial: Trial, threads: int = 1) -> Outcome:
     """
     outcome = Outcome(trial.data.name, *trial.key)
     try:
-        data = load(trial.data)
+        data = load_data_set(trial.data)
         train, test = stratified_folds(data.y, trial.n_folds, trial.seed)[trial.fold]
-        train = first_shuffled(train, trial.limit, trial.seed)
+        train = nested_row_sample(train, trial.limit, trial.seed)
         _warm_up(trial.learner, threads)
         started = time.perf_counter()
         predict, note = _train(trial, data, train, threads)
@@ -117,7 +117,7 @@ def _train(trial: Trial, data: Loaded, rows: Integers, threads: int) -> tuple[Pr
     try:
         if spec.is_peer:
             peer = PEERS[spec.name]
-            parameters = parse(PEERS[spec.name].parameters, spec.name, dict(spec.parameters))
+            parameters = parse_parameters_dataclass(PEERS[spec.name].parameters, spec.name, dict(spec.parameters))
             of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
             return lambda table: _spread(of_rows(table), occurring, n_classes), None
         source = Source.of_table(data.train_table(trial.data.target, rows))
@@ -151,7 +151,7 @@ def _warm_up(learner: str, threads: int) -> None:
     words, numbers = ["a", "b", None, "c"] * 10, [0.5, 1.5, 2.5, None] * 10
     rows = pa.table({"x": words, "z": words[1:] + words[:1], "number": numbers})
     if spec.is_peer:
-        parameters = parse(PEERS[spec.name].parameters, spec.name, dict(spec.parameters))
+        parameters = parse_parameters_dataclass(PEERS[spec.name].parameters, spec.name, dict(spec.parameters))
         PEERS[spec.name].fit(rows, np.arange(rows.num_rows) % 2, parameters, 0, threads)(rows)
         return
     table = rows.append_column("class", pa.array(["p", "q", "p", "q"] * 10))

@@ -26,7 +26,7 @@ Codes = NDArray[np.unsignedinteger]  # uint8 or uint16, as in a Chunk
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 
-def freeze(*arrays: Array) -> None:
+def freeze_arrays(*arrays: Array) -> None:
     """Make arrays read-only.
 
     To numba a read-only array is another type, and arrays mapped from a file are read-only: if all are, each kernel
@@ -36,14 +36,14 @@ def freeze(*arrays: Array) -> None:
         array.setflags(write=False)
 
 
-def frozen(array: NDArray[Scalar]) -> NDArray[Scalar]:
+def read_only_array(array: NDArray[Scalar]) -> NDArray[Scalar]:
     """The array itself, or a contiguous copy of it, read-only."""
     contiguous = np.ascontiguousarray(array)
-    freeze(contiguous)
+    freeze_arrays(contiguous)
     return contiguous
 
 
-def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
+def unique_integers(numbers: Integers) -> tuple[Integers, Integers]:
     """The distinct numbers, ascending, and the place of each of (n,) numbers among them.
 
     As `numpy.unique` with its inverse, in half the memory; where most numbers ascend in less time, too.
@@ -55,7 +55,7 @@ def distinct_of(numbers: Integers) -> tuple[Integers, Integers]:
     return distinct, np.searchsorted(distinct, numbers)
 
 
-def stack(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
+def concatenate_arrays(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
     """All parts (n, ...) one behind the other. The list is emptied from its end, so that they are in memory once.
 
     `like` (any number, ...) is of the shape and type of the rows, even if there are no parts.

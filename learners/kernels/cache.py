@@ -21,13 +21,13 @@ IMPORT = re.compile(r"^from (learners[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULT
 OUTDATED_S = 30 * 86_400.0  # what another release or branch has compiled may still serve
 
 
-def cache_folder() -> Path:
+def kernel_cache_folder() -> Path:
     """NUMBA_CACHE_DIR, or a folder of this user's caches."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     return Path(given) if given else platformdirs.user_cache_path("fewpass") / "kernels"
 
 
-def refusal(folder: Path) -> str | None:
+def untrusted_cache_reason(folder: Path) -> str | None:
     """Why nothing is loaded from a cache folder, or None if only this user, and root, can have put anything there.
 
     Compiled kernels are pickles and machine code: whoever writes them runs code as this user.
@@ -49,9 +49,9 @@ def _others_may_write(found: os.stat_result) -> bool:
 
 
 @cache
-def is_trusted(folder: Path) -> bool:
+def is_trusted_cache_folder(folder: Path) -> bool:
     """Whether kernels are loaded from a folder that exists and kept there; if not, a warning says so once."""
-    why = refusal(folder)
+    why = untrusted_cache_reason(folder)
     if why is not None:
         remedy = "Remove the folder, or set NUMBA_CACHE_DIR to one that only this user may write."
         message = f"Kernels are compiled anew in each process, because {why}. {remedy}"
@@ -60,7 +60,7 @@ def is_trusted(folder: Path) -> bool:
 
 
 @cache
-def content_hash(file: Path) -> str:
+def kernel_source_hash(file: Path) -> str:
     """Of a file and of the files below its package that it imports, directly or not, as 16 hexadecimal digits."""
     found: dict[Path, bytes] = {}
     waiting = [file]
@@ -93,7 +93,7 @@ def _imported(text: str, root: Path) -> list[Path]:
     return [file for file in files if file.is_file()]
 
 
-def discard_outdated(folder: Path, prefix: str, current: str) -> None:
+def delete_outdated_kernels(folder: Path, prefix: str, current: str) -> None:
     """Remove what was compiled long ago of other forms of a kernel.
 
     The files of the kernel begin with `prefix`, those of its present form with `current`.

@@ -23,33 +23,33 @@ from learners.kernels.jit import inner_kernel
 Intrinsic = tuple[Signature, Callable[[Target, ir.IRBuilder, Signature, Sequence[ir.Value]], ir.Value]]
 
 
-def require(is_accepted: bool, accepts: str, *given: types.Type) -> None:
+def require_types(is_accepted: bool, accepts: str, *given: types.Type) -> None:
     """Refuse to compile an intrinsic for types that it would read wrongly."""
     if not is_accepted:
         raise TypingError(f"{accepts}, not {' and '.join(map(str, given))}")
 
 
-def is_whole(kind: types.Type, bits: Sequence[int] = (8, 16, 32, 64)) -> bool:
+def is_integer_type(kind: types.Type, bits: Sequence[int] = (8, 16, 32, 64)) -> bool:
     """Whether a type is an integer of one of these widths; a counter's first value is a literal."""
     return isinstance(kind, types.Integer) and unliteral(kind).bitwidth in bits
 
 
-def is_row_of(kind: types.Type, *items: types.Type) -> bool:
+def is_contiguous_array_type(kind: types.Type, *items: types.Type) -> bool:
     """Whether a type is a contiguous one-dimensional array of one of these items."""
     return isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C" and kind.dtype in items
 
 
-def require_block(name: str, array: types.Type, slot: types.Type, item: types.Type) -> None:
+def require_lane_array_types(name: str, array: types.Type, slot: types.Type, item: types.Type) -> None:
     """Refuse an array that is not made of rows of vectors."""
     is_block = isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C" and array.dtype == item
-    require(is_block, f"{name} takes a C-contiguous array (n, n_lanes) of {item}", array)
-    require(is_whole(slot), f"{name} takes an integer as slot", slot)
+    require_types(is_block, f"{name} takes a C-contiguous array (n, n_lanes) of {item}", array)
+    require_types(is_integer_type(slot), f"{name} takes an integer as slot", slot)
 
 
 @intrinsic
 def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
     """Number of bits set in a uint64."""
-    require(is_whole(word, [64]), "popcount takes an integer of 64 bits", word)
+    require_types(is_integer_type(word, [64]), "popcount takes an integer of 64 bits", word)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.ctpop(args[0])
@@ -58,12 +58,16 @@ def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
 
 
 @intrinsic
-def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
+def equal_bytes_bitmask(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
     """Bits r = 0..63 of a uint64: whether codes[offset + r] == value, for a one-dimensional uint8 array of enough rows."""
     # The kernel loads bytes whatever the array holds: of uint16 codes it would match halves, and counts become negative.
-    require(is_row_of(codes, types.uint8), "match_bits takes a contiguous one-dimensional array of uint8", codes)
-    require(is_whole(offset), "match_bits takes an integer as offset", offset)
-    require(value == types.uint8, "match_bits takes a uint8 as value", value)
+    require_types(
+        is_contiguous_array_type(codes, types.uint8),
+        "equal_bytes_bitmask takes a contiguous one-dimensional array of uint8",
+        codes,
+    )
+    require_types(is_integer_type(offset), "equal_bytes_bitmask takes an integer as offset", offset)
+    require_types(value == types.uint8, "equal_bytes_bitmask takes a uint8 as value", value)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, args[0])
@@ -82,7 +86,7 @@ def match_bits(typingctx: Context, codes: types.Type, offset: types.Type, value:
 @intrinsic
 def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
     """The pointer of an address."""
-    require(address == types.uint64, "bytes_at takes an address as a uint64", address)
+    require_types(address == types.uint64, "bytes_at_address takes an address as a uint64", address)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         return builder.inttoptr(args[0], ir.IntType(8).as_pointer())
@@ -91,17 +95,17 @@ def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
 
 
 @inner_kernel
-def bytes_at(address: int, n: int) -> np.ndarray:
+def bytes_at_address(address: int, n: int) -> np.ndarray:
     """The n bytes from an address on, as an array; whoever calls keeps the memory alive."""
     return numba.carray(_byte_pointer(address), (n,), np.uint8)
 
 
 @intrinsic
-def load(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
+def load_number(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
     """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
-    require(address == types.uint64, "load takes an address as a uint64", address)
+    require_types(address == types.uint64, "load_number takes an address as a uint64", address)
     is_number = isinstance(kind, types.NumberClass) and isinstance(kind.dtype, types.Integer | types.Float)
-    require(is_number, "load takes a type such as np.int32", kind)
+    require_types(is_number, "load_number takes a type such as np.int32", kind)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
         value = builder.load(builder.inttoptr(args[0], context.get_value_type(kind.dtype).as_pointer()))

@@ -19,7 +19,12 @@ from numba.core.compiler import CompileResult
 from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
-from learners.kernels.cache import cache_folder, content_hash, discard_outdated, is_trusted
+from learners.kernels.cache import (
+    delete_outdated_kernels,
+    is_trusted_cache_folder,
+    kernel_cache_folder,
+    kernel_source_hash,
+)
 
 SUM_BYTES = hashlib.sha256().digest_size
 
@@ -59,12 +64,12 @@ class KernelCache:
     def cache_path(self) -> str:
         """Where the files are."""
         version = f"py{sys.version_info.major}{sys.version_info.minor}-numba{numba.__version__}"
-        return str(cache_folder() / version)
+        return str(kernel_cache_folder() / version)
 
     @property
     def current(self) -> str:
         """How the names of files of the kernel's present form begin."""
-        return f"{self._prefix}{content_hash(self._file)}-"
+        return f"{self._prefix}{kernel_source_hash(self._file)}-"
 
     def _path(self, key: tuple[Any, ...]) -> Path:
         return Path(self.cache_path) / f"{self.current}{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
@@ -81,7 +86,7 @@ class KernelCache:
             return None
         content = stored[SUM_BYTES:]
         # A changed byte of machine code does anything.
-        if not is_trusted(path.parent) or hashlib.sha256(content).digest() != stored[:SUM_BYTES]:
+        if not is_trusted_cache_folder(path.parent) or hashlib.sha256(content).digest() != stored[:SUM_BYTES]:
             return None
         try:
             stored_key, data = pickle.loads(content)
@@ -98,13 +103,13 @@ class KernelCache:
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-            if not is_trusted(path.parent):
+            if not is_trusted_cache_folder(path.parent):
                 return
             # Without its listing of types, which is written for nobody.
             content = dumps((key, data._replace(type_annotation="")._reduce()))
             draft.write_bytes(hashlib.sha256(content).digest() + content)
             draft.replace(path)
-            discard_outdated(path.parent, self._prefix, self.current)
+            delete_outdated_kernels(path.parent, self._prefix, self.current)
         except OSError:
             draft.unlink(missing_ok=True)
 
@@ -149,13 +154,13 @@ def _refuse(name: str) -> None:
     raise TypeError(f"{name} is called by kernels only: make it a `kernel` to call it from Python.")
 
 
-def load_registries() -> None:
+def load_numba_registries() -> None:
     """Load what numba knows of numpy's functions, as the first kernel would."""
     import numba.np.arraymath  # noqa: F401
 
 
 @contextmanager
-def noticing_compilation(tell: Callable[[], None]) -> Iterator[None]:
+def notify_on_kernel_compilation(tell: Callable[[], None]) -> Iterator[None]:
     """Call `tell` once, if a kernel is compiled rather than found on disk: that takes seconds, and happens once on a machine."""
 
     class First(event.Listener):

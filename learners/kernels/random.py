@@ -49,7 +49,7 @@ def random_bits(counter):
     return z ^ (z >> np.uint64(31))
 
 
-def random_bits_at(counters: Array) -> Array:
+def random_bits_array(counters: Array) -> Array:
     """(...) uint64: what `random_bits` is at each of many counters."""
     with np.errstate(over="ignore"):
         z = (counters ^ (counters >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -58,7 +58,7 @@ def random_bits_at(counters: Array) -> Array:
 
 
 @kernel
-def uniform(counter):
+def uniform_variate(counter):
     """The number in [0, 1) of 53 bits at a counter."""
     return np.float64(np.int64(random_bits(counter) >> np.uint64(11))) * 1.1102230246251565e-16
 
@@ -77,14 +77,14 @@ def normal_variate(counter):
         if layer == 0:
             while True:
                 counter += STEP
-                tail = -np.log(1.0 - uniform(counter)) / ZIGGURAT_R
+                tail = -np.log(1.0 - uniform_variate(counter)) / ZIGGURAT_R
                 counter += STEP
-                y = -np.log(1.0 - uniform(counter))
+                y = -np.log(1.0 - uniform_variate(counter))
                 if y + y >= tail * tail:
                     return (ZIGGURAT_R + tail if u > 0 else -ZIGGURAT_R - tail), counter
         low, high = ZIGGURAT_F[layer], ZIGGURAT_F[layer + 1]
         counter += STEP
-        if low + uniform(counter) * (high - low) < np.exp(-0.5 * x * x):
+        if low + uniform_variate(counter) * (high - low) < np.exp(-0.5 * x * x):
             return x, counter
 
 
@@ -96,7 +96,7 @@ def gamma_variate(shape, counter):
     boost = 1.0
     if shape < 1.0:
         counter += STEP
-        boost = (1.0 - uniform(counter)) ** (1.0 / shape)
+        boost = (1.0 - uniform_variate(counter)) ** (1.0 / shape)
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / np.sqrt(9.0 * d)
@@ -107,13 +107,13 @@ def gamma_variate(shape, counter):
             continue
         v = v * v * v
         counter += STEP
-        u = 1.0 - uniform(counter)
+        u = 1.0 - uniform_variate(counter)
         if u < 1.0 - 0.0331 * (x * x) * (x * x) or np.log(u) < 0.5 * x * x + d * (1.0 - v + np.log(v)):
             return boost * d * v, counter
 
 
 @kernel
-def tables_variate(n, a, counter):
+def crp_table_count_variate(n, a, counter):
     """Number of tables that n customers take in a Chinese restaurant of concentration a: P(t) ∝ a^t S(n, t).
 
     Customer i (from 0) takes a new table with probability a / (a + i). Far out, candidates come from gaps whose survival
@@ -128,7 +128,7 @@ def tables_variate(n, a, counter):
         even *= 1.0 + a * RECIPROCALS[k + 1]
     if n_seated % 2 == 0:
         odd *= 1.0 + a * RECIPROCALS[n_seated - 1]
-    u = uniform(counter) * (even * odd)
+    u = uniform_variate(counter) * (even * odd)
     cumulative, power = SEATINGS[n_seated, 1], 1.0
     t = np.int64(1)
     while u >= cumulative and t < n_seated:
@@ -141,10 +141,10 @@ def tables_variate(n, a, counter):
     c = max(a, np.log1p(a / i) / np.log1p(1.0 / i))
     while True:
         counter += STEP
-        i = np.floor(i * (1.0 - uniform(counter)) ** (-1.0 / c))
+        i = np.floor(i * (1.0 - uniform_variate(counter)) ** (-1.0 / c))
         if i >= n:
             return t, counter
         candidate = -np.expm1(-c * np.log1p(1.0 / i))
         counter += STEP
-        t += uniform(counter) * candidate * (a + i) < a
+        t += uniform_variate(counter) * candidate * (a + i) < a
         i += 1.0

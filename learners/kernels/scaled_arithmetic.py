@@ -19,7 +19,7 @@ NOTHING = -(1 << 28)
 
 
 @kernel
-def scale(logs, shift, mantissa, exponent):  # (n,) float64; OUT (n,) float64, (n,) int32
+def scaled_exp(logs, shift, mantissa, exponent):  # (n,) float64; OUT (n,) float64, (n,) int32
     """The numbers exp(logs - shift)."""
     for i in range(logs.size):
         x = logs[i] - shift
@@ -37,13 +37,13 @@ def scale(logs, shift, mantissa, exponent):  # (n,) float64; OUT (n,) float64, (
 
 
 @kernel
-def log_of(mantissa, exponent):
+def scaled_log(mantissa, exponent):
     """The logarithm of a number."""
     return np.log(mantissa) + exponent * STEP if mantissa > 0.0 else -np.inf
 
 
 @inner_kernel
-def plus(m, e, n, f):
+def scaled_add(m, e, n, f):
     """M 2^(256 e) + n 2^(256 f); both mantissas in their range."""
     d = e - f
     if d == 0:
@@ -63,7 +63,7 @@ def plus(m, e, n, f):
 
 
 @kernel
-def times(m, e, n, f):
+def scaled_multiply(m, e, n, f):
     """M 2^(256 e) * n 2^(256 f)."""
     m *= n
     if m == 0.0:
@@ -76,7 +76,7 @@ def times(m, e, n, f):
 
 
 @kernel
-def ratio(m, e, n, f):
+def scaled_divide(m, e, n, f):
     """M 2^(256 e) / (n 2^(256 f)) as a double, for quotients of at most about one."""
     d = e - f
     if m == 0.0 or d < -4:
@@ -92,7 +92,7 @@ def ratio(m, e, n, f):
 
 
 @kernel
-def add_subsets(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
+def scaled_subset_sums(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
     """Zeta transform: the sum over all subsets of each set, sets as bits of the index.
 
     References: Koivisto, Sood (2004), Exact Bayesian structure discovery in Bayesian networks, section 3.3.
@@ -116,8 +116,8 @@ def add_subsets(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
         h *= 2
 
 
-def add_supersets(mantissa: Floats, exponent: Int32s) -> None:
+def scaled_superset_sums(mantissa: Floats, exponent: Int32s) -> None:
     """The sum over all supersets of each set, in place: backwards, they are the subsets of each complement."""
     m, e = mantissa[::-1].copy(), exponent[::-1].copy()
-    add_subsets(m, e)
+    scaled_subset_sums(m, e)
     mantissa[:], exponent[:] = m[::-1], e[::-1]

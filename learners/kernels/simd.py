@@ -18,7 +18,13 @@ from numba.core.typing import Context, Signature
 from numba.core.typing.templates import ConcreteTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from learners.kernels.intrinsics import Intrinsic, is_row_of, is_whole, require, require_block
+from learners.kernels.intrinsics import (
+    Intrinsic,
+    is_contiguous_array_type,
+    is_integer_type,
+    require_lane_array_types,
+    require_types,
+)
 
 N_LANES = 16
 
@@ -117,15 +123,19 @@ LANES_OR_NUMBER = (lanes, types.float64)
 
 
 def _require_lanes(name: str, *given: types.Type) -> None:
-    require(all(kind == lanes for kind in given), f"{name} takes lanes", *given)
+    require_types(all(kind == lanes for kind in given), f"{name} takes lanes", *given)
 
 
 @intrinsic
-def item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic:
+def unchecked_array_item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic:
     """array[index] of a contiguous one-dimensional array, for an index that is never negative."""
     is_row = isinstance(array, types.Array) and isinstance(array.dtype, types.Number | types.Boolean)
-    require(is_row and is_row_of(array, array.dtype), "item takes a contiguous one-dimensional array of numbers", array)
-    require(is_whole(index), "item takes an integer as index", index)
+    require_types(
+        is_row and is_contiguous_array_type(array, array.dtype),
+        "unchecked_array_item takes a contiguous one-dimensional array of numbers",
+        array,
+    )
+    require_types(is_integer_type(index), "unchecked_array_item takes an integer as index", index)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
@@ -135,9 +145,9 @@ def item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic
 
 
 @intrinsic
-def lanes_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
+def load_lanes(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
     """array[slot] of a C-contiguous float64 array (n, N_LANES)."""
-    require_block("lanes_at", array, slot, types.float64)
+    require_lane_array_types("load_lanes", array, slot, types.float64)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         value = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _DOUBLES))
@@ -148,10 +158,10 @@ def lanes_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrin
 
 
 @intrinsic
-def put_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
+def store_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
     """Write array[slot] of a C-contiguous float64 array (n, N_LANES)."""
-    require_block("put_lanes", array, slot, types.float64)
-    _require_lanes("put_lanes", given)
+    require_lane_array_types("store_lanes", array, slot, types.float64)
+    _require_lanes("store_lanes", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         stored = builder.store(args[2], _address(context, builder, sig.args[0], args[0], args[1], _DOUBLES))
@@ -162,15 +172,15 @@ def put_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: t
 
 
 @intrinsic
-def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Type) -> Intrinsic:
+def load_code_lanes(typingctx: Context, x: types.Array, first: types.Type, n: types.Type) -> Intrinsic:
     """Sixteen items of a contiguous float64 array from the first-th on, of which what is not from 0 to n - 1 becomes n.
 
     `first` is an index into its items, row after row; n is a float64.
     """
     is_codes = isinstance(x, types.Array) and x.layout == "C" and x.dtype == types.float64
-    require(is_codes, "codes_at takes a C-contiguous array of float64", x)
-    require(is_whole(first), "codes_at takes an integer as first", first)
-    require(n == types.float64, "codes_at takes a float64 as n", n)
+    require_types(is_codes, "load_code_lanes takes a C-contiguous array of float64", x)
+    require_types(is_integer_type(first), "load_code_lanes takes an integer as first", first)
+    require_types(n == types.float64, "load_code_lanes takes a float64 as n", n)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         data = cgutils.create_struct_proxy(sig.args[0])(context, builder, args[0]).data
@@ -185,10 +195,10 @@ def codes_at(typingctx: Context, x: types.Array, first: types.Type, n: types.Typ
 
 
 @intrinsic
-def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
+def store_integer_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
     """Write lanes of whole numbers as array[slot] of a C-contiguous int64 array (n, N_LANES)."""
-    require_block("put_whole", array, slot, types.int64)
-    _require_lanes("put_whole", given)
+    require_lane_array_types("store_integer_lanes", array, slot, types.int64)
+    _require_lanes("store_integer_lanes", given)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         whole = builder.fptosi(args[2], _WHOLES)
@@ -200,9 +210,9 @@ def put_whole(typingctx: Context, array: types.Array, slot: types.Type, given: t
 
 
 @intrinsic
-def whole_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
+def load_integer_lanes(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
     """array[slot] of a C-contiguous int64 array (n, N_LANES), as float64."""
-    require_block("whole_at", array, slot, types.int64)
+    require_lane_array_types("load_integer_lanes", array, slot, types.int64)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         whole = builder.load(_address(context, builder, sig.args[0], args[0], args[1], _WHOLES))
@@ -213,12 +223,12 @@ def whole_at(typingctx: Context, array: types.Array, slot: types.Type) -> Intrin
 
 
 @intrinsic
-def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
+def fixed_point_lane_sum(typingctx: Context, given: types.Type) -> Intrinsic:
     """Sum of the lanes in units of 2^-32, each rounded to the nearest, as an int64. The lanes are from 0 to 2^19.
 
     Above 1.5 · 2^20 doubles are 2^-32 apart: adding that rounds, and the bits of the sum are whole numbers.
     """
-    _require_lanes("sum_of_whole", given)
+    _require_lanes("fixed_point_lane_sum", given)
     magic = 1.5 * 2.0**20
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -232,10 +242,10 @@ def sum_of_whole(typingctx: Context, given: types.Type) -> Intrinsic:
 
 
 @intrinsic
-def where(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
+def select_lanes(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
     """Lanes or a number where marks are set, elsewhere others."""
     is_known = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
-    require(is_known, "where takes marks, and lanes or float64", given, a, b)
+    require_types(is_known, "select_lanes takes marks, and lanes or float64", given, a, b)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
         kinds = sig.args[1:]

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from learners.answer_checks import distributions
+from learners.answer_checks import check_answer_distributions
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats, Integers, Mask
 from learners.models.model import Model
@@ -67,7 +67,7 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
         raise InvalidParameter(
             "chunk", type(chunk).__name__, "give a Chunk; estimator.explain(X) takes rows of any form"
         )
-    probabilities = distributions(model.predict_proba(chunk))
+    probabilities = check_answer_distributions(model.predict_proba(chunk))
     n_rows, n_classes = probabilities.shape
     ranked = np.argsort(-probabilities, axis=1, kind="stable")
     predicted, against = ranked[:, 0], ranked[:, min(1, n_classes - 1)]
@@ -130,11 +130,11 @@ def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
     parts = [shares(model, chunk.rows(slice(start, start + BLOCK)), players) for start in range(0, chunk.n_rows, BLOCK)]
     numbers = None if chunk.numbers is None else np.zeros((len(chunk.numbers), 1))
     nothing = Chunk(np.zeros((d, 1), chunk.x.dtype), None, numbers)
-    log_prior = log_answers(model, nothing, np.zeros(d, bool))[0]
+    log_prior = masked_class_log_posteriors(model, nothing, np.zeros(d, bool))[0]
     return log_prior, np.concatenate([np.zeros((d, 0, log_prior.size)), *parts], axis=1)
 
 
-def log_answers(model: Model, chunk: Chunk, known: Mask) -> Floats:
+def masked_class_log_posteriors(model: Model, chunk: Chunk, known: Mask) -> Floats:
     """(n_rows, n_classes) float64: log P(class | x) with only the known attributes of x."""
     x = chunk.x.copy()
     unknown = np.flatnonzero(~known)
@@ -149,7 +149,9 @@ def log_answers(model: Model, chunk: Chunk, known: Mask) -> Floats:
 def _all_coalitions(model: Model, chunk: Chunk, players: Integers) -> Floats:
     d = players.size
     members = (np.arange(1 << d)[:, np.newaxis] >> np.arange(d)) & 1 == 1
-    values = [log_answers(model, chunk, np.isin(np.arange(len(chunk.x)), players[own])) for own in members]
+    values = [
+        masked_class_log_posteriors(model, chunk, np.isin(np.arange(len(chunk.x)), players[own])) for own in members
+    ]
     terms = np.zeros((len(chunk.x), *values[0].shape))
     with np.errstate(invalid="ignore"):  # infinity less infinity: both coalitions exclude the class
         for without, known in enumerate(members):
@@ -163,14 +165,14 @@ def _some_orders(model: Model, chunk: Chunk, players: Integers) -> Floats:
     d = chunk.x.shape[0]
     random = np.random.default_rng(0)
     orders = [random.permutation(players) for _ in range(N_ORDERS)]
-    first = log_answers(model, chunk, np.zeros(d, bool))
+    first = masked_class_log_posteriors(model, chunk, np.zeros(d, bool))
     terms = np.zeros((d, *first.shape))
     with np.errstate(invalid="ignore"):
         for order in orders + [order[::-1] for order in orders]:
             known, before = np.zeros(d, bool), first
             for i in order:
                 known[i] = True
-                after = log_answers(model, chunk, known)
+                after = masked_class_log_posteriors(model, chunk, known)
                 terms[i] += (after - before) / (2 * N_ORDERS)
                 before = after
     return terms

@@ -42,7 +42,9 @@ class Placed(NamedTuple):
     height: float
 
 
-def place_in_layers(widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None) -> Placed:
+def layered_graph_layout(
+    widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None
+) -> Placed:
     """Place the nodes of an acyclic graph.
 
     `widths`: of the nodes, in pixels.
@@ -52,7 +54,7 @@ def place_in_layers(widths: Sequence[float], edges: Sequence[Edge], heights: Seq
     """
     n = len(widths)
     heights = [HEIGHT] * n if heights is None else heights
-    layer = layers_of(n, edges)
+    layer = graph_node_layers(n, edges)
     _in_rows(layer, widths, {end for edge in edges for end in edge})
     n_bends = sum(layer[child] - layer[parent] - 1 for parent, child in edges)
     chains, sizes = [], list(widths)
@@ -79,7 +81,7 @@ def place_in_layers(widths: Sequence[float], edges: Sequence[Edge], heights: Seq
     return Placed(x[:n], y, routes, width, head[-1])
 
 
-def rim_to_rim(
+def trim_edge_route_to_nodes(
     route: Sequence[tuple[float, float]], parent_height: float, child_height: float
 ) -> list[tuple[float, float]]:
     """A route from the foot of its parent to the head of its child."""
@@ -87,7 +89,7 @@ def rim_to_rim(
     return [(x, y + parent_height / 2), *route[1:-1], (x_end, y_end - child_height / 2)]
 
 
-def curve(route: Sequence[tuple[float, float]]) -> str:
+def svg_edge_path(route: Sequence[tuple[float, float]]) -> str:
     """An edge as the path of an SVG picture, upright at its bends."""
     parts = [f"M{route[0][0]:.1f} {route[0][1]:.1f}"]
     for (x0, y0), (x1, y1) in itertools.pairwise(route):
@@ -110,7 +112,7 @@ def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int])
         used[place] += widths[node] + GAP
 
 
-def layers_of(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
+def graph_node_layers(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
     """The layer of each node: one below its lowest parent; one without parents just above its highest child.
 
     Raises ValueError if there is a cycle.
@@ -171,11 +173,11 @@ def _apart(row: Sequence[int], means: Sequence[float], sizes: Sequence[float], x
         x[node] = at
 
 
-def text_of(text: str | None) -> str:
+def replace_invalid_xml_characters(text: str | None) -> str:
     """A text on one line, without the characters that XML does not have."""
     return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in str(text))
 
 
-def short_text(text: str, longest: int) -> str:
+def truncate_xml_text(text: str, longest: int) -> str:
     """A text of so many characters at most."""
-    return text_of(text if len(text) <= longest else text[: longest - 1] + "…")
+    return replace_invalid_xml_characters(text if len(text) <= longest else text[: longest - 1] + "…")

@@ -50,13 +50,13 @@ class Model(Protocol):
         """What a user may query with SQL in the model's file."""
 
 
-def check_starts(name: str, starts: Array, n_parts: int, end: int) -> None:
+def check_array_offsets(name: str, starts: Array, n_parts: int, end: int) -> None:
     """Refuse starts of ranges that do not ascend from zero to the end."""
     if starts.size != n_parts + 1 or starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
         raise InvalidArray(name, "does not ascend from zero to the end of what it divides")
 
 
-def check_array(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
+def check_array_type_and_shape(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
     """An array of a type and shape; None for any length."""
     if name not in arrays:
         raise InvalidArray(name, "is missing")
@@ -70,7 +70,7 @@ def check_array(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> A
     return array
 
 
-def refuse(name: str, wrong: Array, reason: str) -> None:
+def check_array_elements(name: str, wrong: Array, reason: str) -> None:
     """Refuse an array some of whose elements are wrong, naming the first of them."""
     if wrong.any():
         raise InvalidArray(name, f"{reason} (at {int(np.argmax(wrong))})")

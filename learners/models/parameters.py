@@ -68,7 +68,7 @@ class Parameters:
                 raise InvalidParameter(name, value, f"a whole number from {low:,} to {high:,}")
 
 
-def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
+def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object]) -> P:
     """Parameters by name, as a learner's dataclass.
 
     `of`: whose parameters they are, for messages.
@@ -89,11 +89,11 @@ def parse(cls: type[P], of: str, given: Mapping[str, object]) -> P:
         if isinstance(cause, InvalidParameter):
             raise cause from None
         field = str(first["loc"][0]) if first["loc"] else known[0]
-        words = ("it " if first["type"] in WORDS else "") + words_of(first)
+        words = ("it " if first["type"] in WORDS else "") + parameter_error_message(first)
         raise InvalidParameter(field, given.get(field), words) from None
 
 
-def words_of(finding: Mapping[str, Any]) -> str:
+def parameter_error_message(finding: Mapping[str, Any]) -> str:
     """What is wrong with a value, as one of `ValidationError.errors()` tells it, in our words."""
     context = {name: value for name, value in finding.get("ctx", {}).items() if name != "error"}
     return WORDS.get(finding["type"], str(finding["msg"]).removesuffix(".")).format_map(context)

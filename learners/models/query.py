@@ -355,7 +355,7 @@ StructureQuery = Edges | Graph | Graphs | Paths | Effects | Score
 AnyQuery = Query | StructureQuery
 
 
-def check_kind(query: object, allowed: UnionType = Query) -> None:
+def check_query_type(query: object, allowed: UnionType = Query) -> None:
     """Refuse what is no query, or none of these, and what is given in it as anything but values by column.
 
     Raises InvalidParameter.

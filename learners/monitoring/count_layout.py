@@ -13,13 +13,13 @@ import numpy as np
 
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
-from learners.kernels.arrays import Codes, Integers, freeze
+from learners.kernels.arrays import Codes, Integers, freeze_arrays
 from learners.models.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
 from learners.schema import Schema
 from learners.schema.encoding.batches import BatchEncoder
 from learners.schema.encoding.encode import batch_encoder
-from learners.schema.kernels import translate_views
+from learners.schema.kernels import translate_view_codes
 from learners.schema.schema import Attribute
 
 MAX_CELLS = 4096  # of one family: parents beyond it are left out, the last ones first
@@ -69,7 +69,7 @@ class Watched:
 
     def __init__(self, model: Model) -> None:
         self.model, self.schema = model, model.schema
-        self.member = network_of(model)
+        self.member = monitored_network(model)
         self.codes: Schema = self.schema if self.member is None else self.member.schema
         self.sizes = [int(size) + 1 for size in self.codes.domain_sizes.tolist()]
         self.parents = self._parents()
@@ -115,7 +115,7 @@ class Watched:
             np.array([parent for parents in self.parents for parent in parents], np.int64),
             np.array(strides, np.int64),
         )
-        freeze(*places)
+        freeze_arrays(*places)
         return places
 
     def family(self, counts: Integers, i: int) -> Integers:
@@ -128,7 +128,7 @@ class Watched:
             return x
         attribute, starts, tables = self._maps
         own = np.empty(x.shape, self.codes.code_dtype)
-        translate_views(x, attribute, starts, tables, own)
+        translate_view_codes(x, attribute, starts, tables, own)
         own.setflags(write=False)
         return own
 
@@ -204,7 +204,7 @@ class Watched:
         }
 
 
-def network_of(model: Model) -> LookupModel | None:
+def monitored_network(model: Model) -> LookupModel | None:
     """The network whose families are those of a model: an ensemble's joint member, or itself."""
     if isinstance(model, EnsembleModel):
         return model.joint

@@ -10,10 +10,18 @@ import numpy as np
 
 from learners.errors import EmptyData
 from learners.kernels.arrays import Floats, Integers
-from learners.monitoring.drift_tests import QUALITY, Finding, Limits, compare, estimates, known_part, rates
+from learners.monitoring.drift_tests import (
+    QUALITY,
+    Finding,
+    Limits,
+    attribute_quality_rates,
+    estimated_prediction_metrics,
+    known_value_counts,
+    run_drift_tests,
+)
 from learners.monitoring.reference import Reference
 from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
-from learners.monitoring.two_sample import compare_counts, jensen_shannon, population_stability
+from learners.monitoring.two_sample import g_test_counts, jensen_shannon_distance, population_stability_index
 from learners.schema.schema import Attribute
 
 CAVEAT = "holds only while P(class | attributes) is as in training"
@@ -34,10 +42,10 @@ class Cause:
     words: str  # one sentence for people
 
 
-def causes(
+def drift_causes(
     window: ServedCounts, reference: Reference, findings: Sequence[Finding], notes: Mapping[str, object]
 ) -> list[Cause]:
-    """Explanations of the alarms, of which `drift_tests.compare` tells, the likeliest first; empty where nothing alarms."""
+    """Explanations of the alarms, of which `drift_tests.run_drift_tests` tells, the likeliest first; empty where nothing alarms."""
     alarms = [one for one in findings if one.is_alarming]
     moved = [one for one in alarms if one.kind == "family"]
     swapped = _swapped(window, reference, moved, alarms)
@@ -60,7 +68,7 @@ def causes(
         found.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
     found += [
         _of_family(window, reference, name, effect)
-        for name, effect in moved_columns(window, moved)
+        for name, effect in drifted_columns(window, moved)
         if name not in named
     ]
     found += [cause for cause in repeating if cause not in found]
@@ -93,7 +101,7 @@ def _of_quality(one: Finding) -> Cause:
     return Cause(one.kind, (str(one.column),), one.effect, "points", words)
 
 
-def moved_columns(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, float]]:
+def drifted_columns(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, float]]:
     """Columns by how much of the movement is in families that they are members of, largest first.
 
     A change of P(column | parents) moves one family; a column that comes late, or from elsewhere, also moves those of
@@ -117,7 +125,7 @@ def _size(nats: float) -> str:
 def _of_family(window: ServedCounts, reference: Reference, name: str, effect: float) -> Cause:
     i = window.watched.names.index(name)
     parents = [window.watched.names[parent] for parent in window.watched.parents[i]]
-    own, other = (known_part(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
+    own, other = (known_value_counts(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
     clipped = _clipped(window.watched.codes.attributes[i], own, other)
     if clipped is not None:
         return Cause("clipped", (name,), effect, "nats", f"{name} never {clipped} any more: it looks cut off there")
@@ -166,7 +174,7 @@ def _swapped(
 
 def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> float:
     """Divergence of the values of column i from those that column j had, as codes of i; infinite if they cannot be told."""
-    expected = shares_of(window, reference, i, j)
+    expected = swapped_column_shares(window, reference, i, j)
     if expected is None:
         return float("inf")
     own = window.marginal(i).astype(np.float64)
@@ -176,7 +184,7 @@ def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> flo
         return float(np.where(own > 0, own * np.log(own / expected), 0.0).sum())
 
 
-def shares_of(window: ServedCounts, reference: Reference, i: int, j: int) -> Floats | None:
+def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j: int) -> Floats | None:
     """(n_values + 1,) float64: shares of the codes of column i if it held the values that column j had in training."""
     of, held = window.watched.codes.attributes[i], window.watched.codes.attributes[j]
     counts = reference.family(j).sum(axis=0).astype(np.float64)
@@ -207,7 +215,7 @@ def shares_of(window: ServedCounts, reference: Reference, i: int, j: int) -> Flo
 def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
     """What a window shows against a reference, as JSON can hold it.
 
-    Returns dict: `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`,
+    Returns dict: `rows`, `reference`, `is_drifting`, `drift_causes` (likeliest first), `alarms`, `columns`, `class_mix`,
     `repeats`, `estimated` and `drift_nats`, the sum over all families.
     Raises EmptyData if the window or the reference has no rows.
     """
@@ -215,8 +223,8 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         raise EmptyData("There are no rows to compare.")
     if not reference.n_rows:
         raise EmptyData(f"The reference {reference.name!r} has no rows.")
-    findings, notes = compare(window, reference, limits)
-    found = causes(window, reference, findings, notes)
+    findings, notes = run_drift_tests(window, reference, limits)
+    found = drift_causes(window, reference, findings, notes)
     alarms = [one for one in findings if one.is_alarming]
     rows = window.block("rows")
     return {
@@ -226,25 +234,29 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         "is_drifting": bool(alarms),
         "causes": [asdict(cause) for cause in found],
         "alarms": [asdict(one) for one in sorted(alarms, key=lambda one: -abs(one.effect))],
-        "columns": columns_of(window, reference, findings),
+        "columns": drift_report_columns(window, reference, findings),
         "class_mix": _mix(window, notes),
         "repeats_per_row": notes["repeats_per_row"],
-        "estimated": estimates(window) | {"caveat": CAVEAT},
+        "estimated": estimated_prediction_metrics(window) | {"caveat": CAVEAT},
         "drift_nats": sum(one.effect for one in findings if one.kind == "family"),
     }
 
 
-def columns_of(window: ServedCounts, reference: Reference, findings: list[Finding]) -> list[dict[str, object]]:
+def drift_report_columns(
+    window: ServedCounts, reference: Reference, findings: list[Finding]
+) -> list[dict[str, object]]:
     """Each column with the tests about it, the one with the largest effect first."""
     of_column: dict[str, dict[str, Finding]] = {}
     for one in findings:
         if one.column is not None:
             of_column.setdefault(one.column, {})[one.kind] = one
     columns = []
-    for i, (name, own_rates) in enumerate(zip(window.watched.names, rates(window), strict=True)):
+    for i, (name, own_rates) in enumerate(zip(window.watched.names, attribute_quality_rates(window), strict=True)):
         tests = of_column.get(name, {})
-        own, other = (known_part(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i)))
-        alone = compare_counts(own, other)
+        own, other = (
+            known_value_counts(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i))
+        )
+        alone = g_test_counts(own, other)
         family = tests["family"]
         columns.append(
             {
@@ -254,8 +266,8 @@ def columns_of(window: ServedCounts, reference: Reference, findings: list[Findin
                 "family_q": family.q_value,
                 "marginal_nats": alone.nats,
                 "marginal_p": alone.p_value,
-                "psi": population_stability(own, other),
-                "js": jensen_shannon(own, other),
+                "psi": population_stability_index(own, other),
+                "js": jensen_shannon_distance(own, other),
                 "is_alarming": any(one.is_alarming for one in tests.values()),
                 "rates": {
                     kind: {

@@ -11,7 +11,12 @@ from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample
 from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FIXED_POINT
-from learners.monitoring.reference import Reference, class_mix, prior_of, with_class_shares
+from learners.monitoring.reference import (
+    Reference,
+    estimated_class_shares,
+    reference_class_shares,
+    reference_with_class_shares,
+)
 from learners.monitoring.served_counts import (
     ABOVE,
     ABSENT,
@@ -27,9 +32,9 @@ from learners.monitoring.two_sample import (
     INDEPENDENT,
     Comparison,
     Repeats,
-    compare_counts,
-    compare_rates,
-    compare_tables,
+    g_test_counts,
+    g_test_rates,
+    g_test_tables,
 )
 
 MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
@@ -60,31 +65,31 @@ class Finding:
     is_alarming: bool = False  # sure and large enough
 
 
-def compare(
+def run_drift_tests(
     window: ServedCounts, reference: Reference, limits: Limits = Limits()
 ) -> tuple[list[Finding], dict[str, object]]:
     """All tests of a window against a reference, false discoveries controlled over all of them.
 
-    Beside them `repeats_per_row`, `inflation`, `bursts` and `class_mix`: what else was estimated on the way.
+    Beside them `repeats_per_row`, `inflation`, `bursts` and `estimated_class_shares`: what else was estimated on the way.
     """
-    copies, sure = repeat_share(window, reference)
-    repeats = repeats_of(window, reference) if sure.p_value < limits.q else INDEPENDENT
+    copies, sure = excess_row_repeats(window, reference)
+    repeats = window_row_repeats(window, reference) if sure.p_value < limits.q else INDEPENDENT
     found = _quality(window, reference, repeats)
     found += [_of("repeats", None, sure, "points")] if window.n_rows else []
-    mix = class_mix(window, reference)
+    mix = estimated_class_shares(window, reference)
     notes: dict[str, object] = {
         "repeats_per_row": copies,
         "inflation": repeats.inflation,
         "bursts": list(repeats.bursts),
         "class_mix": None,
     }
-    families = family_findings(window, reference, repeats)
+    families = family_drift_findings(window, reference, repeats)
     if mix is not None:
-        before = prior_of(reference)
+        before = reference_class_shares(reference)
         own = np.rint(mix * window.n_rows).astype(np.int64)
-        residual = family_findings(window, with_class_shares(reference, mix), repeats)
+        residual = family_drift_findings(window, reference_with_class_shares(reference, mix), repeats)
         whole, rest = (sum(one.effect for one in some) for some in (families, residual))
-        compared = compare_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
+        compared = g_test_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
         explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
         of_mix: dict[str, object] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
         if compared.nats >= limits.nats and explained >= 0.5:
@@ -92,7 +97,7 @@ def compare(
         notes["class_mix"] = of_mix
         found.append(_of("class_mix", None, compared, "nats"))
     found += families + _of_predictions(window, reference, repeats)
-    q = two_sample.q_values([one.p_value for one in found])
+    q = two_sample.benjamini_hochberg_q_values([one.p_value for one in found])
     least = {"nats": limits.nats, "points": limits.points}
     return [
         replace(
@@ -102,16 +107,16 @@ def compare(
     ], notes
 
 
-def family_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:
+def family_drift_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:
     """For each column the test of its values given its parents; values that are missing or unknown are other tests."""
     found = []
     for i, name in enumerate(window.watched.names):
-        own, other = known_part(window, window.family(i), i), known_part(window, reference.family(i), i)
-        found.append(_of("family", name, compare_tables(own, other, repeats), "nats"))
+        own, other = known_value_counts(window, window.family(i), i), known_value_counts(window, reference.family(i), i)
+        found.append(_of("family", name, g_test_tables(own, other, repeats), "nats"))
     return found
 
 
-def known_part(window: ServedCounts, table: Integers, i: int) -> Integers:
+def known_value_counts(window: ServedCounts, table: Integers, i: int) -> Integers:
     """The columns of a table [context, code] that are known values of training."""
     attribute = window.watched.codes.attributes[i]
     return table[:, int(attribute.has_missing) : attribute.n_values]
@@ -123,12 +128,12 @@ def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Findi
 
 def _quality(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
     """Rates of values that are no values of training."""
-    own, other = rates(window), _reference_rates(window, reference)
+    own, other = attribute_quality_rates(window), _reference_rates(window, reference)
     found = []
     for i, name in enumerate(window.watched.names):
         for kind in QUALITY:
             if kind in own[i] and kind in other[i]:
-                compared = compare_rates(*own[i][kind], *other[i][kind], repeats)
+                compared = g_test_rates(*own[i][kind], *other[i][kind], repeats)
                 found.append(_of(kind, name, compared, "points"))
     return found
 
@@ -136,7 +141,7 @@ def _quality(window: ServedCounts, reference: Reference, repeats: Repeats) -> li
 Rates = dict[str, tuple[int, int]]
 
 
-def rates(counts: ServedCounts) -> list[Rates]:
+def attribute_quality_rates(counts: ServedCounts) -> list[Rates]:
     """For each attribute how many rows of how many are absent, missing, unseen, rare and out of range."""
     statuses, n_rows = counts.block("statuses"), counts.n_rows
     found = []
@@ -160,9 +165,9 @@ def rates(counts: ServedCounts) -> list[Rates]:
 
 def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
     if not reference.knows_ranges and reference.served is not None:
-        return rates(reference.served)
+        return attribute_quality_rates(reference.served)
     found = []
-    scored = None if reference.served is None else rates(reference.served)
+    scored = None if reference.served is None else attribute_quality_rates(reference.served)
     for i, attribute in enumerate(window.watched.codes.attributes):
         marginal = reference.family(i).sum(axis=0)
         n = int(marginal.sum()) or reference.n_rows
@@ -180,7 +185,7 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
     return found
 
 
-def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
+def excess_row_repeats(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
     """How many other copies a row has beyond those of the reference, in the mean; and how sure that is.
 
     Rows are counted by 16 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
@@ -207,7 +212,7 @@ def repeat_share(window: ServedCounts, reference: Reference) -> tuple[float, Com
     return float(excess), Comparison(p, 100 * float(excess), z, 1, n)
 
 
-def repeats_of(window: ServedCounts, reference: Reference) -> Repeats:
+def window_row_repeats(window: ServedCounts, reference: Reference) -> Repeats:
     """The bursts of a window, and how much its other repeats inflate its counts.
 
     A burst is a row that came at least four times as often as expected of its hash, and a dozen times more. Where rows
@@ -278,15 +283,15 @@ def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats
         return []
     found = []
     if window.watched.n_classes:
-        compared = compare_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
+        compared = g_test_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
         found.append(_of("confidence", None, compared, "nats"))
     if window.watched.member is not None:
-        compared = compare_counts(window.block("surprise"), other.block("surprise"), repeats)
+        compared = g_test_counts(window.block("surprise"), other.block("surprise"), repeats)
         found.append(_of("surprise", None, compared, "nats"))
     return found
 
 
-def estimates(counts: ServedCounts) -> dict[str, float | None]:
+def estimated_prediction_metrics(counts: ServedCounts) -> dict[str, float | None]:
     """Accuracy and log loss that the predictions expect of themselves: true only while P(class | attributes) holds."""
     n = int(counts.block("predicted")[0])
     sums, surprises = counts.block("sums"), counts.block("surprise sums")

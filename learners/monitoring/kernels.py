@@ -30,7 +30,9 @@ class Places(NamedTuple):
 
 
 @kernel
-def add_families(x, places, cells, counts):  # x (n, rows) codes; OUT (rows,) int64 scratch; OUT counts int64
+def add_served_family_counts(
+    x, places, cells, counts
+):  # x (n, rows) codes; OUT (rows,) int64 scratch; OUT counts int64
     """Count each attribute's code in its context."""
     for i in range(places.sizes.size):
         size, start, values = places.sizes[i], places.starts[i], x[i]
@@ -50,7 +52,7 @@ def add_families(x, places, cells, counts):  # x (n, rows) codes; OUT (rows,) in
 
 
 @kernel
-def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
+def hash_served_rows(x, out):  # x (n, rows) codes; OUT (rows,) uint64
     """A hash of the codes of each row."""
     for row in range(out.size):
         out[row] = np.uint64(0x9E3779B97F4A7C15)
@@ -64,7 +66,7 @@ def row_hashes(x, out):  # x (n, rows) codes; OUT (rows,) uint64
 
 
 @kernel
-def add_predictions(p, confidence, sums):  # (rows, C) float64; OUT (C, bins) int64, (C + 2,) int64
+def add_prediction_counts(p, confidence, sums):  # (rows, C) float64; OUT (C, bins) int64, (C + 2,) int64
     """Count predicted class and confidence; add p of each class, the largest p, and the entropy in nats, in fixed point."""
     n_classes = p.shape[1]
     for row in range(p.shape[0]):
@@ -82,7 +84,7 @@ def add_predictions(p, confidence, sums):  # (rows, C) float64; OUT (C, bins) in
 
 
 @kernel
-def add_surprises(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; OUT (bins,) int64, (3,) int64
+def add_surprise_counts(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; OUT (bins,) int64, (3,) int64
     """Count -log P(x) in nats for each known attribute; sums: these nats in fixed point, impossible rows, P(x)."""
     for row in range(log_joint.shape[0]):
         largest = -np.inf
@@ -106,7 +108,7 @@ def add_surprises(log_joint, x, sizes, histogram, sums):  # (rows, C) float64; O
 
 
 @kernel
-def g_of_tables(window, reference, inflation):  # (n_contexts, n_values) int64 each
+def g_test_statistic(window, reference, inflation):  # (n_contexts, n_values) int64 each
     """G of P(value | context) with Williams' correction, degrees of freedom, nats and rows of the window; 0 if none is left.
 
     Cells with a small expected count in either sample are one cell of their context, and left out if that is small, too.

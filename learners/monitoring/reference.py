@@ -110,7 +110,7 @@ def _paths(tree: ContextTree, sizes: Sequence[int]) -> tuple[Integers, Integers]
     return context, of_class
 
 
-def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
+def estimated_class_shares(window: ServedCounts, reference: Reference) -> Floats | None:
     """Shares of the classes that make the marginals of the window most probable, by EM on their product.
 
     Needs no labels and no predictions. It is an estimate, and one of the classes' shares only as long as the attributes
@@ -136,7 +136,7 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
         shares.append(by_class / by_class.sum(axis=1, keepdims=True))
         counts.append(own.astype(np.float64))
     values, weights = np.concatenate(shares, axis=1), np.concatenate(counts)
-    mix = prior_of(reference)
+    mix = reference_class_shares(reference)
     for _ in range(ITERATIONS):
         joint = mix[:, None] * values
         new = (joint / joint.sum(axis=0)) @ weights
@@ -148,7 +148,7 @@ def class_mix(window: ServedCounts, reference: Reference) -> Floats | None:
     return mix
 
 
-def prior_of(reference: Reference) -> Floats:
+def reference_class_shares(reference: Reference) -> Floats:
     """(n_classes,) float64: shares of the classes in the reference."""
     n_classes = max(table.shape[0] for table in reference.families)
     table = next(table for table in reference.families if table.shape[0] == n_classes)
@@ -156,9 +156,9 @@ def prior_of(reference: Reference) -> Floats:
     return counts / counts.sum()
 
 
-def with_class_shares(reference: Reference, mix: Floats) -> Reference:
+def reference_with_class_shares(reference: Reference, mix: Floats) -> Reference:
     """The reference with other shares of the classes; counts are rounded, and there are as many rows."""
-    ratio = mix / prior_of(reference)
+    ratio = mix / reference_class_shares(reference)
     families = tuple(
         np.rint(table * ratio[:, None, None]).astype(np.int64) if table.shape[0] == mix.size else table
         for table in reference.families

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.lookup.look_up_tables import blocks_of
+from learners.classifiers.lookup.look_up_tables import split_chunk_into_blocks
 from learners.errors import LearnerError, StatisticMismatch
 from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
 from learners.monitoring import kernels
@@ -21,8 +21,8 @@ from learners.monitoring.count_layout import REPEAT_CELLS, STATUSES, ColumnGroup
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk
 from learners.schema.encoding.batches import BatchEncoder
-from learners.schema.encoding.encode import encode, encoder_of, numbers
-from learners.schema.encoding.json_records import number_reader
+from learners.schema.encoding.encode import cached_schema_encoder, encode, numeric_column_as_floats
+from learners.schema.encoding.json_records import json_number_reader
 from learners.schema.schema import Attribute
 
 ABSENT, NULL, UNSEEN, BELOW, ABOVE, COMPARED, LOW_TAIL, HIGH_TAIL = range(len(STATUSES))
@@ -51,7 +51,7 @@ class RecordRows:
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
         """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
-        read = number_reader(attribute)
+        read = json_number_reader(attribute)
         return _tails(np.array([read(x) for x in self.values(attribute.name, rows) if x is not _NOTHING]), attribute)
 
 
@@ -110,7 +110,9 @@ class BatchRows:
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
         """As of records."""
-        return _tails(numbers(self._column(attribute, rows), attribute.name, attribute.arrow_type), attribute)
+        return _tails(
+            numeric_column_as_floats(self._column(attribute, rows), attribute.name, attribute.arrow_type), attribute
+        )
 
 
 RawRows = RecordRows | ColumnRows | BatchRows  # the rows of a request or a batch before they were encoded
@@ -126,7 +128,7 @@ def _tails(x: Floats, attribute: Attribute) -> tuple[int, int, int, int]:
     return below, above, n_low, n_high
 
 
-def status_counts(
+def served_value_status_counts(
     x: Codes,
     raw: RawRows,
     attributes: Sequence[Attribute],
@@ -243,13 +245,15 @@ class ServedCounts(Statistic):
         """Add a record batch, and what the model says of its rows."""
         chunk = encode(rows, self.watched.schema, with_class=False)
         schema, every = self.watched.schema, np.arange(chunk.n_rows)
-        encoder = encoder_of(schema).inputs
-        self.add_statuses(status_counts(chunk.x, BatchRows(rows), schema.attributes, every, encoder=encoder))
+        encoder = cached_schema_encoder(schema).inputs
+        self.add_statuses(
+            served_value_status_counts(chunk.x, BatchRows(rows), schema.attributes, every, encoder=encoder)
+        )
         self.add_encoded(chunk)
 
     def add_encoded(self, chunk: Chunk) -> None:
         """Add the codes of some rows, and what the model says of them; their statuses are added apart."""
-        for part in blocks_of(chunk, self.watched.schema.n_classes):
+        for part in split_chunk_into_blocks(chunk, self.watched.schema.n_classes):
             self._add_codes(self.watched.recoded(part.x), self._predict(part))
         self._add_rows(chunk.n_rows, chunk.n_rows, 1, 1)
 
@@ -265,7 +269,7 @@ class ServedCounts(Statistic):
     def _predict(self, chunk: Chunk) -> Uint64s:
         """Add predictions and surprise of the rows whose hash chooses them; returns all hashes."""
         hashes = np.empty(chunk.n_rows, np.uint64)
-        kernels.row_hashes(chunk.x, hashes)
+        kernels.hash_served_rows(chunk.x, hashes)
         if self.predict_one_in > 1:
             chunk = chunk.rows(np.flatnonzero((hashes >> np.uint64(32)) % np.uint64(self.predict_one_in) == 0))
         if self.watched.n_classes and chunk.n_rows:
@@ -282,7 +286,7 @@ class ServedCounts(Statistic):
         """
         n_rows, x = rows.x.shape[1], self.watched.recoded(rows.x)
         hashes = np.empty(n_rows, np.uint64)
-        kernels.row_hashes(rows.x, hashes)
+        kernels.hash_served_rows(rows.x, hashes)
         self._add_codes(x, hashes)
         if rows.probabilities is not None and self.watched.n_classes:
             self._add_predictions(rows.probabilities)
@@ -290,7 +294,7 @@ class ServedCounts(Statistic):
         self._add_rows(n_rows, n_rows if n_served is None else n_served, n_requests, one_in)
 
     def add_statuses(self, counts: Integers) -> None:
-        """Add what `status_counts` found."""
+        """Add what `served_value_status_counts` found."""
         self.block("statuses")[:] += counts
 
     def _add_rows(self, n_rows: int, n_served: int, n_requests: int, one_in: int) -> None:
@@ -299,11 +303,11 @@ class ServedCounts(Statistic):
         rates[min(max(1, one_in).bit_length() - 1, rates.size - 1)] += n_rows
 
     def _add_codes(self, x: Codes, hashes: Uint64s) -> None:
-        kernels.add_families(x, self.watched.places, np.empty(x.shape[1], np.int64), self.counts)
+        kernels.add_served_family_counts(x, self.watched.places, np.empty(x.shape[1], np.int64), self.counts)
         np.add.at(self.block("repeats"), (hashes & np.uint64(REPEAT_CELLS - 1)).astype(np.int64), 1)
 
     def _add_predictions(self, probabilities: Floats) -> None:
-        kernels.add_predictions(np.ascontiguousarray(probabilities), self.block("confidence"), self.block("sums"))
+        kernels.add_prediction_counts(np.ascontiguousarray(probabilities), self.block("confidence"), self.block("sums"))
         self.block("predicted")[0] += len(probabilities)
 
     def _add_surprise(self, x: Codes) -> None:
@@ -311,7 +315,7 @@ class ServedCounts(Statistic):
         if member is not None and x.shape[1]:
             log_joint = member.log_joint(Chunk(x, None))
             sizes = self.watched.places.sizes
-            kernels.add_surprises(log_joint, x, sizes, self.block("surprise"), self.block("surprise sums"))
+            kernels.add_surprise_counts(log_joint, x, sizes, self.block("surprise"), self.block("surprise sums"))
 
     def _require_same(self, other: ServedCounts) -> None:
         if other.spec != self.spec:
@@ -359,7 +363,7 @@ class GatheredColumns:
         group = self.groups[number]
         x = group.encoder.codes(batch)
         found = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)
-        found[group.places] = status_counts(
+        found[group.places] = served_value_status_counts(
             x, BatchRows(batch), group.encoder.attributes, np.arange(batch.num_rows), encoder=group.encoder
         )
         self.counts.add_statuses(found)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy
 
 from learners.kernels.arrays import Floats, Integers
-from learners.monitoring.kernels import g_of_tables
+from learners.monitoring.kernels import g_test_statistic
 
 
 class Comparison(NamedTuple):
@@ -42,7 +42,7 @@ class Repeats(NamedTuple):
 INDEPENDENT = Repeats()
 
 
-def compare_tables(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
+def g_test_tables(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
     """G-test of two tables [context, value], each context on its own: of P(value | context), whatever the contexts do.
 
     Values that are too rare for an expected count of five in both samples share one cell in their context; a context in
@@ -58,14 +58,14 @@ def compare_tables(window: Integers, reference: Integers, repeats: Repeats = IND
     """
     own, other = _whole(window), _whole(reference)
     if repeats.bursts:
-        own = _whole(without_bursts(own, other, repeats.bursts))
-    g, degrees, nats, n_rows = g_of_tables(own, other, repeats.inflation)
+        own = _whole(counts_without_bursts(own, other, repeats.bursts))
+    g, degrees, nats, n_rows = g_test_statistic(own, other, repeats.inflation)
     if not degrees:
         return NOTHING
     return Comparison(float(scipy.special.chdtrc(degrees, g)), max(0.0, nats), g, degrees, n_rows)
 
 
-def without_bursts(window: Integers, reference: Integers, bursts: Sequence[int]) -> Integers:
+def counts_without_bursts(window: Integers, reference: Integers, bursts: Sequence[int]) -> Integers:
     """Each burst of equal rows is taken from the cell in which it raises G most, down to the share that the reference has."""
     left, n_other = window.astype(np.float64), reference.sum(axis=1, keepdims=True)
     for burst in bursts:
@@ -97,17 +97,17 @@ def _whole(table: Integers) -> Integers:
     return own
 
 
-def compare_counts(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
-    """As `compare_tables`, of two vectors of counts."""
-    return compare_tables(window[np.newaxis], reference[np.newaxis], repeats)
+def g_test_counts(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
+    """As `g_test_tables`, of two vectors of counts."""
+    return g_test_tables(window[np.newaxis], reference[np.newaxis], repeats)
 
 
-def divergence(window: Integers, reference: Integers) -> float:
-    """`nats` of `compare_counts` alone: the probability takes a library that is slow to load."""
-    return max(0.0, float(g_of_tables(_whole(window[np.newaxis]), _whole(reference[np.newaxis]), 1.0)[2]))
+def count_divergence_nats(window: Integers, reference: Integers) -> float:
+    """`nats` of `g_test_counts` alone: the probability takes a library that is slow to load."""
+    return max(0.0, float(g_test_statistic(_whole(window[np.newaxis]), _whole(reference[np.newaxis]), 1.0)[2]))
 
 
-def compare_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repeats = INDEPENDENT) -> Comparison:
+def g_test_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repeats = INDEPENDENT) -> Comparison:
     """G-test of a rate; `nats` is here the difference of the rates, in points of one hundred.
 
     Rare events are compared too: there is no least count.
@@ -142,13 +142,13 @@ def _x_log_ratio(x: int, expected: float) -> float:
     return x * math.log(x / expected) if x > 0 else 0.0
 
 
-def population_stability(window: Integers, reference: Integers) -> float:
+def population_stability_index(window: Integers, reference: Integers) -> float:
     """PSI: the symmetrised divergence of two vectors of counts, empty cells counted as half a row."""
     p, q = _shares(window), _shares(reference)
     return float(((p - q) * np.log(p / q)).sum())
 
 
-def jensen_shannon(window: Integers, reference: Integers) -> float:
+def jensen_shannon_distance(window: Integers, reference: Integers) -> float:
     """The Jensen-Shannon distance of two vectors of counts, base 2, from 0 to 1."""
     if not window.sum() or not reference.sum():
         return 0.0
@@ -165,7 +165,7 @@ def _shares(counts: Integers) -> Floats:
     return filled / filled.sum()
 
 
-def q_values(p_values: Sequence[float]) -> Floats:
+def benjamini_hochberg_q_values(p_values: Sequence[float]) -> Floats:
     """The least rate of false discoveries at which each test would be one.
 
     References

@@ -11,7 +11,7 @@ from learners.counts.moments import Moments
 from learners.errors import InvalidArray, LearnerError, SchemaError
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Header
-from learners.orders.lattice.graph_samples import members
+from learners.orders.lattice.graph_samples import bitset_nodes
 from learners.orders.scores.bdeu_bge import BGe, BGePrior, Standard
 from learners.schema import Schema
 
@@ -25,7 +25,7 @@ class TooFewRows(LearnerError, ValueError):
     """There are fewer complete rows than the scores need."""
 
 
-def check_numeric(schema: Schema) -> None:
+def check_bge_columns(schema: Schema) -> None:
     """Refuse columns that BGe cannot see. Raises SchemaError."""
     for attribute in schema.attributes:
         if attribute.kind != "numeric":
@@ -35,7 +35,7 @@ def check_numeric(schema: Schema) -> None:
             )
 
 
-def gaussian_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Standard]:
+def checked_bge_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Standard]:
     """The BGe score of a table, and how its columns were standardised.
 
     Raises TooFewRows if there are fewer than two complete rows; SchemaError if a column is constant in the complete
@@ -85,7 +85,7 @@ def _check_collinear(correlation: Floats, names: list[str]) -> None:
             )
 
 
-def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
+def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays of a stored model that training would not have written: kernels would follow their indices anywhere.
 
     Raises InvalidArray.
@@ -135,7 +135,7 @@ def check_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     )
     shares = arrays["conditional"]
     n_cells = sum(
-        int(np.prod([schema.attributes[i].n_values for i in members(own)], dtype=object))
+        int(np.prod([schema.attributes[i].n_values for i in bitset_nodes(own)], dtype=object))
         * schema.attributes[node].n_values
         for node, own in enumerate(best.tolist())
     )

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.models.graph_layout import short_text
+from learners.models.graph_layout import truncate_xml_text
 from learners.models.query import Edges
 from learners.orders.queries.queries import GraphQueries
 
@@ -18,7 +18,9 @@ CELL, MARGIN, CHARACTER, LEGEND = 22, 16, 6.6, 12
 LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 
 
-def heat_map_of(engine: GraphQueries, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()) -> str:
+def draw_edge_heat_map(
+    engine: GraphQueries, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()
+) -> str:
     """The edges of a posterior as a heat map. Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
 
     present, absent: known edges, each as "parent->child".
@@ -32,11 +34,11 @@ def heat_map_of(engine: GraphQueries, title: str, present: tuple[str, ...] = (),
 
 def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str:
     """A cell for each pair of columns, the darker the more probable the edge (d, d): parents are rows, children columns."""
-    drawn, d = [short_text(name, LONGEST) for name in names], len(names)
+    drawn, d = [truncate_xml_text(name, LONGEST) for name in names], len(names)
     room = MARGIN + max(map(len, drawn)) * CHARACTER + 6
     left, top = room + 18, room + 44
     width, height = left + CELL * d + MARGIN, top + CELL * d + LEGEND + 40
-    short = short_text(title, LONGEST_TITLE)
+    short = truncate_xml_text(title, LONGEST_TITLE)
     width = max(width, len(short) * OF_TITLE + 2 * MARGIN)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '

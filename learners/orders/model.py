@@ -10,14 +10,19 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import NoClass
-from learners.kernels.arrays import Arrays, Floats, freeze
+from learners.kernels.arrays import Arrays, Floats, freeze_arrays
 from learners.models.model import Header
 from learners.models.query import Graphs, StructureQuery
-from learners.orders.lattice.graph_samples import BestGraph, Graph, as_sets, best_graph, members
+from learners.orders.lattice.graph_samples import BestGraph, Graph, best_graph, bitset_nodes, graph_parent_bitsets
 from learners.orders.lattice.lattice import Coverage, OrderPosterior, Share
 from learners.orders.parameters import OrderParameters
-from learners.orders.queries.edges import ConditionalPosteriors, edge_probabilities
-from learners.orders.queries.predictive import NoTables, log_densities, log_shares, numeric_rows
+from learners.orders.queries.edges import ConditionalPosteriors, posterior_edge_probabilities
+from learners.orders.queries.predictive import (
+    NoTables,
+    predictive_log_densities,
+    predictive_log_probabilities,
+    record_batch_matrix,
+)
 from learners.orders.queries.queries import Answer, GraphQueries
 from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior, KeptRows, Standard
 from learners.orders.scores.scores import FamilyScores
@@ -63,8 +68,8 @@ class OrderModel:
         self.schema, self.posterior, self.facts = schema, posterior, dict(facts)
         self.names = [attribute.name for attribute in schema.attributes]
         if probabilities is None:
-            probabilities = edge_probabilities(posterior.prior_sums)
-        freeze(probabilities)
+            probabilities = posterior_edge_probabilities(posterior.prior_sums)
+        freeze_arrays(probabilities)
         self.probabilities = probabilities
         self.best = best or best_graph(posterior.scores, posterior.lattice)
         self.conditional_tables = list(tables)
@@ -96,15 +101,17 @@ class OrderModel:
             if not self.conditional_tables:
                 raise NoTables
             codes = self.rows_of(batch).astype(np.int64)
-            return log_shares(self.conditional_tables, self.best.parents, codes, self.schema.domain_sizes)
+            return predictive_log_probabilities(
+                self.conditional_tables, self.best.parents, codes, self.schema.domain_sizes
+            )
         center, spread = self.posterior.standard
         x = (self.rows_of(batch).T - center) / spread
-        return log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
+        return predictive_log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
 
     def rows_of(self, batch: pa.RecordBatch) -> Floats:
         """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns. Raises UnknownColumn."""
         if self.posterior.bge is not None:
-            return numeric_rows(batch, self.schema)
+            return record_batch_matrix(batch, self.schema)
         return encode(batch, self.schema).x.astype(np.float64)
 
     def answer(self, queries: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
@@ -174,7 +181,7 @@ class OrderModel:
             "center": posterior.standard.center,
             "spread": posterior.standard.spread,
             "sets": np.empty(0, np.uint64) if posterior.sets is None else posterior.sets,
-            "best": as_sets(self.best.parents),
+            "best": graph_parent_bitsets(self.best.parents),
             "conditional": np.concatenate([table.ravel() for table in self.conditional_tables] or [np.empty(0)]),
         }
         # Of few parents most sets are impossible: those that are not are fewer bytes with their places.
@@ -215,7 +222,7 @@ class OrderModel:
             bge,
             Standard(arrays["center"], arrays["spread"]),
         )
-        parents = tuple(members(own) for own in arrays["best"].tolist())
+        parents = tuple(bitset_nodes(own) for own in arrays["best"].tolist())
         best = BestGraph(parents, posterior.scores.log_score(parents))
         tables = _tables_of(schema, parents, arrays["conditional"]) if arrays["conditional"].size else []
         probabilities = np.asarray(arrays["probabilities"]).reshape(d, d)

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.parameters import Parameters
 from learners.orders.scores.bdeu_bge import BGePrior
-from learners.orders.scores.scores import Edge, StructurePrior, arrow, cycle_of, path_of
+from learners.orders.scores.scores import Edge, StructurePrior, find_directed_cycle, format_directed_path, format_edge
 
 ARROW = "->"
 
@@ -114,7 +114,7 @@ class OrderParameters(Parameters):
         everyone = [*names, *gone]
 
         def stays(text: str, where: str) -> bool:
-            return max(edge_of(text, everyone, where)) < len(names)
+            return max(parse_edge(text, everyone, where)) < len(names)
 
         return replace(
             self,
@@ -131,19 +131,19 @@ class OrderParameters(Parameters):
         """The prior over graphs of these columns. Raises UnknownColumn; InvalidParameter if it contradicts itself, naming the edges."""
         required = _edges_of("required", self.required, names)
         forbidden = _edges_of("forbidden", self.forbidden, names) | _against_tiers(self.tiers, names)
-        cycle = cycle_of(required)
+        cycle = find_directed_cycle(required)
         if cycle:
-            path = path_of(cycle, names)
+            path = format_directed_path(cycle, names)
             raise InvalidParameter(
                 "required", list(self.required), f"{path} is a cycle, so no graph has all these edges"
             )
         for edge in sorted(required & forbidden):
-            raise InvalidParameter("required", arrow(edge, names), "forbidden or tiers contradict it")
-        log_odds = {edge_of(text, names, "edge_log_odds"): float(odds) for text, odds in self.edge_log_odds.items()}
+            raise InvalidParameter("required", format_edge(edge, names), "forbidden or tiers contradict it")
+        log_odds = {parse_edge(text, names, "edge_log_odds"): float(odds) for text, odds in self.edge_log_odds.items()}
         return StructurePrior(self.prior, required, forbidden, log_odds)
 
 
-def edge_of(text: str, names: Sequence[str], where: str) -> Edge:
+def parse_edge(text: str, names: Sequence[str], where: str) -> Edge:
     """The edge of "parent->child". Raises UnknownColumn, InvalidParameter."""
     known = {name: place for place, name in enumerate(names)}
     pieces = text.split(ARROW)
@@ -159,7 +159,7 @@ def edge_of(text: str, names: Sequence[str], where: str) -> Edge:
 
 
 def _edges_of(where: str, texts: Sequence[str], names: Sequence[str]) -> frozenset[Edge]:
-    return frozenset(edge_of(text, names, where) for text in texts)
+    return frozenset(parse_edge(text, names, where) for text in texts)
 
 
 def _against_tiers(tiers: Sequence[Sequence[str]], names: Sequence[str]) -> frozenset[Edge]:

@@ -15,16 +15,16 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.information import x_log_x
 from learners.counts.moments import Moments, Unit
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
-from learners.orders.checks import check_numeric, gaussian_score
-from learners.orders.lattice.coverage import covered_posterior
+from learners.orders.checks import check_bge_columns, checked_bge_score
+from learners.orders.lattice.coverage import order_posterior_with_coverage
 from learners.orders.lattice.graph_samples import best_graph
-from learners.orders.lattice.lattice import Coverage, OrderPosterior, step_bytes
+from learners.orders.lattice.lattice import Coverage, OrderPosterior, complete_lattice_bytes
 from learners.orders.model import OrderModel
-from learners.orders.parameters import OrderParameters, edge_of
-from learners.orders.queries.predictive import conditional_tables
+from learners.orders.parameters import OrderParameters, parse_edge
+from learners.orders.queries.predictive import predictive_conditional_tables
 from learners.orders.scores.bdeu_bge import BDeu, BGe, Standard
-from learners.orders.scores.candidates import all_candidates, greedy_candidates
-from learners.orders.scores.scores import StructurePrior, with_prior
+from learners.orders.scores.candidates import all_candidate_parents, greedy_candidate_parents
+from learners.orders.scores.scores import StructurePrior, family_scores_with_prior
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
@@ -61,7 +61,7 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
             f"columns that you ask about: screen_for=[{names[0]!r}] keeps the {MOST_COLUMNS} with most information about "
             f"{names[0]!r}. Or drop {n_over}: columns={{{names[-1]!r}: 'drop', …}}."
         )
-    kept = set(targets).union(*(edge_of(text, names, "required") for text in required))
+    kept = set(targets).union(*(parse_edge(text, names, "required") for text in required))
     if len(kept) > MOST_COLUMNS:
         raise SchemaError(
             f"screen_for and required name {len(kept)} columns; posteriors over structures have at most {MOST_COLUMNS}. Name fewer."
@@ -70,7 +70,7 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
     found: FamilyCounts = yield FamilyCounts(schema, families)
     most = np.full(schema.n_attributes, -np.inf)
     for place, family in enumerate(families):
-        most[family.attribute] = max(most[family.attribute], information(found, place))
+        most[family.attribute] = max(most[family.attribute], corrected_mutual_information(found, place))
     best = np.argsort(-most, kind="stable")
     kept |= set(best[: MOST_COLUMNS - len(kept)].tolist())
     words = f"{SCREENED}: other columns have more information about {', '.join(map(repr, dict.fromkeys(about)))}"
@@ -81,7 +81,7 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
     )
 
 
-def information(counts: FamilyCounts, place: int) -> float:
+def corrected_mutual_information(counts: FamilyCounts, place: int) -> float:
     """Mutual information of a column and its one parent, in nats, less what chance would show (Miller 1955)."""
     _, parents, x, n = counts.cells(place)
     of_x, of_parent = np.bincount(x, n), np.bincount(parents[:, 0], n)
@@ -131,32 +131,33 @@ def orders(
         # Lists for tuples, as a model that was stored has them: what is equal must compare so.
         "parameters": json.loads(json.dumps(asdict(parameters))),
         "left_out": {column.name: column.reason for column in schema.left_out},
-        "taken_as": {attribute.name: taken_as(attribute, is_gaussian) for attribute in schema.attributes},
+        "taken_as": {attribute.name: describe_scored_column(attribute, is_gaussian) for attribute in schema.attributes},
     }
     standard = Standard.none(schema.n_attributes)
     score: BGe | BDeu
     if is_gaussian:
-        check_numeric(schema)
+        check_bge_columns(schema)
         moments = yield Moments([Unit.of(attribute) for attribute in schema.attributes])
-        score, standard = gaussian_score(moments, parameters.bge(), parameters.standardise)
+        score, standard = checked_bge_score(moments, parameters.bge(), parameters.standardise)
         facts |= {"score": "bge", "n_rows": moments.n_rows, "n_incomplete": moments.n_incomplete}
     else:
         rows = yield DistinctRows(schema)
         score = BDeu(rows, schema.domain_sizes, parameters.ess)
         cut = [attribute.name for attribute in schema.attributes if attribute.kind == "numeric"]
         facts |= {"score": "bdeu", "n_rows": rows.n_rows, "n_distinct": rows.n_distinct, "cut_columns": cut}
-    most = most_parents(parameters, score, schema.n_attributes)
+    most = max_parents_per_node(parameters, score, schema.n_attributes)
     for node, name in enumerate(names):
         if len(prior.required_of(node)) > most:
             raise InvalidParameter("max_parents", most, f"{name!r} has {len(prior.required_of(node))} required parents")
     posterior = yield Work(
-        "scoring parent sets", lambda _, advance: posterior_of(score, prior, parameters, most, standard, advance)
+        "scoring parent sets",
+        lambda _, advance: learn_order_posterior(score, prior, parameters, most, standard, advance),
     )
     facts |= {
         "method": "exact" if posterior.coverage.is_exact else "blocks",
         "n_candidates": max(own.size for own in posterior.scores.candidates),
         "max_parents": most,
-        "columns_at_limit": at_limit(posterior, most, names),
+        "columns_at_limit": columns_at_parent_limit(posterior, most, names),
     }
     return (yield Work("adding up orders", lambda _, advance: _model(schema, posterior, facts, score)))
 
@@ -168,7 +169,7 @@ def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], 
             "required", facts["parameters"]["required"], "no graph has these edges and what else is asked"
         )
     best = best_graph(posterior.scores, posterior.lattice)
-    tables = conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
+    tables = predictive_conditional_tables(score, best.parents) if isinstance(score, BDeu) else ()
     rows = score.kept_rows() if isinstance(score, BDeu) and facts["parameters"]["keep_rows"] else None
     facts = {**facts, "n_rows_kept": 0 if rows is None else rows.n_distinct}
     return OrderModel(schema, posterior, facts, best=best, tables=tables, rows=rows)
@@ -183,7 +184,7 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
         summaries = yield ColumnSummaries(
             None, overrides, max_values=parameters.max_values, kept=kept, max_states=states
         )
-        schema = summaries.build_schema(lambda _, histogram: cut_points(histogram, parameters.n_bins))
+        schema = summaries.build_schema(lambda _, histogram: nonempty_quantile_cut_points(histogram, parameters.n_bins))
     if schema.target is not None:
         raise SchemaError(
             f"The schema has the class {schema.target!r}, but learner 'orders' has none. Infer one without a target."
@@ -191,14 +192,14 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
     return schema
 
 
-def taken_as(attribute: Attribute, is_gaussian: bool) -> str:
+def describe_scored_column(attribute: Attribute, is_gaussian: bool) -> str:
     """How the score sees a column, in words."""
     if attribute.kind == "nominal":
         return f"{attribute.n_values} states"
     return "numbers" if is_gaussian else f"numbers cut into {attribute.n_values} intervals"
 
 
-def cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
+def nonempty_quantile_cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
     """At most n_bins - 1 cut points, and at least one where there are two values."""
     cuts = quantile_cut_points(histogram, n_bins)
     if cuts or histogram.keys.size < 2:
@@ -209,7 +210,7 @@ def cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
     return (min(max(lowest, -largest), largest),)
 
 
-def most_parents(parameters: OrderParameters, score: BGe | BDeu, d: int) -> int:
+def max_parents_per_node(parameters: OrderParameters, score: BGe | BDeu, d: int) -> int:
     """Parents that a node may have: by default of nominal columns four, and more where the table is small enough."""
     if parameters.max_parents is not None:
         return min(parameters.max_parents, d - 1)
@@ -228,7 +229,7 @@ def most_parents(parameters: OrderParameters, score: BGe | BDeu, d: int) -> int:
     return most
 
 
-def at_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list[str]:
+def columns_at_parent_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list[str]:
     """The columns that have as many parents in the best graph as they may have: a larger limit may give them more."""
     if most >= len(names) - 1:
         return []
@@ -236,7 +237,7 @@ def at_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list
     return [name for name, own in zip(names, parents, strict=True) if len(own) >= most]
 
 
-def posterior_of(
+def learn_order_posterior(
     score: BGe | BDeu,
     prior: StructurePrior,
     parameters: OrderParameters,
@@ -249,19 +250,19 @@ def posterior_of(
     Raises InvalidParameter if the method is "exact" and memory does not allow it.
     """
     d = standard.spread.size
-    everyone = all_candidates(d, prior)
+    everyone = all_candidate_parents(d, prior)
     few = parameters.candidates
     is_exact = _is_exact(parameters, d, few)
     if few is None and not is_exact:
         few = BLOCK_CANDIDATES
     candidates = everyone
     if few is not None and any(own.size > few for own in everyone):
-        candidates = greedy_candidates(score, prior, few, most, advance)
-    scores = with_prior(score.tables(candidates, most, advance), candidates, prior)
+        candidates = greedy_candidate_parents(score, prior, few, most, advance)
+    scores = family_scores_with_prior(score.tables(candidates, most, advance), candidates, prior)
     bge = score if isinstance(score, BGe) else None
     if is_exact:
         return OrderPosterior(scores, None, Coverage(), bge, standard)
-    return covered_posterior(scores, parameters, bge, standard, advance)
+    return order_posterior_with_coverage(scores, parameters, bge, standard, advance)
 
 
 def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
@@ -269,7 +270,7 @@ def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
     size = d - 1 if few is None else min(few, d - 1)
     if parameters.method == "blocks":
         return False
-    n_bytes = d * (_FAMILY_BYTES << size) + step_bytes(d) + (40 << d) if d <= MOST_EXACT else inf
+    n_bytes = d * (_FAMILY_BYTES << size) + complete_lattice_bytes(d) + (40 << d) if d <= MOST_EXACT else inf
     limit = memory_limit().n_bytes
     if n_bytes <= limit:
         return True

@@ -15,37 +15,37 @@ from learners.kernels.arrays import Integers
 from learners.passes.statistic import Statistic
 from learners.schema.category_counts import (
     ValueTally,
-    check_classes,
-    check_rows_of_classes,
+    category_python_values,
+    category_value_counts,
+    check_class_count,
+    check_rows_per_class,
     distinct_classes,
-    plain,
-    value_counts,
 )
 from learners.schema.column_summary import (
     NEARLY_CONSTANT,
     NO_CUT,
     Column,
-    are_whole,
-    in_order,
-    is_state,
-    kind_of,
-    list_at,
-    no_states,
+    column_kind_by_type,
+    fractional_states_error,
+    is_numeric_nominal,
+    is_whole_number_column,
+    list_column_item,
     nominal_attribute,
-    pairs,
-    refresh_domains,
-    with_overrides,
+    refresh_schema_domains,
+    reorder_columns,
+    schema_with_overrides,
+    value_count_structs,
 )
 from learners.schema.discretise import (
     Histogram,
     equal_frequency_cut_points,
+    histogram_quantiles,
     mdl_cut_points,
     quantile_cut_points,
-    quantiles_of,
 )
-from learners.schema.encoding.encode import numbers
-from learners.schema.nominal_forms import in_one_form
-from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, reading_of
+from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.nominal_forms import canonical_nominal_values
+from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, override_column_reading
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
@@ -119,7 +119,7 @@ class ColumnSummaries(Statistic):
     def _states(self) -> frozenset[str]:
         """Numeric columns that the schema kept has as states."""
         kept = () if self.kept is None else self.kept.attributes
-        return frozenset(attribute.name for attribute in kept if is_state(attribute))
+        return frozenset(attribute.name for attribute in kept if is_numeric_nominal(attribute))
 
     def _names(self) -> list[str]:
         assert self.kept is not None
@@ -153,7 +153,7 @@ class ColumnSummaries(Statistic):
             self.class_counts[""] = self.class_counts.get("", 0) + rows.num_rows
             return np.zeros(rows.num_rows, np.int64)
         column = rows.column(rows.schema.names.index(self.target))
-        if not pa.types.is_null(column.type) and kind_of(column.type, None) == "unsupported":
+        if not pa.types.is_null(column.type) and column_kind_by_type(column.type, None) == "unsupported":
             raise SchemaError(
                 f"The target {self.target!r} holds {column.type}. Use text, whole numbers or booleans.", self.target
             )
@@ -161,7 +161,7 @@ class ColumnSummaries(Statistic):
         counts = np.bincount(index, minlength=len(values))
         known = {value: j for j, value in enumerate(self.classes)}
         position = np.zeros(len(values), np.int64)
-        for j, value in enumerate(plain(values, self.target)):
+        for j, value in enumerate(category_python_values(values, self.target)):
             if counts[j] == 0:
                 continue
             if value not in known:
@@ -169,7 +169,7 @@ class ColumnSummaries(Statistic):
                 self.classes.append(value)
             position[j] = known[value]
             self.class_counts[value] = self.class_counts.get(value, 0) + int(counts[j])
-        check_classes(self.target, len(self.classes), self.max_classes, {type(v) for v in self.classes} == {int})
+        check_class_count(self.target, len(self.classes), self.max_classes, {type(v) for v in self.classes} == {int})
         return position[index]
 
     def _update_column(self, name: str, column: pa.Array, y: Integers) -> None:
@@ -182,18 +182,18 @@ class ColumnSummaries(Statistic):
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
             return
-        seen.has_type(str(column.type), kind_of(column.type, override), name)
+        seen.has_type(str(column.type), column_kind_by_type(column.type, override), name)
         if seen.kind == "nominal":
-            if name in self._states and not are_whole(column):
-                raise no_states(name)
-            values, counts, n_missing = value_counts(column, name)
+            if name in self._states and not is_whole_number_column(column):
+                raise fractional_states_error(name)
+            values, counts, n_missing = category_value_counts(column, name)
             seen.n_missing += n_missing
             seen.values.add(values, counts, name)
         elif seen.kind == "numeric":
             if self.kept is not None:
                 seen.n_missing += int(pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0)
                 return
-            seen.add_numbers(numbers(column, name), y, len(self.classes))
+            seen.add_numbers(numeric_column_as_floats(column, name), y, len(self.classes))
 
     def _combine(self, other: ColumnSummaries, sign: int) -> None:
         if sign < 0:
@@ -234,7 +234,7 @@ class ColumnSummaries(Statistic):
 
     def order_columns(self, names: Sequence[str]) -> None:
         """Bring the columns into this order, by which the schema lists its attributes."""
-        self.found = in_order(self.found, names)
+        self.found = reorder_columns(self.found, names)
 
     def build_schema(self, cut_points: CutPoints | None = None) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
@@ -252,11 +252,11 @@ class ColumnSummaries(Statistic):
                 self.target,
             )
         are_numbers = type(self.classes[0]) is int
-        check_rows_of_classes(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
+        check_rows_per_class(self.target, len(order), self.max_classes, self.n_rows, are_numbers)
         classes = [self.classes[j] for j in order]
         if self.kept is not None:
-            now = refresh_domains(self.kept, self.found, self.overrides, self.max_values, classes)
-            return with_overrides(now, self.overrides)
+            now = refresh_schema_domains(self.kept, self.found, self.overrides, self.max_values, classes)
+            return schema_with_overrides(now, self.overrides)
         place = np.empty(len(order), np.int64)
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
@@ -264,7 +264,7 @@ class ColumnSummaries(Statistic):
         for name, column in self.found.items():
             found = self._attribute(name, column, place, cut_points)
             if isinstance(found, Attribute):
-                attributes.append(replace(found, reading=reading_of(self.overrides, name)))
+                attributes.append(replace(found, reading=override_column_reading(self.overrides, name)))
             else:
                 left_out.append(found)
         # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
@@ -273,7 +273,7 @@ class ColumnSummaries(Statistic):
             raise SchemaError(f"No column is left to learn from ({reasons or 'the table has the target only'}).")
         class_type = "string" if isinstance(classes[0], str) else "bool" if isinstance(classes[0], bool) else "int64"
         schema = Schema(tuple(attributes), self.target, tuple(map(str, classes)), class_type, tuple(left_out))
-        return with_overrides(schema, self.overrides)
+        return schema_with_overrides(schema, self.overrides)
 
     def _attribute(
         self, name: str, column: Column, place: Integers, cut_points: CutPoints | None
@@ -303,7 +303,7 @@ class ColumnSummaries(Statistic):
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
             found = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
-            return replace(found, quantiles=quantiles_of(column.histogram))
+            return replace(found, quantiles=histogram_quantiles(column.histogram))
         return nominal_attribute(name, column, override, self.n_rows, self.max_values)
 
     def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:
@@ -313,9 +313,8 @@ class ColumnSummaries(Statistic):
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
-        rows: list[dict[str, object]] = [
-            {"name": self.target, "kind": "target", "values": pairs(self.class_counts, self.classes), "n": self.n_rows}
-        ]
+        classes = value_count_structs(self.class_counts, self.classes)
+        rows: list[dict[str, object]] = [{"name": self.target, "kind": "target", "values": classes, "n": self.n_rows}]
         for name, column in self.found.items():
             rows.append(
                 {
@@ -324,7 +323,7 @@ class ColumnSummaries(Statistic):
                     "arrow_type": column.arrow_type,
                     "n": column.n_missing,
                     "is_overfull": column.is_overfull,
-                    "values": pairs(column.counts, sorted(column.counts)),
+                    "values": value_count_structs(column.counts, sorted(column.counts)),
                     "keys": column.histogram.keys,
                     "counts": column.histogram.counts.ravel(),
                     "level": column.histogram.level,
@@ -349,9 +348,9 @@ class ColumnSummaries(Statistic):
                 summaries.n_rows = row["n"]
                 summaries.class_counts, summaries.classes = values, list(values)
                 continue
-            keys, counts = (list_at(column, i) for column in numbers.values())
+            keys, counts = (list_column_item(column, i) for column in numbers.values())
             if row["kind"] == "nominal":  # times of earlier releases
-                values = dict(zip(in_one_form([*values], row["arrow_type"]), values.values(), strict=True))
+                values = dict(zip(canonical_nominal_values([*values], row["arrow_type"]), values.values(), strict=True))
             histogram = Histogram(keys, counts.reshape(keys.size, counts.size // max(1, keys.size)), row["level"])
             summaries.found[row["name"]] = Column(
                 row["arrow_type"], row["kind"], row["n"], ValueTally(values, row["is_overfull"]), histogram
@@ -386,11 +385,12 @@ class ColumnSummaries(Statistic):
         return {"rows": self.n_rows, "classes": self.class_counts, "columns": columns}
 
 
-def binned_schema(summaries: ColumnSummaries, max_bin: int, known: Mapping[str, tuple[float, ...]] = NO_CUTS) -> Schema:
+def quantile_binned_schema(
+    summaries: ColumnSummaries, max_bin: int, known: Mapping[str, tuple[float, ...]] = NO_CUTS
+) -> Schema:
     """The schema with at most `max_bin` intervals for each numeric column, whether or not they tell the classes apart.
 
-    Histogram boosting bins numbers by their quantiles before it looks for splits. Doing that in the schema gives trees
-    over codes that any model file, job or request can carry.
+    Binned in the schema, trees are over codes that any model file, job or request can carry.
 
     `summaries`: with a target.
     `max_bin`: a column with no more distinct values keeps them all apart; cut points that the user gave stay.

@@ -27,7 +27,7 @@ CONNECT_S = 10.0
 
 
 class Cluster:
-    """A connection to the workers; made by `connect`."""
+    """A connection to the workers; made by `connect_dask_cluster`."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -51,7 +51,7 @@ class Cluster:
         groups = list(fragment_groups(source, self.n_workers))
         # Sent with every task: what is scattered dies with the worker that has it.
         empty = statistic.empty()
-        futures = [self.client.submit(count_group, empty, group, pure=False) for group in groups]
+        futures = [self.client.submit(collect_on_worker, empty, group, pure=False) for group in groups]
         rows = dict(zip([future.key for future in futures], [group.n_rows for group in groups], strict=True))
         started, done = time.perf_counter(), 0
         try:
@@ -86,7 +86,7 @@ class Cluster:
     def _reduced(self, statistic: S, empty: S, futures: Sequence[Future]) -> S:
         while len(futures) > FAN_IN:
             futures = [
-                self.client.submit(sum_statistics, empty, list(futures[first : first + FAN_IN]), pure=False)
+                self.client.submit(sum_worker_statistics, empty, list(futures[first : first + FAN_IN]), pure=False)
                 for first in range(0, len(futures), FAN_IN)
             ]
         try:
@@ -100,7 +100,7 @@ class Cluster:
 
 
 @contextmanager
-def connect(address: str) -> Iterator[Cluster]:
+def connect_dask_cluster(address: str) -> Iterator[Cluster]:
     """A cluster that runs already, or one of this machine's processes that ends with the context.
 
     `address`: "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here. Raises ClusterError if Dask is
@@ -149,12 +149,12 @@ def fragment_groups(source: Source, n_workers: int) -> Iterator[Source]:
         yield source.carved(group)
 
 
-def count_group(empty: Statistic, group: Source) -> pa.Table:
+def collect_on_worker(empty: Statistic, group: Source) -> pa.Table:
     """On a worker: the statistic of a group."""
     return collect(empty, group, threads=1).to_arrow()
 
 
-def sum_statistics(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
+def sum_worker_statistics(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
     """On a worker: the sum of statistics."""
     whole = empty.empty()
     for table in tables:

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from learners.errors import EmptyData, InvalidBuffers, InvalidParameter, SchemaError, SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.row_rules import add_weighted
+from learners.passes.row_rules import add_weighted_rows
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
 from learners.passes.threads import available_cores, run_on_threads
-from learners.schema.column_summary import nothing_of
+from learners.schema.column_summary import compact_null_column
 from learners.schema.encoding.encode import Encoder
 from learners.schema.overrides import MOST_WEIGHT
 
@@ -90,7 +90,7 @@ class Advance(Protocol):
         """So many units are done of so many; the note says how it goes, in words."""
 
 
-def unheard(n_done: int, n_total: int, note: str = "", /) -> None:
+def ignore_progress(n_done: int, n_total: int, note: str = "", /) -> None:
     """For whoever does not want to know how far it is."""
 
 
@@ -291,7 +291,7 @@ def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBa
     for batch, weights in source.read_weighted(fragment, names):
         columns = dict(zip(names, batch.columns, strict=True))
         arrays = [
-            columns[name] if name in columns else nothing_of(kind, batch.num_rows)
+            columns[name] if name in columns else compact_null_column(kind, batch.num_rows)
             for name, kind in zip(source.arrow_schema.names, kinds, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, source.arrow_schema.names), weights
@@ -306,7 +306,7 @@ def _add(
         if weights is None:
             statistic.update(rows)
         else:
-            add_weighted(statistic, rows, weights)
+            add_weighted_rows(statistic, rows, weights)
     except InvalidBuffers as error:
         raise SourceError(where, f"is damaged: {error} Restore the file from its source.") from error
     except SchemaError as error:
@@ -332,7 +332,7 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
     walk.count(fragment.n_rows)
 
 
-def require_rows(source: Source) -> None:
+def require_nonempty_source(source: Source) -> None:
     """Refuse what is no source, or has no rows. Raises InvalidParameter or EmptyData."""
     if not isinstance(source, Source):
         raise InvalidParameter("source", type(source).__name__, "give a Source, such as Source.open('rows.parquet')")

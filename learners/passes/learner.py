@@ -24,11 +24,11 @@ from learners.passes.engine import (
     OnProgress,
     Progress,
     collect,
-    require_rows,
+    require_nonempty_source,
 )
-from learners.passes.memory import give_back
+from learners.passes.memory import release_free_memory
 from learners.passes.reuse import Account, Files, Recall, Store, Supply
-from learners.passes.row_rules import repeated_positions, with_classes, with_weights
+from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule, repeated_row_positions
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Statistic
@@ -139,10 +139,10 @@ def drive(
     if isinstance(source, Sequence):
         parts = list(source)
     else:
-        require_rows(source)
+        require_nonempty_source(source)
         parts = [Part(source, store if source.is_identified else None)]
     for part in parts:
-        require_rows(part.source)
+        require_nonempty_source(part.source)
     with ThreadPoolExecutor(1, thread_name_prefix="store") as writer:
         driver = _Driver(parts, threads, on_progress, checkpoints, learner.n_passes, writer, cluster)
         answer: object = None
@@ -155,7 +155,7 @@ def drive(
             answer = None  # what it was need not stay in memory during the next pass
             answer = driver.answer(request)
             del request
-            give_back()
+            release_free_memory()
         for stored in driver.storing:
             stored.result()
     if accounts is not None:
@@ -288,7 +288,7 @@ def _repeated(chunk: Chunk, weights: Integers | None) -> Iterator[Chunk]:
     if weights is None:
         yield chunk
     else:
-        yield from map(chunk.rows, repeated_positions(weights))
+        yield from map(chunk.rows, repeated_row_positions(weights))
 
 
 def infer_schema(
@@ -317,8 +317,8 @@ def infer_schema(
     ------
     EmptyData, SchemaError, UnknownColumn, SourceError, InvalidParameter
     """
-    require_rows(source)
-    source = with_weights(with_classes(source, target, overrides), overrides)
+    require_nonempty_source(source)
+    source = apply_row_weight_rule(apply_null_class_rule(source, target, overrides), overrides)
     summaries = ColumnSummaries(target, overrides, max_values=max_values, max_classes=MAX_CLASSES)
     return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema()
 

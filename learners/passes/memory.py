@@ -35,7 +35,7 @@ class TemporaryFolder:
         self.remove = weakref.finalize(self, shutil.rmtree, str(self.path), ignore_errors=True)
 
 
-def parse_bytes(text: str) -> int:
+def parse_memory_size(text: str) -> int:
     """A number of bytes such as "512MiB", "4GB" or "1.5g". Raises InvalidParameter."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     n_bytes = int(float(match[1]) * _UNITS[match[2]]) if match else 0
@@ -44,7 +44,7 @@ def parse_bytes(text: str) -> int:
     return n_bytes
 
 
-def machine_bytes() -> int:
+def machine_memory_bytes() -> int:
     """Memory of this machine, or of the container it pretends to be."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
@@ -57,7 +57,7 @@ def machine_bytes() -> int:
 _limit: MemoryLimit | None = None
 
 
-def limit_memory(n_bytes: int, directory: Path | str | None = None) -> None:
+def set_memory_limit(n_bytes: int, directory: Path | str | None = None) -> None:
     """Set the limit of this process."""
     global _limit  # noqa: PLW0603 — memory belongs to the process, whoever asks for it
     _limit = MemoryLimit(n_bytes, Path(directory or tempfile.gettempdir()))
@@ -67,12 +67,12 @@ def memory_limit() -> MemoryLimit:
     """The limit that was set; else FEWPASS_MEMORY, or a quarter of the machine."""
     if _limit is None or not _limit.directory.is_dir():  # the workspace whose folder it was may be closed
         text = os.environ.get("FEWPASS_MEMORY")
-        limit_memory(parse_bytes(text) if text else machine_bytes() // 4)
+        set_memory_limit(parse_memory_size(text) if text else machine_memory_bytes() // 4)
     assert _limit is not None
     return _limit
 
 
-def allocate_frugally() -> bool:
+def configure_memory_allocators() -> bool:
     """Let this process hand back what it frees: large arrays at once, and no pool of Arrow's keeps the pages of columns.
 
     By default glibc keeps freed arrays of up to 32 MiB for each thread, and Arrow's own allocator what the largest batches took.
@@ -87,7 +87,7 @@ def allocate_frugally() -> bool:
     return bool(mallopt(M_TRIM_THRESHOLD, KEPT_BYTES) and mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES))
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Return freed memory to the machine: allocators keep what one large request or pass has taken, as if the next were as large."""
     import pyarrow as pa
 

@@ -23,8 +23,8 @@ class Description(ProgressColumn):
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
-def bar_on(console: Console, *, is_shown: bool = True) -> Progress:
-    """A bar with words before it, then how much is done, and the time left; its tasks have a field `amount`."""
+def console_progress_bar(console: Console, *, is_shown: bool = True) -> Progress:
+    """A bar with words before it, then how much is done, and the time left; its tasks have a field `progress_amount_text`."""
     columns = (
         SpinnerColumn(),
         Description(),
@@ -35,7 +35,7 @@ def bar_on(console: Console, *, is_shown: bool = True) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not is_shown)
 
 
-def amount(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> str:
+def progress_amount_text(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> str:
     """How much is done: rows by their speed, other units by their number, and what has no unit as a share."""
     if unit == ROWS:
         return f"{per_s:,.0f} rows/s" if per_s else ""
@@ -45,7 +45,7 @@ def amount(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> 
 
 
 @contextmanager
-def show_progress(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
+def show_progress_bar(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
     """Show a bar while something learns, and say in the end how long that took; yields the callback for the driver.
 
     `on_progress`: called besides.
@@ -57,14 +57,14 @@ def show_progress(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[O
     if console.is_jupyter and find_spec("ipywidgets") is None:  # without which rich shows nothing there but a warning
         console = Console(stderr=True, force_jupyter=False, force_terminal=True)
     started = time.perf_counter()
-    with bar_on(console) as bar:
+    with console_progress_bar(console) as bar:
         task = bar.add_task("starting", total=None, amount="")
 
         def report(at: PassProgress) -> None:
             if on_progress is not None:
                 on_progress(at)
             speed = at.rows_per_s if at.unit == ROWS else None
-            words = amount(at.unit, at.rows_done, at.rows_total, speed)
+            words = progress_amount_text(at.unit, at.rows_done, at.rows_total, speed)
             bar.update(task, description=at.words, completed=at.rows_done, total=at.rows_total or None, amount=words)
 
         yield report

@@ -14,9 +14,16 @@ import pyarrow as pa
 from learners.errors import InvalidCounts
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source, file_identity
-from learners.passes.statistic import CodeStatistic, Divisible, Statistic, Together, leaves_of, with_leaves
+from learners.passes.statistic import (
+    CodeStatistic,
+    Divisible,
+    Statistic,
+    Together,
+    replace_statistic_leaves,
+    statistic_leaves,
+)
 from learners.schema import Schema
-from learners.schema.schema_growth import code_maps
+from learners.schema.schema_growth import schema_code_maps
 
 S = TypeVar("S", bound=Statistic)
 
@@ -61,7 +68,7 @@ class Recall:
 
     def statistic(self, request: S) -> S:
         """What is wanted, of all rows of the supply."""
-        leaves = leaves_of(request)
+        leaves = statistic_leaves(request)
         lost: set[str] = set()
         while True:
             groups = [group for leaf in leaves for group in self._groups(leaf, lost)]
@@ -75,7 +82,7 @@ class Recall:
         for leaf, statistic in zip(leaves, whole, strict=True):
             self._keep(statistic, self.supply.files)
             self._account(leaf, [group.plan for group in groups if group.leaf is leaf])
-        return with_leaves(request, whole)
+        return replace_statistic_leaves(request, whole)
 
     def _groups(self, leaf: Statistic, lost: set[str]) -> list[_Group]:
         """The statistic's families by plan; one group if it is not divisible."""
@@ -85,7 +92,7 @@ class Recall:
 
         @cache
         def plan_of(*keys: str) -> Plan:
-            return best_plan(self.supply, [by_key[key] for key in keys], can_subtract=leaf.can_subtract)
+            return best_reuse_plan(self.supply, [by_key[key] for key in keys], can_subtract=leaf.can_subtract)
 
         if not isinstance(leaf, Divisible) or not leaf.families:
             return [_Group(leaf, leaf.empty(), plan_of(*by_key))]
@@ -139,7 +146,9 @@ class Recall:
                 name = None if like.schema is None else like.schema.fingerprint
                 wanting.setdefault((name, files_of(group)), []).append((group, like))
         for (name, files), together in wanting.items():
-            collected = leaves_of(self._passed(reduce(Together, [like.empty() for _, like in together]), name, files))
+            collected = statistic_leaves(
+                self._passed(reduce(Together, [like.empty() for _, like in together]), name, files)
+            )
             for (group, _), part in zip(together, collected, strict=True):
                 if subtracts:
                     _subtract(group, part)
@@ -203,14 +212,14 @@ def _is_readable(leaf: Statistic, entry: Entry) -> bool:
         return leaf.schema is entry.schema
     if entry.schema == leaf.schema.to_json():
         return True
-    return isinstance(leaf, CodeStatistic) and code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
+    return isinstance(leaf, CodeStatistic) and schema_code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
 
 
 def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
     """The statistic by another schema, or None if its counts do not determine it."""
     if schema is None or statistic.schema is None or statistic.schema == schema:
         return statistic
-    maps = code_maps(statistic.schema, schema)
+    maps = schema_code_maps(statistic.schema, schema)
     return statistic.recoded(schema, maps) if isinstance(statistic, CodeStatistic) and maps is not None else None
 
 
@@ -340,7 +349,7 @@ class Plan:
         return [*([self.base] if self.base is not None else []), *self.gone, *self.adds]
 
 
-def best_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
+def best_reuse_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
     """The plan that reads the fewest rows.
 
     `entries`: those that can be read as what is wanted.

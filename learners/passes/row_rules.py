@@ -16,8 +16,8 @@ from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile
 from learners.passes.statistic import Statistic
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.encode import numbers
-from learners.schema.nominal_forms import dictionary_of, nominal_forms, rows_of
+from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.nominal_forms import dictionary_encoded_column, dictionary_row_indices, nominal_forms
 from learners.schema.overrides import ALL, DROP, MOST_WEIGHT, ColumnOverride
 
 REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
@@ -62,7 +62,7 @@ class Weight(Condition):
         column = rows.column(self.column)
         if self.of_values:
             return self._counts_of_values(column)
-        weights = numbers(column, self.column) * (1.0 if self.scale is None else self.scale)
+        weights = numeric_column_as_floats(column, self.column) * (1.0 if self.scale is None else self.scale)
         counts = weights if self.scale is None else np.rint(weights)
         is_count = (counts >= 0) & (counts <= MOST_WEIGHT) & (counts == np.floor(counts))
         if not is_count.all():
@@ -76,9 +76,9 @@ class Weight(Condition):
     def _counts_of_values(self, column: pa.Array) -> Integers:
         if pa.types.is_null(column.type):
             return np.ones(len(column), np.int64)
-        coded = dictionary_of(column, self.column)
+        coded = dictionary_encoded_column(column, self.column)
         values, _ = nominal_forms(coded.dictionary, self.column)
-        index, is_null = rows_of(coded, values)
+        index, is_null = dictionary_row_indices(coded, values)
         counts = dict(self.of_values)
         of_values = np.array([counts.get(str(value), 1) for value in values.to_pylist()] or [1], np.int64)
         return np.where(is_null, 1, of_values[np.where(is_null, 0, index)])
@@ -94,7 +94,7 @@ class Weight(Condition):
         return f"Fractions are multiplied and rounded if you say by what: {of_hundredths} counts hundredths."
 
 
-def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
+def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
     """The weight of the rows, if one is named among what is said of columns. Raises InvalidParameter if there are two."""
     found = [
         Weight(name, None, weight) if isinstance(weight, tuple) else Weight(name, None if weight is True else weight)
@@ -109,22 +109,22 @@ def weight_of(columns: Mapping[str, object] | None) -> Weight | None:
     return found[0] if found else None
 
 
-def with_weights(source: Source, columns: Mapping[str, object] | None) -> Source:
+def apply_row_weight_rule(source: Source, columns: Mapping[str, object] | None) -> Source:
     """The rows of a source as a learner counts them: by their weights, where something is said of these.
 
     Raises InvalidParameter or UnknownColumn.
     """
-    weight = weight_of(columns)
+    weight = row_weight_rule(columns)
     if weight is None:
         return source
     if source.weight is not None:
         raise InvalidParameter(
             "columns", weight.column, "the rows have weights already: give sample_weight or a column, not both"
         )
-    return by_weight(source, weight)
+    return apply_row_weight(source, weight)
 
 
-def by_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Source:
+def apply_row_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Source:
     """The rows of a source, each of which counts as often as its weight says, in a column that readers see or not.
 
     Raises UnknownColumn.
@@ -132,7 +132,7 @@ def by_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Sou
     return source.weighted(weight, is_hidden=is_hidden).restricted(dict.fromkeys(range(len(source.files)), (weight,)))
 
 
-def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: Integers) -> None:
+def add_weighted_rows(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: Integers) -> None:
     """Add rows, each as often as it counts.
 
     A statistic adds up, so it is doubled once for each binary digit of the weights, from the highest to the lowest, and the rows
@@ -154,7 +154,7 @@ def add_weighted(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: In
     statistic.merge(part)
 
 
-def repeated_positions(weights: Integers) -> Iterator[Integers]:
+def repeated_row_positions(weights: Integers) -> Iterator[Integers]:
     """Positions of rows, each as often as it counts, some thousands at a time: for what reads row after row.
 
     Raises SchemaError if that would be too many to ever end.
@@ -212,7 +212,7 @@ class NullClass(Condition):
         return rows.set_column(rows.schema.names.index(self.column), self.column, filled)
 
 
-def null_class_of(target: str | None, columns: Mapping[str, object] | None) -> NullClass | None:
+def null_class_rule(target: str | None, columns: Mapping[str, object] | None) -> NullClass | None:
     """What is said of rows without a class, if anything is. Raises InvalidParameter."""
     entry = None if target is None else (columns or {}).get(target)
     instead = (
@@ -223,13 +223,13 @@ def null_class_of(target: str | None, columns: Mapping[str, object] | None) -> N
     return None if instead is None else NullClass(str(target), instead)
 
 
-def with_classes(source: Source, target: str | None, columns: Mapping[str, object] | None) -> Source:
+def apply_null_class_rule(source: Source, target: str | None, columns: Mapping[str, object] | None) -> Source:
     """The rows of a source as a learner takes them: without null classes, where something is said of these."""
-    rule = null_class_of(target, columns)
+    rule = null_class_rule(target, columns)
     return source if rule is None else _by(rule, source)
 
 
-def as_trained(source: Source, schema: Schema) -> Source:
+def apply_schema_null_class(source: Source, schema: Schema) -> Source:
     """The rows to measure a model on, with null classes as its training took them."""
     target, instead = schema.target, schema.null_class
     return source if target is None or instead is None else _by(NullClass(target, instead), source)

@@ -237,14 +237,14 @@ class Together(Statistic, Generic[A, B]):
         return bool(self.first == other.first and self.second == other.second)
 
 
-def leaves_of(statistic: Statistic) -> list[Statistic]:
+def statistic_leaves(statistic: Statistic) -> list[Statistic]:
     """The statistics of a pair, or of pairs of pairs, in their order: each may be stored and found on its own."""
     if not isinstance(statistic, Together):
         return [statistic]
-    return [*leaves_of(statistic.first), *leaves_of(statistic.second)]
+    return [*statistic_leaves(statistic.first), *statistic_leaves(statistic.second)]
 
 
-def with_leaves(statistic: S, leaves: Iterable[Statistic]) -> S:
+def replace_statistic_leaves(statistic: S, leaves: Iterable[Statistic]) -> S:
     """A statistic of the same form that consists of these in place of `leaves_of(statistic)`."""
     left = iter(leaves)
 

@@ -15,14 +15,14 @@ from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
-from learners.orders.formats.network_files import NetworkFormat, write_network
+from learners.orders.formats.network_files import NetworkFormat, format_network
 from learners.orders.formats.network_tables import Equation, InvalidNetwork, Network
 from learners.orders.lattice.graph_samples import Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.arc_networks import DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import LinearModel, NetworkModel
 from learners.registry.networks.of_models import has_arcs
-from learners.registry.networks.of_models import network_of as arcs_of
+from learners.registry.networks.of_models import model_arc_network as arcs_of
 from learners.schema import Attribute, Schema
 
 # Probabilities of all tables together: a text of 20 MB.
@@ -41,18 +41,18 @@ class NoNetwork(LearnerError, ValueError):
         )
 
 
-def network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
-    """A model as the text of a network file; see `network_of`.
+def model_to_network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
+    """A model as the text of a network file; see `model_to_network`.
 
     `name`: of the network.
     `form`: "bif", "xmlbif" or "xdsl".
     Raises NoNetwork, TablesTooLarge or NoTables; InvalidNetwork if a variable is continuous, which only the Bayesian
     Interchange Format can hold.
     """
-    return write_network(name, network_of(model), form)
+    return format_network(name, model_to_network(model), form)
 
 
-def network_of(model: Model) -> Network:
+def model_to_network(model: Model) -> Network:
     """A model as a network for other programs.
 
     The values of a numeric column are its intervals; a missing value is a value where training saw one. Columns that the

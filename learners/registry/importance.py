@@ -19,7 +19,7 @@ from learners.models.model import Model
 N_DRAWS = 2000
 
 
-def importances(model: Model, names: Sequence[str]) -> Floats:
+def column_importances(model: Model, names: Sequence[str]) -> Floats:
     """The share of each column in what the columns tell of the class. A column that the model does not use tells nothing.
 
     In a network an attribute tells I(X_i; Y | parents of X_i), the information that it has of the class where its parents in the
@@ -48,7 +48,7 @@ def _information(model: Model) -> Floats:
     if isinstance(model, LookupModel):
         found = np.zeros(model.schema.n_attributes)
         for attribute, tree in zip(model.network.order, model.trees, strict=True):
-            found[attribute] = information_of(tree)
+            found[attribute] = conditional_class_information(tree)
         return found
     if isinstance(model, BoostedModel):
         return model.gains
@@ -82,7 +82,7 @@ def _information_in_draws(model: CircuitModel, target: int) -> Floats:
     return found
 
 
-def information_of(tree: ContextTree) -> float:
+def conditional_class_information(tree: ContextTree) -> float:
     """I(X; Y | parents) in nats of a family, less the degrees of freedom by twice the rows; at least 0.
 
     `tree`: whose first level branches on the class.

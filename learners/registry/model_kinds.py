@@ -8,19 +8,24 @@ from typing import cast
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.classifiers.averaged_trees import AveragedTrees, check_trees
+from learners.classifiers.averaged_trees import AveragedTrees, check_averaged_trees
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.baselines.boosted_checks import check_boosted_model
-from learners.classifiers.lookup.checks import check_arrays
+from learners.classifiers.lookup.checks import check_lookup_arrays
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.checks import check_ensemble
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
-from learners.orders.checks import check_posterior
+from learners.orders.checks import check_order_posterior
 from learners.orders.model import OrderModel
-from learners.registry.networks.model import LinearModel, NetworkModel, check_linear, check_network
+from learners.registry.networks.model import (
+    LinearModel,
+    NetworkModel,
+    check_discrete_network,
+    check_linear_gaussian_network,
+)
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 
@@ -33,17 +38,17 @@ KINDS: dict[str, type[Model]] = {
 }
 # Circuits are checked whenever they are made.
 CHECKS = {
-    LookupModel.kind: check_arrays,
-    AveragedTrees.kind: check_trees,
+    LookupModel.kind: check_lookup_arrays,
+    AveragedTrees.kind: check_averaged_trees,
     EnsembleModel.kind: check_ensemble,
     BoostedModel.kind: check_boosted_model,
-    NetworkModel.kind: check_network,
-    LinearModel.kind: check_linear,
-    OrderModel.kind: check_posterior,
+    NetworkModel.kind: check_discrete_network,
+    LinearModel.kind: check_linear_gaussian_network,
+    OrderModel.kind: check_order_posterior,
 }
 
 
-def with_derived_arrays(header: Mapping[str, object], arrays: Arrays) -> Arrays:
+def add_derived_arrays(header: Mapping[str, object], arrays: Arrays) -> Arrays:
     """The arrays of a model with those that its header names as derived, made anew where they are missing."""
     derived = cast("Mapping[str, list[str]]", header).get("derived", [])
     if all(name in arrays for name in derived):

@@ -13,12 +13,12 @@ from learners.classifiers.baselines.boosted import XGBoostParameters
 from learners.ensembles import recipes as ensembles
 from learners.errors import InvalidParameter
 from learners.models.model import Model
-from learners.models.parameters import Parameters, parse
+from learners.models.parameters import Parameters, parse_parameters_dataclass
 from learners.orders import recipes as orders
 from learners.orders.parameters import OrderParameters
 from learners.passes.learner import Learner, Passes
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.category_counts import check_classes
+from learners.schema.category_counts import check_class_count
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 
@@ -68,25 +68,25 @@ LEARNERS: dict[str, Recipe] = {
 }
 
 
-def cuts_by(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
+def cut_point_parameters(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
     """What the cut points of a learner depend on, beside the data: learners that agree in it may keep each other's schemas.
 
     Raises InvalidParameter.
     """
-    values = parse_parameters(name, parameters)
-    return {field: getattr(values, field) for field in recipe(name).cuts_by}
+    values = parse_learner_parameters(name, parameters)
+    return {field: getattr(values, field) for field in learner_recipe(name).cuts_by}
 
 
-def recipe(name: str) -> Recipe:
+def learner_recipe(name: str) -> Recipe:
     """The recipe of a learner. Raises InvalidParameter if there is none of that name."""
     if name not in LEARNERS:
         raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
     return LEARNERS[name]
 
 
-def parse_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
+def parse_learner_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
     """The parameters of a learner as its frozen dataclass. Raises InvalidParameter naming the parameter and what is allowed."""
-    return parse(recipe(name).parameters, f"learner {name!r}", parameters)
+    return parse_parameters_dataclass(learner_recipe(name).parameters, f"learner {name!r}", parameters)
 
 
 def learner(
@@ -115,11 +115,11 @@ def learner(
     ------
     InvalidParameter
     """
-    entry = recipe(name)
+    entry = learner_recipe(name)
     if target is None and entry.needs_target:
         raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
     if isinstance(schema, Schema) and target is not None:
-        check_classes(target, schema.n_classes, entry.max_classes)
-    passes = entry.passes(target, parse_parameters(name, parameters), schema, overrides)
+        check_class_count(target, schema.n_classes, entry.max_classes)
+    passes = entry.passes(target, parse_learner_parameters(name, parameters), schema, overrides)
     n_passes = None if entry.n_passes is None else entry.n_passes + (0 if isinstance(schema, Schema) else 1)
     return Learner(name, passes, n_passes)

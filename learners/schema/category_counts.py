@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Integers, Uint8s
-from learners.schema.nominal_forms import dictionary_of, distinct, nominal_forms, plain_values, rows_of
+from learners.schema.nominal_forms import (
+    dictionary_encoded_column,
+    dictionary_row_indices,
+    distinct_values_with_inverse,
+    nominal_forms,
+    plain_nominal_values,
+)
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES, Value
 
 MAX_DISTINCT = 1_048_576
@@ -95,7 +101,7 @@ class ValueTally:
                 whole.indices.to_numpy(zero_copy_only=False)[present].astype(np.int64),
                 np.concatenate(counts)[present],
             )
-        self._add(zip(plain(distinct, self._name), totals.tolist(), strict=True))
+        self._add(zip(category_python_values(distinct, self._name), totals.tolist(), strict=True))
 
     def _add(self, counts: Iterable[tuple[Value, int]]) -> None:
         own, known = self._counts, self._counts.get
@@ -106,7 +112,7 @@ class ValueTally:
             self._counts, self._is_overfull = {}, True
 
 
-def plain(values: pa.Array, name: str) -> list[Value]:
+def category_python_values(values: pa.Array, name: str) -> list[Value]:
     """Distinct values as Python has them. Raises SchemaError if there is text that is not UTF-8."""
     try:
         return list(values.to_pylist())
@@ -115,7 +121,7 @@ def plain(values: pa.Array, name: str) -> list[Value]:
         raise SchemaError(reason, name) from error
 
 
-def value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
+def category_value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
     """Distinct values of a nominal column, the rows of each, and how many rows are missing.
 
     Raises SchemaError if the values have no nominal form, or an index is beyond its dictionary.
@@ -133,8 +139,8 @@ def value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
         indices, n_values = column.indices.to_numpy(), len(column.dictionary)
         if indices.size and (indices.min() < 0 or indices.max() >= n_values):
             raise SchemaError(f"Column {name!r} has indices beyond its dictionary.", name)
-        return plain_values(column.dictionary, name), np.bincount(indices, minlength=n_values), 0
-    values, index, is_null = distinct(column, name)
+        return plain_nominal_values(column.dictionary, name), np.bincount(indices, minlength=n_values), 0
+    values, index, is_null = distinct_values_with_inverse(column, name)
     return values, np.bincount(index[~is_null], minlength=len(values)), int(is_null.sum())
 
 
@@ -149,7 +155,7 @@ def _of_bytes(values: Uint8s) -> Integers:
     return counts
 
 
-def check_classes(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
+def check_class_count(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
     """Refuse a target of more classes than a learner takes.
 
     `n_classes`: seen so far.
@@ -172,16 +178,14 @@ def _remedy(are_numbers: bool) -> str:
     return "Name a class column, or group the values."
 
 
-def check_rows_of_classes(
-    target: str | None, n_classes: int, most: int, n_rows: int, are_numbers: bool = False
-) -> None:
-    """As `check_classes`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
+def check_rows_per_class(target: str | None, n_classes: int, most: int, n_rows: int, are_numbers: bool = False) -> None:
+    """As `check_class_count`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
 
     Raises SchemaError.
     """
     if target is None:
         return
-    check_classes(target, n_classes, most, are_numbers)
+    check_class_count(target, n_classes, most, are_numbers)
     if n_classes > FEW_CLASSES and n_rows < 2 * n_classes:
         raise SchemaError(
             f"The target {target!r} has {n_classes:,} different values in {n_rows:,} rows, less than two rows for each. "
@@ -195,7 +199,7 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
 
     Raises SchemaError if numbers have fractions, or if a row has no class.
     """
-    column = dictionary_of(column, target)
+    column = dictionary_encoded_column(column, target)
     values, is_other = nominal_forms(column.dictionary, target)
     if is_other.any() and (pa.types.is_floating(column.dictionary.type) or pa.types.is_decimal(column.dictionary.type)):
         number = column.dictionary[int(np.argmax(is_other))].as_py()
@@ -204,7 +208,9 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
             "into classes (pandas.cut, SQL's CASE), or write the few that there are as text.",
             target,
         )
-    index, is_null = rows_of(column, plain_values(column.dictionary, target) if is_other.any() else values)
+    index, is_null = dictionary_row_indices(
+        column, plain_nominal_values(column.dictionary, target) if is_other.any() else values
+    )
     if is_null.any():
         raise SchemaError(
             f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "

@@ -80,7 +80,7 @@ def _are(kind: type, values: Collection[object]) -> bool:
     return all(isinstance(value, kind) for value in values)
 
 
-def check_lengths(lengths: Mapping[str, int]) -> int:
+def check_column_lengths(lengths: Mapping[str, int]) -> int:
     """How many values every column has. Raises SchemaError naming a column that has another number than the first."""
     first, n_rows = next(iter(lengths.items()), ("", 0))
     for name, length in lengths.items():

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
-from learners.schema.discretise import EXACT, Histogram, Tally, numbers_of
-from learners.schema.nominal_forms import clock_of, in_one_form
-from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, dialect_of
+from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
+from learners.schema.nominal_forms import canonical_nominal_values, clock_kind_and_ticks
+from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, override_csv_dialect
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -73,7 +73,7 @@ class Column:
     @property
     def constant(self) -> str:
         """Why a column with a single number cannot be used: what differs may be rounded to the same."""
-        size = np.abs(numbers_of(self.histogram.keys)).max(initial=0.0)
+        size = np.abs(floats_from_ordered_keys(self.histogram.keys)).max(initial=0.0)
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
         return "constant in double precision" if is_rounded else "constant"
 
@@ -89,12 +89,12 @@ class Column:
         histogram = self.histogram
         if histogram.keys.size > most or histogram.level or not _NUMBERS.match(self.arrow_type):
             return False
-        numbers = numbers_of(histogram.keys)
+        numbers = floats_from_ordered_keys(histogram.keys)
         return bool(np.all(np.abs(numbers) < EXACT) and np.all(np.mod(numbers, 1.0) == 0))
 
     def states(self) -> dict[Value, int]:
         """The whole numbers and the rows of each."""
-        numbers = numbers_of(self.histogram.keys).tolist()
+        numbers = floats_from_ordered_keys(self.histogram.keys).tolist()
         return {int(x): int(n) for x, n in zip(numbers, self.histogram.counts.sum(axis=1), strict=True)}
 
     def as_states(self, name: str) -> Column:
@@ -102,7 +102,7 @@ class Column:
         if self.kind != "numeric":
             return self
         if not self.has_states(self.histogram.keys.size):
-            raise no_states(name)
+            raise fractional_states_error(name)
         return Column(self.arrow_type, "nominal", self.n_missing, ValueTally(self.states()))
 
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
@@ -116,7 +116,7 @@ class Column:
 
         Raises SchemaError if they count time in different units, as their numbers do not compare.
         """
-        if kind == self.kind == "numeric" and clock_of(arrow_type) != clock_of(self.arrow_type):
+        if kind == self.kind == "numeric" and clock_kind_and_ticks(arrow_type) != clock_kind_and_ticks(self.arrow_type):
             raise SchemaError(
                 f"Column {name!r} holds {arrow_type} here, but {self.arrow_type} elsewhere. Make the units agree.", name
             )
@@ -124,12 +124,12 @@ class Column:
         self.kind = kind
 
 
-def is_state(attribute: Attribute) -> bool:
+def is_numeric_nominal(attribute: Attribute) -> bool:
     """Whether a nominal attribute has numbers for values."""
     return attribute.kind == "nominal" and _NUMBERS.match(attribute.arrow_type) is not None
 
 
-def are_whole(column: pa.Array) -> bool:
+def is_whole_number_column(column: pa.Array) -> bool:
     """Whether all numbers of a column are whole."""
     if not (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
         return True
@@ -137,7 +137,7 @@ def are_whole(column: pa.Array) -> bool:
     return bool(np.all((np.mod(x, 1.0) == 0) | np.isnan(x)))
 
 
-def no_states(name: str) -> SchemaError:
+def fractional_states_error(name: str) -> SchemaError:
     """What is said of fractions in a column that was learned as states."""
     return SchemaError(
         f"Column {name!r} was learned as states, which are whole numbers, and holds fractions now. Train once without the "
@@ -146,7 +146,7 @@ def no_states(name: str) -> SchemaError:
     )
 
 
-def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
+def column_kind_by_type(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     """nominal, numeric or unsupported, by type: so that it does not depend on which values a file happens to hold."""
     value_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
     textual = (
@@ -167,7 +167,7 @@ def kind_of(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
     return "nominal" if value_type in (pa.int8(), pa.uint8()) else "numeric"
 
 
-def nothing_of(kind: pa.DataType, n_rows: int) -> pa.Array:
+def compact_null_column(kind: pa.DataType, n_rows: int) -> pa.Array:
     """Nulls of a type, as small as can be: a dictionary's where a null takes as much as a value."""
     if _null_bytes(kind) <= WIDEST_NULL:
         return pa.nulls(n_rows, kind)
@@ -195,7 +195,7 @@ def nominal_attribute(
     n_present = n_rows - column.n_missing
     n_distinct = len(column.counts)
     if override.order is not None:
-        order = in_one_form(override.order, column.arrow_type)
+        order = canonical_nominal_values(override.order, column.arrow_type)
         unlisted = sorted((v for v in column.counts if v not in set(order)), key=str)
         if len(override.order) > max_values:
             raise InvalidParameter(
@@ -210,13 +210,13 @@ def nominal_attribute(
     return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
 
 
-def in_order(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
+def reorder_columns(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
     """The columns in the order of their names here; others follow."""
     place = {name: index for index, name in enumerate(names)}
     return dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
 
 
-def with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
+def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
     """The schema with what is said of its files and of rows without a class.
 
     Raises InvalidParameter if rows of a class count that there is not.
@@ -227,11 +227,11 @@ def with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> S
         if count and name not in schema.classes:
             some = ", ".join(map(repr, schema.classes[:6])) + (", …" if schema.n_classes > 6 else "")
             raise InvalidParameter(f"columns[{schema.target!r}].weight", name, f"one of the classes {some}")
-    dialect = dialect_of(overrides) or schema.dialect
+    dialect = override_csv_dialect(overrides) or schema.dialect
     return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
 
 
-def refresh_domains(
+def refresh_schema_domains(
     kept: Schema,
     found: Mapping[str, Column],
     overrides: Mapping[str, ColumnOverride],
@@ -264,7 +264,7 @@ def refresh_domains(
     return replace(kept, attributes=tuple(attributes), classes=tuple(str(name) for name in classes))
 
 
-def pairs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str, object]]:
+def value_count_structs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str, object]]:
     """Counts as a column of Arrow's structs can hold them."""
 
     def slot(value: Value) -> str:
@@ -273,7 +273,7 @@ def pairs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str,
     return [{slot(value): value, "count": counts[value]} for value in order]
 
 
-def list_at(column: pa.ListArray, i: int) -> Integers:
+def list_column_item(column: pa.ListArray, i: int) -> Integers:
     """(n,) int64: one list of a column of lists; empty where there is none."""
     first, last = column.offsets[i].as_py(), column.offsets[i + 1].as_py()
     return np.array(column.values[first:last].to_numpy(), np.int64)
@@ -289,7 +289,7 @@ class FoldingCost(NamedTuple):
 NO_COSTS: Mapping[str, FoldingCost] = {}
 
 
-def losses(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
+def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
     """What is worth knowing of columns that are not used, or not with all their values; a sentence each.
 
     `schema`: as it was inferred from a table.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers
-from learners.schema.hash_kernels import EMPTY, Slots, count_numbers, fill_places
-from learners.schema.kernels import mdl_cuts
+from learners.schema.hash_kernels import EMPTY, Slots, count_hashed_numbers, fill_key_hash_table
+from learners.schema.kernels import mark_mdl_cuts
 from learners.schema.schema import FEW_CLASSES
 
 MAX_BINS = 65_536
@@ -18,14 +18,14 @@ EXACT = 2**53  # whole numbers up to here are float64 numbers
 FIRST_KEYS = 256
 
 
-def keys_of(x: Floats) -> Integers:
+def ordered_keys_from_floats(x: Floats) -> Integers:
     """Keys that are ordered as the numbers are: the bits of a float64, those of negative numbers reversed."""
     bits = (x + 0.0).view(np.int64)  # + 0.0 makes one zero of the two
     return np.where(bits >= 0, bits, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF))
 
 
-def numbers_of(keys: Integers) -> Floats:
-    """Inverse of `keys_of`."""
+def floats_from_ordered_keys(keys: Integers) -> Floats:
+    """Inverse of `ordered_keys_from_floats`."""
     return np.where(keys >= 0, keys, keys ^ np.int64(0x7FFF_FFFF_FFFF_FFFF)).view(np.float64)
 
 
@@ -45,17 +45,17 @@ def _bit_lengths(numbers: Integers) -> Integers:
     return np.bitwise_count(bits).astype(np.int64)
 
 
-def most_bins(n_classes: int) -> int:
+def max_histogram_bins(n_classes: int) -> int:
     """How many bins a histogram may have: `MAX_BINS`, and beyond `FEW_CLASSES` classes fewer, so that its cells stay bounded."""
     return MAX_BINS if n_classes <= FEW_CLASSES else max(MIN_BINS, MAX_CELLS // n_classes)
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Class counts of the values of a numeric column, exact up to `most_bins` distinct values and coarser beyond.
+    """Class counts of the values of a numeric column, exact up to `max_histogram_bins` distinct values and coarser beyond.
 
     A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
-    `most_bins` bins; as coarser bins are unions of finer ones, it depends on the values and the number of classes alone, not on
+    `max_histogram_bins` bins; as coarser bins are unions of finer ones, it depends on the values and the number of classes alone, not on
     their order or partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
     """
 
@@ -71,7 +71,7 @@ class Histogram:
     @classmethod
     def of(cls, x: Floats, y: Integers, n_classes: int, level: int = 0) -> Histogram:
         """Count values (n,) float64 without NaN and their classes (n,), at least as coarse as `level`."""
-        keys, inverse = np.unique(keys_of(x) >> level, return_inverse=True)
+        keys, inverse = np.unique(ordered_keys_from_floats(x) >> level, return_inverse=True)
         counts = np.bincount(inverse * n_classes + y, minlength=keys.size * n_classes).reshape(keys.size, n_classes)
         return cls(keys, counts.astype(np.int64), level).fitted()
 
@@ -82,8 +82,8 @@ class Histogram:
         return Histogram(*_sum_equal(self.keys >> (level - self.level), self.counts), level)
 
     def fitted(self, n_classes: int = 1) -> Histogram:
-        """The same counts in at most `most_bins` bins, of its classes or of more."""
-        most = most_bins(max(n_classes, self.counts.shape[1]))
+        """The same counts in at most `max_histogram_bins` bins, of its classes or of more."""
+        most = max_histogram_bins(max(n_classes, self.counts.shape[1]))
         if self.keys.size <= most:
             return self
         # Neighbours share a bin as soon as the highest bit in which they differ is dropped, so these bits tell the level at once.
@@ -115,8 +115,8 @@ class Histogram:
 
     def thresholds(self) -> Floats:
         """(n_bins - 1,) float64: a number between each bin and the next; a value equal to it belongs below."""
-        low = numbers_of(self.keys << self.level)
-        high = numbers_of((self.keys << self.level) | ((1 << self.level) - 1))
+        low = floats_from_ordered_keys(self.keys << self.level)
+        high = floats_from_ordered_keys((self.keys << self.level) | ((1 << self.level) - 1))
         with np.errstate(over="ignore", invalid="ignore"):
             middle = high[:-1] / 2 + low[1:] / 2
         # Next to an infinity, or between neighbouring floats, the middle would not separate: then cut at the lower.
@@ -139,7 +139,7 @@ def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
     cumulative = np.zeros((histogram.counts.shape[1], histogram.keys.size + 1), np.int64)
     np.cumsum(histogram.counts.T, axis=1, out=cumulative[:, 1:])
     is_cut = np.zeros(histogram.keys.size, np.uint8)
-    mdl_cuts(cumulative, cumulative.sum(axis=0, keepdims=True), is_cut)
+    mark_mdl_cuts(cumulative, cumulative.sum(axis=0, keepdims=True), is_cut)
     return _finite(histogram.thresholds()[np.flatnonzero(is_cut) - 1])
 
 
@@ -160,15 +160,15 @@ def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]
     return tuple(dict.fromkeys(_finite(histogram.thresholds())))
 
 
-def quantiles_of(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
+def histogram_quantiles(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
     """The least value, quantiles at every 1 / n_steps, and the greatest; of coarse bins their far ends at both ends.
 
     Returns n_steps + 1 ascending numbers; none without values.
     """
     if not histogram.keys.size:
         return ()
-    low = numbers_of(histogram.keys << histogram.level)
-    high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
+    low = floats_from_ordered_keys(histogram.keys << histogram.level)
+    high = floats_from_ordered_keys((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
     below = np.cumsum(histogram.counts.sum(axis=1))
     places = np.searchsorted(below, below[-1] * np.arange(1, n_steps) / n_steps)
     return _finite(np.concatenate([low[:1], high[places], high[-1:]]))
@@ -203,7 +203,7 @@ class Tally:
             self._take_classes(n_classes)
         start, n_missing = 0, 0
         while True:
-            start, self.n, n_more = count_numbers(x, y, start, self.level, self._slots, self.n)
+            start, self.n, n_more = count_hashed_numbers(x, y, start, self.level, self._slots, self.n)
             n_missing += n_more
             if start == x.size:
                 return n_missing
@@ -218,11 +218,11 @@ class Tally:
     @property
     def _most_keys(self) -> int:
         """Twice as many as a histogram has bins: making one is paid for by at least as many new keys."""
-        return 2 * most_bins(self.n_classes)
+        return 2 * max_histogram_bins(self.n_classes)
 
     def _take_classes(self, n_classes: int) -> None:
         """Room for more classes, of which a histogram may have fewer bins."""
-        most = 2 * most_bins(n_classes)
+        most = 2 * max_histogram_bins(n_classes)
         if self.n > most:
             coarser = self.histogram().fitted(n_classes)
             self.level, self.n = coarser.level, coarser.keys.size
@@ -239,13 +239,13 @@ class Tally:
         self._slots.keys[: self.n], self._slots.counts[: self.n] = coarser.keys, coarser.counts
         self._slots.counts[self.n :] = 0
         self._slots.places[:] = EMPTY
-        fill_places(self._slots.keys, self.n, self._slots.places)
+        fill_key_hash_table(self._slots.keys, self.n, self._slots.places)
 
     def _resize(self, capacity: int, n_classes: int) -> None:
         old, self._slots = self._slots, _slots(capacity, n_classes)
         self._slots.keys[: self.n] = old.keys[: self.n]
         self._slots.counts[: self.n, : old.counts.shape[1]] = old.counts[: self.n]
-        fill_places(self._slots.keys, self.n, self._slots.places)
+        fill_key_hash_table(self._slots.keys, self.n, self._slots.places)
 
 
 def _slots(capacity: int, n_classes: int) -> Slots:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Array, Integers
-from learners.kernels.intrinsics import load
+from learners.kernels.intrinsics import load_number
 from learners.kernels.jit import inner_kernel, kernel
 
 EIGHT = np.uint64(8)
@@ -32,75 +32,75 @@ class Words(NamedTuple):
 
 
 @inner_kernel
-def word_at(address, n, end):  # uint64, int64, uint64 -> uint64
+def load_text_word(address, n, end):  # uint64, int64, uint64 -> uint64
     """The first min(n, 8) bytes at an address as a number; reads nothing from `end` on."""
     if n >= 8:
-        return load(address, np.uint64)
+        return load_number(address, np.uint64)
     if address + EIGHT <= end:
         # Shifted twice, as a shift by 64 bits does nothing at all.
-        return load(address, np.uint64) & ~((ALL << np.uint64(4 * n)) << np.uint64(4 * n))
+        return load_number(address, np.uint64) & ~((ALL << np.uint64(4 * n)) << np.uint64(4 * n))
     word = np.uint64(0)
     for i in range(n):
-        word |= np.uint64(load(address + np.uint64(i), np.uint8)) << np.uint64(8 * i)
+        word |= np.uint64(load_number(address + np.uint64(i), np.uint8)) << np.uint64(8 * i)
     return word
 
 
 @inner_kernel
-def mixed(state, word):  # uint64, uint64 -> uint64
+def mix_hash_word(state, word):  # uint64, uint64 -> uint64
     """One step of the hash; its lowest bits, which say the slot, depend on all bits of the word."""
     state = (state ^ word) * ODD
     return state ^ (state >> HALF) ^ (state >> TOP)
 
 
 @inner_kernel
-def hash_of(address, length, end):
+def hash_text(address, length, end):
     """Of the text of `length` bytes at an address."""
     state = np.uint64(length)
     for i in range(0, max(length, 1), 8):
-        state = mixed(state, word_at(address + np.uint64(i), length - i, end))
+        state = mix_hash_word(state, load_text_word(address + np.uint64(i), length - i, end))
     return state
 
 
 @inner_kernel
-def of_slot(table, slot, place):
+def hash_slot_value(table, slot, place):
     """A number of a slot of the table at an address."""
-    return load(table + np.uint64(SLOT_BYTES * slot + 8 * place), np.int64)
+    return load_number(table + np.uint64(SLOT_BYTES * slot + 8 * place), np.int64)
 
 
 @inner_kernel
-def code_of_word(address, length, end, table, mask, more):
+def lookup_text_code(address, length, end, table, mask, more):
     """The code of a text in the table of mask + 1 slots at an address, whose further words are at `more`; or ABSENT.
 
     Addresses, because arrays that are handed on to a function have their references counted each time.
     """
-    word = word_at(address, length, end)
-    state = mixed(np.uint64(length), word) if length <= 8 else hash_of(address, length, end)
+    word = load_text_word(address, length, end)
+    state = mix_hash_word(np.uint64(length), word) if length <= 8 else hash_text(address, length, end)
     slot = np.int64(state & np.uint64(mask))
     while True:
-        there = of_slot(table, slot, LENGTH)
+        there = hash_slot_value(table, slot, LENGTH)
         if there < 0:
             return ABSENT
-        if there == length and np.uint64(of_slot(table, slot, WORD)) == word:
-            is_equal, begin = True, more + EIGHT * np.uint64(of_slot(table, slot, BEGIN))
+        if there == length and np.uint64(hash_slot_value(table, slot, WORD)) == word:
+            is_equal, begin = True, more + EIGHT * np.uint64(hash_slot_value(table, slot, BEGIN))
             for i in range(8, length, 8):
-                rest = word_at(address + np.uint64(i), length - i, end)
-                is_equal = is_equal and load(begin + np.uint64(i - 8), np.uint64) == rest
+                rest = load_text_word(address + np.uint64(i), length - i, end)
+                is_equal = is_equal and load_number(begin + np.uint64(i - 8), np.uint64) == rest
             if is_equal:
-                return of_slot(table, slot, CODE)
+                return hash_slot_value(table, slot, CODE)
         slot = (slot + 1) & mask
 
 
 @inner_kernel
-def is_ascii(address, length, end):
+def is_ascii_text(address, length, end):
     """Whether no byte of a text has its highest bit set."""
     for i in range(0, length, 8):
-        if word_at(address + np.uint64(i), length - i, end) & HIGH_BITS:
+        if load_text_word(address + np.uint64(i), length - i, end) & HIGH_BITS:
             return False
     return True
 
 
 @kernel
-def fill_slots(address, starts, first_code, mask, words):  # (n + 1,) int64; OUT words
+def fill_text_hash_table(address, starts, first_code, mask, words):  # (n + 1,) int64; OUT words
     """Put the distinct texts between `starts` of the bytes at an address into an empty table, with ascending codes.
 
     Returns how many of them are not in the slot that their hash says.
@@ -108,15 +108,15 @@ def fill_slots(address, starts, first_code, mask, words):  # (n + 1,) int64; OUT
     end, begin, n_displaced = address + np.uint64(starts[-1]), 0, 0
     for number in range(starts.size - 1):
         text, length = address + np.uint64(starts[number]), starts[number + 1] - starts[number]
-        slot = np.int64(hash_of(text, length, end) & np.uint64(mask))
+        slot = np.int64(hash_text(text, length, end) & np.uint64(mask))
         if words.slots[slot, LENGTH] >= 0:
             n_displaced += 1
         while words.slots[slot, LENGTH] >= 0:
             slot = (slot + 1) & mask
-        words.slots[slot, LENGTH], words.slots[slot, WORD] = length, np.int64(word_at(text, length, end))
+        words.slots[slot, LENGTH], words.slots[slot, WORD] = length, np.int64(load_text_word(text, length, end))
         words.slots[slot, BEGIN], words.slots[slot, CODE] = begin, first_code + number
         for i in range(8, length, 8):
-            words.more[begin] = np.int64(word_at(text + np.uint64(i), length - i, end))
+            words.more[begin] = np.int64(load_text_word(text + np.uint64(i), length - i, end))
             begin += 1
     return n_displaced
 
@@ -130,13 +130,13 @@ class Slots(NamedTuple):
 
 
 @inner_kernel
-def slot_of(key, shift):  # int64, uint64: 64 less the bits of a slot
+def key_hash_slot(key, shift):  # int64, uint64: 64 less the bits of a slot
     """Where a key is looked for first: the highest bits of its product with an odd number, which all its bits decide."""
     return np.int64((np.uint64(key) * ODD) >> shift)
 
 
 @kernel
-def count_numbers(x, y, start, level, slots, n):
+def count_hashed_numbers(x, y, start, level, slots, n):
     """Count numbers from a row on, until all are counted or there is no room for a new key.
 
     x (n_rows,) float64, NaN where missing, y (n_rows,) int64, level: bits of a key that are dropped; IN and OUT slots, of
@@ -158,7 +158,7 @@ def count_numbers(x, y, start, level, slots, n):
         if key < 0:
             key ^= REVERSED
         key >>= level
-        slot = slot_of(key, shift)
+        slot = key_hash_slot(key, shift)
         while True:
             place = slots.places[slot]
             if place == EMPTY:
@@ -177,13 +177,13 @@ def count_numbers(x, y, start, level, slots, n):
 
 
 @kernel
-def fill_places(keys, n, places):  # (at least n,) int64; OUT (2^bits,) int32, EMPTY at first
+def fill_key_hash_table(keys, n, places):  # (at least n,) int64; OUT (2^bits,) int32, EMPTY at first
     """The hash table of n different keys."""
     last, bits = places.size - 1, 0
     while (1 << bits) <= last:
         bits += 1
     for place in range(n):
-        slot = slot_of(keys[place], np.uint64(64 - bits))
+        slot = key_hash_slot(keys[place], np.uint64(64 - bits))
         while places[slot] != EMPTY:
             slot = (slot + 1) & last
         places[slot] = place

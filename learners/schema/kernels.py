@@ -24,11 +24,11 @@ def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (
         n = min(x.size - start, BLOCK_ROWS)
         for row in range(n):
             block[row] = x[start + row]
-        intervals_of_block(block[:n], cuts, first_code, missing_code, below, codes[start : start + n])
+        block_interval_codes(block[:n], cuts, first_code, missing_code, below, codes[start : start + n])
 
 
 @inner_kernel
-def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,) int64 below; OUT (b,) codes
+def block_interval_codes(x, cuts, first_code, missing_code, below, codes):  # (b,) int64 below; OUT (b,) codes
     """As `interval_codes`, of a few numbers: all of them take each step together, so that no branch is ever mistaken.
 
     below: room for as many numbers, at least.
@@ -61,32 +61,32 @@ def intervals_of_block(x, cuts, first_code, missing_code, below, codes):  # (b,)
 
 
 @inner_kernel
-def first_step(cuts, step):
+def first_step_below_cuts(cuts, step):
     """The last multiple of a step that is not above the first cut point."""
     return np.floor(cuts[0] / step) * step
 
 
 @inner_kernel
-def steps_below(cuts, step, most):  # (c,) float64, ascending
+def cut_counts_below_steps(cuts, step, most):  # (c,) float64, ascending
     """How many cut points are below each multiple of a step, from the first one to the first that is above all, (m,) int64.
 
     Empty if there are more than `most` of them, or too large ones to be told apart.
     """
     n = 0.0
     if most > 0 and max(-cuts[0], cuts[-1]) < MOST_EXACT:
-        n = np.floor((cuts[-1] - first_step(cuts, step)) / step) + 2.0
+        n = np.floor((cuts[-1] - first_step_below_cuts(cuts, step)) / step) + 2.0
     table, below = np.empty(np.int64(n) if n <= most else 0, np.int64), 0
     for place in range(table.size):
-        while below < cuts.size and cuts[below] < first_step(cuts, step) + place * step:
+        while below < cuts.size and cuts[below] < first_step_below_cuts(cuts, step) + place * step:
             below += 1
         table[place] = below
     return table
 
 
 @inner_kernel
-def tabled_intervals(x, cuts, step, table, first_code, missing_code, codes):  # OUT (b,) codes
-    """As `intervals_of_block`, of multiples of a step and NaN: table is what `steps_below` gives."""
-    begin, last = first_step(cuts, step), np.float64(table.size - 1)
+def lookup_interval_codes(x, cuts, step, table, first_code, missing_code, codes):  # OUT (b,) codes
+    """As `block_interval_codes`, of multiples of a step and NaN: table is what `cut_counts_below_steps` gives."""
+    begin, last = first_step_below_cuts(cuts, step), np.float64(table.size - 1)
     for row in range(x.size):
         place = (x[row] - begin) / step
         place = place if place > 0.0 else 0.0  # so is NaN
@@ -134,7 +134,7 @@ def _add_rough(cumulative, first, last, sign, rough):  # OUT (last - first - 1,)
 
 
 @kernel
-def mdl_cuts(cumulative, totals, is_cut):
+def mark_mdl_cuts(cumulative, totals, is_cut):
     """Recursive binary splits of least class entropy that the MDL criterion accepts; Fayyad and Irani (1993).
 
     All cuts are compared roughly, many at a time; those that may be the best are then compared exactly.
@@ -179,7 +179,7 @@ def mdl_cuts(cumulative, totals, is_cut):
 
 
 @kernel
-def translate_views(x, attribute, starts, tables, out):
+def translate_view_codes(x, attribute, starts, tables, out):
     """Each view's code of each row: tables[starts[view]:][x[attribute[view], row]].
 
     x (n_attributes, n) codes, attribute (n_views,), starts (n_views + 1,) int64, tables codes; OUT (n_views, n) codes.

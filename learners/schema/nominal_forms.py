@@ -38,18 +38,18 @@ DAY = 86_400
 FIRST_SECOND = -62_135_596_800  # of the year 1
 
 
-def clock_of(arrow_type: str) -> tuple[str, int] | None:
+def clock_kind_and_ticks(arrow_type: str) -> tuple[str, int] | None:
     """Of times of day and durations: "time" or "duration", and how many of their numbers make a second."""
     found = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
     return (found[1], TICKS[found[2]]) if found else None
 
 
-def is_moment(arrow_type: str) -> bool:
+def is_date_or_timestamp(arrow_type: str) -> bool:
     """Whether a type is of dates or timestamps."""
     return arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
 
 
-def as_seconds(name: str, number: float) -> float:
+def seconds_since_1970(name: str, number: float) -> float:
     """A number of a column of dates or timestamps: seconds since 1970.
 
     Raises SchemaError if they would be after the year 9999: then the number is of a smaller unit, and nobody said of
@@ -64,11 +64,11 @@ def as_seconds(name: str, number: float) -> float:
     return number
 
 
-def words_of_clock(what: str, ticks: int, number: float) -> str | None:
+def time_or_duration_text(what: str, ticks: int, number: float) -> str | None:
     """A time of day as "12:30:00", or a duration as "PT5M"; None where these words would be another number."""
     if what == "duration":
         text = _duration(number / ticks)
-        return text if seconds_of(text) * ticks == number else None
+        return text if parse_duration_seconds(text) * ticks == number else None
     micros = number * 1_000_000 / ticks
     if not 0 <= micros < 86_400_000_000 or micros != int(micros):
         return None
@@ -84,7 +84,7 @@ def _duration(seconds: float) -> str:
     return _in_parts(seconds < 0, whole, rest)
 
 
-def words_of_duration(nanoseconds: int) -> str:
+def iso8601_duration(nanoseconds: int) -> str:
     """A duration in ISO 8601, to the nanosecond."""
     whole, rest = divmod(abs(nanoseconds), 10**9)
     return _in_parts(nanoseconds < 0, whole, f".{rest:09}".rstrip("0").rstrip("."))
@@ -100,7 +100,7 @@ def _in_parts(is_negative: bool, whole: int, rest: str) -> str:
     return "-" * is_negative + "P" + f"{days}D" * (days > 0) + (f"T{clock}" if clock else "")
 
 
-def nanoseconds_of(text: str, ticks: int) -> int | None:
+def parse_duration_nanoseconds(text: str, ticks: int) -> int | None:
     """A duration in ISO 8601, as "1 day 2:03:04.5", or a number of a unit of which `ticks` make a second; None if it is none."""
     text = text.strip()
     total = Decimal(text) / ticks if COUNT.fullmatch(text) else _seconds(text, Decimal)
@@ -110,34 +110,34 @@ def nanoseconds_of(text: str, ticks: int) -> int | None:
     return int(exact) if exact == int(exact) else None
 
 
-def what_time(arrow_type: str) -> tuple[str, int] | None:
+def time_kind_and_ticks(arrow_type: str) -> tuple[str, int] | None:
     """Of dates, timestamps, times of day and durations: "moment", "time" or "duration", and how many of their numbers make a second."""
-    return ("moment", 1) if is_moment(arrow_type) else clock_of(arrow_type)
+    return ("moment", 1) if is_date_or_timestamp(arrow_type) else clock_kind_and_ticks(arrow_type)
 
 
-def canonical(value: object, arrow_type: str) -> str | None:
+def canonical_time_text(value: object, arrow_type: str) -> str | None:
     """The one text that stands for a time of a column's type; None if the value is none, or is none of that kind.
 
     A moment is told in UTC, one without a zone is of UTC; without its clock where that is midnight, and without zeros behind the
     seconds.
     """
-    what, ticks = what_time(arrow_type) or ("", 1)
+    what, ticks = time_kind_and_ticks(arrow_type) or ("", 1)
     if what == "moment" and isinstance(value, str | date):
         return _moment(value if isinstance(value, str) else value.isoformat())
     if what == "time" and isinstance(value, str | time):
         return _time_of_day(value if isinstance(value, str) else value.isoformat())
     if what == "duration" and isinstance(value, timedelta):
         whole = (value.days * 86_400 + value.seconds) * 10**6 + value.microseconds
-        return words_of_duration(whole * 1000 + getattr(value, "nanoseconds", 0))
-    nanoseconds = nanoseconds_of(value, ticks) if what == "duration" and isinstance(value, str) else None
-    return None if nanoseconds is None else words_of_duration(nanoseconds)
+        return iso8601_duration(whole * 1000 + getattr(value, "nanoseconds", 0))
+    nanoseconds = parse_duration_nanoseconds(value, ticks) if what == "duration" and isinstance(value, str) else None
+    return None if nanoseconds is None else iso8601_duration(nanoseconds)
 
 
-def in_one_form(values: Sequence[Known], arrow_type: str) -> tuple[Known | str, ...]:
+def canonical_nominal_values(values: Sequence[Known], arrow_type: str) -> tuple[Known | str, ...]:
     """Values as they are read; those of times, which earlier releases wrote in the unit of their column, in their one form."""
-    if not values or what_time(arrow_type) is None:
+    if not values or time_kind_and_ticks(arrow_type) is None:
         return tuple(values)
-    forms = tuple(canonical(value, arrow_type) or value for value in values)
+    forms = tuple(canonical_time_text(value, arrow_type) or value for value in values)
     return forms if len(set(forms)) == len(values) else tuple(values)
 
 
@@ -163,7 +163,7 @@ def _time_of_day(text: str) -> str | None:
     return f"{clock}.{rest}" if rest else clock
 
 
-def seconds_of(text: str) -> float:
+def parse_duration_seconds(text: str) -> float:
     """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5". Raises ValueError."""
     found = _seconds(text.strip(), float)
     if found is None:
@@ -204,7 +204,7 @@ def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
         is_within = pc.and_(pc.greater_equal(values, float(LEAST)), pc.less(values, float(MOST)))
         return _whole(values, pc.and_(is_within, pc.equal(pc.floor(values), values)))
     if pa.types.is_decimal(kind):
-        values = wide_decimal(column)
+        values = widen_decimal_column(column)
         is_whole = pc.equal(pc.floor(values), values)
         if kind.precision - kind.scale >= len(str(MOST)):
             least, most = (pa.scalar(Decimal(end), values.type) for end in (LEAST, MOST))
@@ -217,7 +217,7 @@ def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
     )
 
 
-def plain_values(column: pa.Array, name: str) -> pa.Array:
+def plain_nominal_values(column: pa.Array, name: str) -> pa.Array:
     """A nominal column as strings, int64 or booleans, NaN as null.
 
     Raises SchemaError if the type, or one of the values, has no such form.
@@ -229,22 +229,22 @@ def plain_values(column: pa.Array, name: str) -> pa.Array:
     return values
 
 
-def distinct(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
+def distinct_values_with_inverse(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
     """Distinct values of a nominal column, the index of each row's value, and where it is null.
 
-    Raises SchemaError as `plain_values` does.
+    Raises SchemaError as `plain_nominal_values` does.
     """
-    column = dictionary_of(column, name)
-    values = plain_values(column.dictionary, name)
-    return values, *rows_of(column, values)
+    column = dictionary_encoded_column(column, name)
+    values = plain_nominal_values(column.dictionary, name)
+    return values, *dictionary_row_indices(column, values)
 
 
-def dictionary_of(column: pa.Array, name: str) -> pa.DictionaryArray:
+def dictionary_encoded_column(column: pa.Array, name: str) -> pa.DictionaryArray:
     """A column with its distinct values apart. Raises SchemaError if the type has no nominal form."""
     if pa.types.is_dictionary(column.type):
         return column
     try:
-        return (wide_decimal(column) if pa.types.is_decimal(column.type) else column).dictionary_encode()
+        return (widen_decimal_column(column) if pa.types.is_decimal(column.type) else column).dictionary_encode()
     except pa.ArrowException:
         raise SchemaError(
             f"Column {name!r} holds {column.type}, which cannot be read as nominal values. Convert it, or drop it.",
@@ -252,7 +252,7 @@ def dictionary_of(column: pa.Array, name: str) -> pa.DictionaryArray:
         ) from None
 
 
-def rows_of(column: pa.DictionaryArray, values: pa.Array) -> tuple[Codes, Mask]:
+def dictionary_row_indices(column: pa.DictionaryArray, values: pa.Array) -> tuple[Codes, Mask]:
     """The index (n,) of each row's value, and where it is null; a dictionary may hold a null itself."""
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
@@ -261,13 +261,13 @@ def rows_of(column: pa.DictionaryArray, values: pa.Array) -> tuple[Codes, Mask]:
     return index, is_null
 
 
-def wide_decimal(column: pa.Array) -> pa.Array:
+def widen_decimal_column(column: pa.Array) -> pa.Array:
     """Decimals of 32 and 64 bits as of 128, for which Arrow has more functions."""
     kind = column.type
     return column.cast(pa.decimal128(kind.precision, kind.scale)) if kind.bit_width < 128 else column
 
 
-def counts_since_1970(column: pa.Array) -> tuple[Integers, int]:
+def time_ticks_since_1970(column: pa.Array) -> tuple[Integers, int]:
     """Counts (n,) int64 since 1970 of dates and timestamps, 0 where null, and how many of them make a second (a day: 0)."""
     kind = column.type
     if pa.types.is_date32(kind):
@@ -277,7 +277,7 @@ def counts_since_1970(column: pa.Array) -> tuple[Integers, int]:
     return pc.cast(column, pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), ticks
 
 
-def in_words(value: pa.Scalar) -> str:
+def scalar_message_text(value: pa.Scalar) -> str:
     """A value as a message shows it; of a time that Python does not have, its type and its number."""
     try:
         return repr(value.as_py())
@@ -299,22 +299,22 @@ def _whole(values: pa.Array, is_whole: pa.Array) -> tuple[pa.Array, Mask]:
     return pc.if_else(others, 0, whole), is_other
 
 
-def as_canonical(texts: pa.Array, arrow_type: str) -> pa.Array:
-    """Texts as those of a column of times, see `canonical`; what is no time stays as it is."""
-    words = [text if text is None else canonical(text, arrow_type) or text for text in texts.to_pylist()]
+def canonical_time_column(texts: pa.Array, arrow_type: str) -> pa.Array:
+    """Texts as those of a column of times, see `canonical_time_text`; what is no time stays as it is."""
+    words = [text if text is None else canonical_time_text(text, arrow_type) or text for text in texts.to_pylist()]
     return pa.array(words, pa.string())
 
 
 def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
-    """Times as `canonical` has them, empty text in place of moments that have none; and which are such moments."""
+    """Times as `canonical_time_text` has them, empty text in place of moments that have none; and which are such moments."""
     kind = column.type
     if pa.types.is_duration(kind):
         scale = 10**9 // TICKS[kind.unit]
         counts = pc.cast(column, pa.int64()).to_pylist()
-        return pa.array([n if n is None else words_of_duration(n * scale) for n in counts], pa.string()), _none(column)
+        return pa.array([n if n is None else iso8601_duration(n * scale) for n in counts], pa.string()), _none(column)
     if pa.types.is_time(kind):
         return _without_zeros(pc.cast(column, pa.string())), _none(column)
-    counts, ticks = counts_since_1970(column)
+    counts, ticks = time_ticks_since_1970(column)
     seconds = counts // ticks if ticks else counts * DAY
     is_within = (seconds >= FIRST_SECOND) & (seconds <= LAST_SECOND)
     moments = column

@@ -90,7 +90,7 @@ class ColumnOverride:
 Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
 
 
-def reading_of(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
+def override_column_reading(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
     """How the values of a column are written, by what is said of it and of all columns."""
     own, of_all = (overrides[key].reading if key in overrides else None for key in (name, ALL))
     found = of_all if own is None else own.within(of_all)
@@ -99,7 +99,7 @@ def reading_of(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | 
     return replace(found, dialect=None) if found != Reading() else None
 
 
-def dialect_of(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
+def override_csv_dialect(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
     """How files of CSV are written, as far as it is said."""
     reading = overrides[ALL].reading if ALL in overrides else None
     return None if reading is None else reading.dialect

@@ -252,7 +252,7 @@ def _dates(texts: pa.Array, date_format: str) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(texts)
     if date_format == ISO:
         has_zone = pc.match_substring_regex(trimmed, r":.*(Z|[+-]\d\d:?\d\d)$")
-        is_moment = pc.and_(are_moments(trimmed), pc.invert(has_zone))
+        is_moment = pc.and_(iso8601_time_mask(trimmed), pc.invert(has_zone))
         midnight = pc.if_else(pc.equal(pc.utf8_length(trimmed), 10), "T00:00:00Z", "Z")
         return pc.if_else(is_moment, pc.binary_join_element_wise(trimmed, midnight, ""), texts)
     found = pc.strptime(trimmed, format=date_format, unit="s", error_is_null=True)
@@ -268,7 +268,7 @@ def _unpadded(texts: pa.Array) -> pa.Array:
     return pc.utf8_lower(pc.replace_substring_regex(texts, r"\b0(\d)", r"\1"))
 
 
-def are_moments(texts: pa.Array) -> pa.Array:
+def iso8601_time_mask(texts: pa.Array) -> pa.Array:
     """Of each text whether it is a date, a moment or a time of day as ISO 8601 has them."""
     day = pc.utf8_slice_codeunits(texts, 0, 10)
     found = pc.strptime(day, format="%Y-%m-%d", unit="s", error_is_null=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -16,8 +14,13 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 
 from learners.errors import InvalidChunk
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze, frozen
-from learners.schema.nominal_forms import clock_of, in_one_form, is_moment, words_of_clock
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze_arrays, read_only_array
+from learners.schema.nominal_forms import (
+    canonical_nominal_values,
+    clock_kind_and_ticks,
+    is_date_or_timestamp,
+    time_or_duration_text,
+)
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 # What the numbers of a numeric column may be distributed as, beside intervals.
@@ -88,7 +91,7 @@ class Attribute:
     @property
     def is_time(self) -> bool:
         """Whether the numbers are seconds since 1970."""
-        return self.kind == "numeric" and is_moment(self.arrow_type)
+        return self.kind == "numeric" and is_date_or_timestamp(self.arrow_type)
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -101,14 +104,14 @@ class Attribute:
 
     @property
     def clock(self) -> tuple[str, int] | None:
-        """Of numbers that are times of day or durations, see `clock_of`."""
-        return clock_of(self.arrow_type) if self.kind == "numeric" else None
+        """Of numbers that are times of day or durations, see `clock_kind_and_ticks`."""
+        return clock_kind_and_ticks(self.arrow_type) if self.kind == "numeric" else None
 
     def number_in_words(self, number: float) -> str | float:
         """A number as a user would write it: ISO 8601 of a moment, a time of day or a duration."""
         try:
             if self.clock is not None:
-                words = words_of_clock(*self.clock, number)
+                words = time_or_duration_text(*self.clock, number)
                 return number if words is None else words
             if not self.is_time:
                 return number
@@ -214,7 +217,7 @@ class Schema:
     @cached_property
     def domain_sizes(self) -> Integers:
         """(n_attributes,) int64: `n_values` of each attribute, read-only."""
-        return frozen(np.array([attribute.n_values for attribute in self.attributes], np.int64))
+        return read_only_array(np.array([attribute.n_values for attribute in self.attributes], np.int64))
 
     @cached_property
     def continuous(self) -> tuple[int, ...]:
@@ -287,7 +290,10 @@ class Schema:
             Attribute(
                 **(
                     entry
-                    | {"values": in_one_form(entry["values"], entry["arrow_type"]), "cuts": tuple(entry["cuts"])}
+                    | {
+                        "values": canonical_nominal_values(entry["values"], entry["arrow_type"]),
+                        "cuts": tuple(entry["cuts"]),
+                    }
                     | {"groupings": tuple(tuple(positions) for positions in entry.get("groupings", ()))}
                     | {"quantiles": tuple(entry.get("quantiles", ()))}
                     | ({"reading": Reading.of(entry["name"], entry["reading"])} if "reading" in entry else {})
@@ -313,45 +319,6 @@ class Kept:
     """A schema of which the attributes and cut points are kept, while the domains follow the data."""
 
     schema: Schema
-
-
-def labels_of(attribute: Attribute) -> list[str]:
-    """What the codes of an attribute stand for, each in other words: a value may be called "(missing)" or "(other)", too."""
-    labels = attribute.labels()
-    if attribute.kind == "nominal":
-        for place in [0] * attribute.has_missing + [len(labels) - 1] * (attribute.n_folded > 0):
-            while labels.count(labels[place]) > 1:
-                labels[place] = f"({labels[place]})"
-    return labels
-
-
-def choices(attribute: Attribute) -> list[tuple[str, Value | float | None]]:
-    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
-    values: Sequence[Value | float] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
-    # A last label may be that of rare values, which no value stands for.
-    return list(zip(labels_of(attribute), [*[None] * attribute.has_missing, *values], strict=False))
-
-
-def _representatives(attribute: Attribute) -> list[str | float]:
-    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
-    cuts = attribute.cuts
-    if not cuts:
-        return [attribute.number_in_words(0.0)]
-    width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
-    found = [cuts[0], *itertools.starmap(_short_between, itertools.pairwise(cuts))]
-    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
-    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
-    return [attribute.number_in_words(number) for number in found]
-
-
-def _short_between(low: float, high: float) -> float:
-    """The middle of an interval by as few digits as keep it inside."""
-    middle = low / 2 + high / 2
-    for n_digits in range(1, 18):
-        number = float(f"{middle:.{n_digits}g}")
-        if low < number < high:
-            return number
-    return high
 
 
 @dataclass(frozen=True, eq=False)
@@ -385,7 +352,7 @@ class Chunk:
                 f"Codes of the class are {self.y.dtype} of shape {self.y.shape}, beside {self.x.dtype} of {self.x.shape}."
             )
         # To numba a read-only array is another type: freezing every chunk keeps one compiled signature per kernel.
-        freeze(*(array for array in (self.x, self.y, self.numbers) if array is not None))
+        freeze_arrays(*(array for array in (self.x, self.y, self.numbers) if array is not None))
 
     @property
     def n_rows(self) -> int:

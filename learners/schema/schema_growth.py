@@ -17,7 +17,7 @@ class CodeMaps(NamedTuple):
     classes: Integers  # (n_classes,) int64
 
 
-def code_maps(old: Schema, new: Schema) -> CodeMaps | None:
+def schema_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
     """How to read counts by the old schema as counts by the new one.
 
     `old`, `new`: of the same attributes in the same order, with the same cut points; domains and classes may differ.

@@ -5,19 +5,19 @@ import signal
 import sys
 from typing import Any
 
-from service.startup import begin_loading, end_loading
+from service.startup import relax_gc_for_startup, restore_gc_after_startup
 
-begin_loading()  # before most is imported
+relax_gc_for_startup()  # before most is imported
 
 import typer  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 from typer.core import TyperGroup  # noqa: E402
 
 from service.cli import ask, evaluation, exports, learn, models, operate, watch  # noqa: E402
-from service.terminal import CommandProcess, err, show_error  # noqa: E402
+from service.terminal import CommandProcess, err, print_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
-end_loading()
+restore_gc_after_startup()
 
 
 class Commands(TyperGroup):
@@ -34,9 +34,9 @@ class Commands(TyperGroup):
         except typer.BadParameter as error:
             findings = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
             if findings and error.message == findings[0]["msg"]:  # else we have told it ourselves
-                from service.requests.validation_messages import complaint
+                from service.requests.validation_messages import validation_message
 
-                error.message = complaint(findings[0])
+                error.message = validation_message(findings[0])
             raise
 
 
@@ -57,7 +57,7 @@ class CommandLine(typer.Typer):
         except Exception as error:
             if os.environ.get("FEWPASS_DEBUG"):
                 raise
-            sys.exit(show_error(error, as_json="--json" in sys.argv))
+            sys.exit(print_error(error, as_json="--json" in sys.argv))
 
 
 app = CommandLine(
@@ -90,7 +90,7 @@ app.command(rich_help_panel="Operate")(operate.worker)
 app.command(rich_help_panel="Operate")(operate.backup)
 app.command(rich_help_panel="Operate")(operate.restore)
 app.command(rich_help_panel="Operate")(operate.doctor)
-app.command(rich_help_panel="Operate")(evaluation.bench)
+app.command(rich_help_panel="Operate")(evaluation.bench_learners)
 app.command(rich_help_panel="Operate")(operate.precompile)
 app.command(rich_help_panel="Operate")(operate.demo)
 app.add_typer(operate.schedules_app, name="schedules", rich_help_panel="Operate")

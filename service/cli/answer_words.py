@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.product.inference.metric_words import interval
+from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import out, show_records, show_table
+from service.terminal import out, print_records, print_table
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {
@@ -30,7 +30,7 @@ ARROW = "->"
 LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 
-def show_answer(answer: JSONMapping) -> None:
+def show_structure_answer(answer: JSONMapping) -> None:
     """Print the answer to a query about structures: probable edges, paths and large effects first."""
     for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score", "expected_shd"):
         if name in answer:
@@ -52,10 +52,10 @@ def show_answer(answer: JSONMapping) -> None:
         out.print(f"effective_sample_size {answer['effective_sample_size']:.0f}")
     for note in answer.get("notes", []):
         out.print(f"note: {note}")
-    out.print(coverage_words(answer["coverage"]))
+    out.print(answer_coverage_words(answer["coverage"]))
 
 
-def show_intervention(intervention: JSONMapping) -> None:
+def show_intervention_answer(intervention: JSONMapping) -> None:
     """Print which arcs an intervention cuts, and which columns to adjust for."""
     cut = [_arrow(arc) + _share(arc.get("probability")) for arc in intervention["cut"]]
     out.print(f"cut: {', '.join(cut) or 'no arcs'}", markup=False, highlight=False)
@@ -66,14 +66,14 @@ def show_intervention(intervention: JSONMapping) -> None:
         is_cause = _number(pair["probability"]) if "probability" in pair else ("yes" if pair["is_cause"] else "no")
         rows.append([_arrow(pair), is_cause, ", ".join(names) or "nothing"])
     if rows:
-        show_table(None, ["pair", "is a cause", "adjust for"], rows, empty="")
+        print_table(None, ["pair", "is a cause", "adjust for"], rows, empty="")
 
 
 def _share(probability: float | None) -> str:
     return "" if probability is None else f" ({probability:.2f})"
 
 
-def coverage_words(coverage: JSONMapping) -> str:
+def answer_coverage_words(coverage: JSONMapping) -> str:
     """How much of the posterior an answer is of."""
     limits = coverage.get("limits", {})
     bounds = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
@@ -96,7 +96,7 @@ def _show_graphs(graphs: Sequence[JSONMapping]) -> None:
         for graph in graphs
     ]
     names = ["drawn"] + (["weight"] if has_weights else []) + ["log posterior", "edges"]
-    show_table(None, names, rows[:MOST_ROWS], empty="")
+    print_table(None, names, rows[:MOST_ROWS], empty="")
     _say_more(len(rows), "graphs")
 
 
@@ -109,7 +109,7 @@ def _show_effects(answer: JSONMapping) -> None:
         for pair in pairs[:MOST_ROWS]
     ]
     names = ["effect", "mean", f"{answer['level']:.0%} interval"] + (["standard error"] if has_errors else [])
-    show_table(None, names, rows, empty="")
+    print_table(None, names, rows, empty="")
     _say_more(len(pairs), "effects")
 
 
@@ -120,7 +120,7 @@ def _show_pairs(what: str, pairs: Sequence[JSONMapping]) -> None:
         [_arrow(pair), _number(pair["probability"])] + ([_number(pair.get("standard_error"), "")] if has_errors else [])
         for pair in ordered[:MOST_ROWS]
     ]
-    show_table(None, [what, "probability"] + (["standard error"] if has_errors else []), rows, empty="")
+    print_table(None, [what, "probability"] + (["standard error"] if has_errors else []), rows, empty="")
     _say_more(len(pairs), f"{what}s")
 
 
@@ -154,7 +154,7 @@ def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
             out.print(f"{words[name]}: {text}", highlight=False)
 
 
-def show_distributions(answer: JSONObject, target: str | None) -> None:
+def show_distribution_answer(answer: JSONObject, target: str | None) -> None:
     """The answer, the class before other columns; then what it says besides."""
     _show_numbers(answer, ONE_NUMBER)
     level = f"{answer.get('level', 0):.0%} interval"
@@ -166,20 +166,20 @@ def show_distributions(answer: JSONObject, target: str | None) -> None:
         ends = answer.get("intervals", {}).get(column)
         errors = answer.get("standard_errors", {}).get(column)
         rows = [
-            [interval(label), f"{p:.4f}"]
+            [interval_words(label), f"{p:.4f}"]
             + ([f"{errors[label]:.2g}"] if errors is not None else [])
             + ([_ends(ends[label])] if ends is not None else [])
             for label, p in distribution.items()
         ]
         names = ["standard error"] * (errors is not None) + [level] * (ends is not None)
-        show_table(None, [column, "probability", *names], rows, empty="")
+        print_table(None, [column, "probability", *names], rows, empty="")
     if "distribution" in answer:
         has_ends = any("interval" in cell for cell in answer["distribution"])
         rows = [
             [_cell(cell["values"]), f"{cell['probability']:.4f}"] + ([_ends(cell["interval"])] if has_ends else [])
             for cell in answer["distribution"]
         ]
-        show_table(None, ["values", "probability"] + ([level] if has_ends else []), rows[:MOST_CELLS], empty="")
+        print_table(None, ["values", "probability"] + ([level] if has_ends else []), rows[:MOST_CELLS], empty="")
         if len(rows) > MOST_CELLS:
             out.print(f"The {MOST_CELLS} most probable of {len(rows):,}; --json tells all.")
     if "moments" in answer:
@@ -189,10 +189,10 @@ def show_distributions(answer: JSONObject, target: str | None) -> None:
             [name, f"{m['mean']:.10g}", f"{m['variance']:.6g}"] + ([_ends(m["interval"])] if has_ends else [])
             for name, m in answer["moments"].items()
         ]
-        show_table(None, ["column", "mean", "variance"] + ([level] if has_ends else []), rows, empty="")
+        print_table(None, ["column", "mean", "variance"] + ([level] if has_ends else []), rows, empty="")
     if "imputed" in answer:
         rows = [[name, _word(guess["value"]), _around(guess)] for name, guess in answer["imputed"].items()]
-        show_table(None, ["column", "best guess", "how sure"], rows, empty="")
+        print_table(None, ["column", "best guess", "how sure"], rows, empty="")
     if "best" in answer:
         names = list(answer["assignment"])
         rows = [
@@ -200,13 +200,13 @@ def show_distributions(answer: JSONObject, target: str | None) -> None:
             + [f"{each['log_probability']:.6g}", "yes" if each["is_optimal"] else "no"]
             for each in answer["best"]
         ]
-        show_records([*names, "log probability", "proved"], rows)
+        print_records([*names, "log probability", "proved"], rows)
     elif "assignment" in answer:
         rows = [[name, _word(value)] for name, value in answer["assignment"].items()]
-        show_table(None, ["column", "most probable"], rows, empty="")
+        print_table(None, ["column", "most probable"], rows, empty="")
     if answer.get("rows"):
         names = list(answer["rows"][0])
-        show_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
+        print_records(names, [[_word(row[name]) for name in names] for row in answer["rows"]])
     has_evidence = answer.get("log_evidence") is None or abs(answer["log_evidence"]) >= ROUNDING
     _show_numbers(answer, {name: words for name, words in BESIDES.items() if has_evidence or name != "log_evidence"})
     if "of" in answer:  # which circuit of a posterior over circuits has answered
@@ -214,10 +214,10 @@ def show_distributions(answer: JSONObject, target: str | None) -> None:
     if "sampled" in answer:
         out.print(_samples(answer["sampled"]))
     if "intervention" in answer:
-        show_intervention(answer["intervention"])
+        show_intervention_answer(answer["intervention"])
     if answer.get("graph") == "average":
         out.print(f"average over {answer['n']:,} draws of {answer['n_graphs']:,} graphs")
-        out.print(coverage_words(answer["coverage"]))
+        out.print(answer_coverage_words(answer["coverage"]))
 
 
 def _samples(sampling: JSONObject) -> str:
@@ -246,4 +246,4 @@ def _cell(values: JSONObject) -> str:
 def _word(value: Any) -> str:
     if value is None:
         return MISSING
-    return f"{value:.6g}" if isinstance(value, float) else interval(str(value))
+    return f"{value:.6g}" if isinstance(value, float) else interval_words(str(value))

@@ -11,7 +11,7 @@ from typer import Argument, Option
 from learners.models.estimation import Average
 from learners.models.query import How
 from service import product
-from service.cli.answer_words import show_answer, show_distributions
+from service.cli.answer_words import show_distribution_answer, show_structure_answer
 from service.cli.shared_options import (
     AbsentOption,
     ForceOption,
@@ -25,8 +25,16 @@ from service.cli.shared_options import (
 )
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.requests.written_evidence import evidence_of, likely_of, pairs_of
-from service.terminal import escape, json_instead, open_workspace, out, progress_bar, show_rows, warn
+from service.requests.written_evidence import parse_evidence_weights, parse_name_value_pairs, parse_written_evidence
+from service.terminal import (
+    escape_rich_markup,
+    open_existing_workspace,
+    out,
+    print_json_and_exit,
+    print_warning,
+    print_written_rows,
+    terminal_progress_bar,
+)
 
 SAMPLING = ("error", "time_limit_s", "seed")
 AVERAGE = ("n", "level", "seed", "prior")
@@ -72,7 +80,11 @@ def query(
 ) -> None:
     """Ask how probable values are, given what you know of other columns; or how probable structures are."""
     request: JSONObject = {"kind": kind}
-    for name, texts, read in (("evidence", given, evidence_of), ("likely", likely, likely_of), ("do", do, evidence_of)):
+    for name, texts, read in (
+        ("evidence", given, parse_written_evidence),
+        ("likely", likely, parse_evidence_weights),
+        ("do", do, parse_written_evidence),
+    ):
         if texts:
             request[name] = parse_option(read, texts)
     if network is not None:
@@ -82,7 +94,7 @@ def query(
         is_known = average or kind in STRUCTURES - {"score"}
         edge, present = (edge, [*(present or []), *found]) if is_known else (found, present)
     edges = {name: arcs for name, arcs in (("present", present), ("absent", absent)) if arcs}
-    pairs = parse_option(pairs_of, parameters, "--set")
+    pairs = parse_option(parse_name_value_pairs, parameters, "--set")
     if sample:
         request["sampling"] = {name: pairs.pop(name) for name in SAMPLING if name in pairs}
     if average:
@@ -94,14 +106,14 @@ def query(
     request |= ({"variables": variables} if variables else {}) | pairs
     if best is not None:
         request["best"] = best
-    with open_workspace(workspace) as here:
-        answer = product.query(here, model, [_read_query(request)])[0]
-        target = product.served_model(here, model).schema.target
-    json_instead(answer, json_output)
+    with open_existing_workspace(workspace) as here:
+        answer = product.query_model(here, model, [_read_query(request)])[0]
+        target = product.load_served_model(here, model).schema.target
+    print_json_and_exit(answer, json_output)
     if answer["kind"] in STRUCTURES:
-        show_answer(answer)
+        show_structure_answer(answer)
     else:
-        show_distributions(answer, target)
+        show_distribution_answer(answer, target)
 
 
 def _edges_of(path: Path) -> list[str]:
@@ -150,7 +162,7 @@ def predict(
 ) -> None:
     """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
     started = time.perf_counter()
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         n_rows = product.predict_files(
             here,
             model,
@@ -162,9 +174,9 @@ def predict(
             top_k=top_k,
             replace=force,
             report=report,
-            warn=warn,
+            warn=print_warning,
         )
-    show_rows(output, {"n_rows": n_rows}, started, json_output)
+    print_written_rows(output, {"n_rows": n_rows}, started, json_output)
 
 
 def score(
@@ -179,10 +191,12 @@ def score(
 ) -> None:
     """Tell how probable a model holds each row: log likelihood and surprise rank (1: the most surprising)."""
     started = time.perf_counter()
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         over = Average() if average else None
-        facts = product.score(here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=warn)
-    show_rows(output, facts, started, json_output)
+        facts = product.score_file_likelihoods(
+            here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=print_warning
+        )
+    print_written_rows(output, facts, started, json_output)
     if not json_output:
         mean = facts["log_likelihood"]
         out.print("no row is possible" if mean is None else f"mean log likelihood {mean:.4f} a row")
@@ -191,7 +205,7 @@ def score(
         if average:
             out.print(_of_average(facts))
         if facts["densities"]:
-            out.print(f"densities, not probabilities, of: {escape(', '.join(facts['densities']))}")
+            out.print(f"densities, not probabilities, of: {escape_rich_markup(', '.join(facts['densities']))}")
 
 
 def _of_average(facts: JSONObject) -> str:
@@ -224,12 +238,14 @@ def impute(
 
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)
     started = time.perf_counter()
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
-        facts = product.impute(here, model, uris, output, filling, replace=force, report=report, warn=warn)
-    show_rows(output, facts, started, json_output)
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
+        facts = product.impute_files(
+            here, model, uris, output, filling, replace=force, report=report, warn=print_warning
+        )
+    print_written_rows(output, facts, started, json_output)
     if not json_output:
         for name, n in facts["n_filled"].items():
-            out.print(f"{escape(name)}: {n:,} cells")
+            out.print(f"{escape_rich_markup(name)}: {n:,} cells")
         if facts["n_left"]:
             out.print(
                 f"{facts['n_left']:,} cells are left: of impossible rows, or of values without a name of their own"

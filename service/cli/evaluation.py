@@ -10,10 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from service.cli.shared_options import JsonOption, Texts, own_folder
+from service.cli.shared_options import JsonOption, Texts, check_local_folder_option
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import err, escape, json_instead, jsonable, out, progress_bar, show_json, show_table, text_of
+from service.terminal import (
+    err,
+    escape_rich_markup,
+    json_ready_value,
+    out,
+    print_json_and_exit,
+    print_json_document,
+    print_table,
+    table_cell_text,
+    terminal_progress_bar,
+)
 
 if TYPE_CHECKING:
     from learners.evaluation.comparison import Comparison
@@ -40,7 +50,11 @@ def compare(
     jobs: int = Option(1, "--jobs", "-j", min=1, help="Trials at the same time, a process each."),
     threads: int = Option(1, "--threads", min=1, help="Threads of each process."),
     output: Path | None = Option(
-        None, "--out", "-o", help="Folder for the report, and for outcomes to resume from.", callback=own_folder
+        None,
+        "--out",
+        "-o",
+        help="Folder for the report, and for outcomes to resume from.",
+        callback=check_local_folder_option,
     ),
     any_code: bool = Option(False, "--any-code", help="Keep outcomes that an earlier version of a learner gave."),
     picture: Texts = Option(
@@ -51,11 +65,11 @@ def compare(
 ) -> None:
     """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
     from learners import evaluation
-    from learners.evaluation.report import summary
+    from learners.evaluation.report import comparison_report_summary
 
     learners = learner or ["nb", "tan", "kdb:k=2"]
     pictures = [_two_learners(text, learners) for text in picture or []]
-    with progress_bar(not json_output) as bar:
+    with terminal_progress_bar(not json_output) as bar:
         outcomes = evaluation.cross_validate(
             data,
             learners,
@@ -86,14 +100,14 @@ def compare(
             suffix=".png" if png else ".svg",
         )
     if json_output:
-        show_json(summary(compared, command))
+        print_json_document(comparison_report_summary(compared, command))
     else:
         _show(compared, output)
     if compared.failures:
         raise typer.Exit(1)
 
 
-def bench(
+def bench_learners(
     data: list[str] | None = Argument(
         None, help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"
     ),
@@ -107,7 +121,7 @@ def bench(
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
-    from service.operations.bench import bench, bench_known_network
+    from service.operations.bench import bench_known_network, bench_learners
     from service.settings import Settings, available_threads
 
     if data and target is None:
@@ -115,13 +129,15 @@ def bench(
     learners, options = learner or ["nb", "kdb:k=2", "xgboost"], {"threads": threads or available_threads(Settings())}
     options["rounds"] = rounds
     if data:
-        measured = bench(data, str(target), learners, **options)
+        measured = bench_learners(data, str(target), learners, **options)
     else:
         measured = bench_known_network(rows, learners, **options)
     with err.status(f"measuring {', '.join(learners)}"):
         figures = list(measured)
-    json_instead([dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures], json_output)
-    show_table(
+    print_json_and_exit(
+        [dataclasses.asdict(each) | {"train_over_scan": each.over_scan()} for each in figures], json_output
+    )
+    print_table(
         f"{figures[0].n_rows:,} rows, {options['threads']} threads, medians of {rounds}",
         ["learner", "training", "rows/s", "÷ scan", "scored/s", "one row", "memory"],
         [_bench_row(each) for each in figures],
@@ -187,11 +203,15 @@ def _show(compared: "Comparison", output: Path | None) -> None:
         record = "" if name == first else f"{versus.record} (p {versus.p_value:.2g})"
         rows.append([name, *means, float(ranks[j]), record])
     title = f"means over {len(compared.data_sets)} data sets"
-    show_table(title, ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows)
+    print_table(
+        title, ["learner", "error", "RMSE", "log loss", "ECE", "train s", "rank", f"RMSE against {first}"], rows
+    )
     for one in compared.failures[:10]:
-        err.print(f"[red]failed[/] {escape(one.data)}, {escape(one.learner)}: {escape(str(one.error))}")
+        err.print(
+            f"[red]failed[/] {escape_rich_markup(one.data)}, {escape_rich_markup(one.learner)}: {escape_rich_markup(str(one.error))}"
+        )
     if output is not None:
-        out.print(f"report in [bold]{escape(str(output))}[/]")
+        out.print(f"report in [bold]{escape_rich_markup(str(output))}[/]")
 
 
 def _mean(values: Any) -> float | None:
@@ -199,7 +219,7 @@ def _mean(values: Any) -> float | None:
     return float(present.mean()) if present.size else None
 
 
-def verdict(metrics: JSONMapping) -> str:
+def evaluation_summary_line(metrics: JSONMapping) -> str:
     """The metrics that say most, as one line; empty if nothing was evaluated."""
     rows = f"{metrics.get('n_test_rows', 0):,} {ROWS_MEASURED.get(str(metrics.get('evaluated_on')), 'rows measured')}"
     if metrics.get("zero_one_loss") is not None:
@@ -217,7 +237,7 @@ def _three_digits(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
 
 
-def next_steps(name: str, learner: str, column: str | None, workspace: str | None) -> str:
+def suggested_next_commands(name: str, learner: str, column: str | None, workspace: str | None) -> str:
     """Which commands come next for a new model; `column` is what it can be asked for, if there is any."""
     where = "" if workspace is None else f" -w {workspace}"
     if learner == "xgboost":
@@ -231,7 +251,7 @@ def next_steps(name: str, learner: str, column: str | None, workspace: str | Non
     return f"next: {first} · fewpass serve{where}"
 
 
-def what_was_read(passes: list[JSONObject]) -> str:
+def rows_read_summary(passes: list[JSONObject]) -> str:
     """How many rows a training has read, and how many it knew from stored counts; where only some passes knew them, which."""
     if not passes:
         return "No row was read: every count was stored."
@@ -246,28 +266,28 @@ def what_was_read(passes: list[JSONObject]) -> str:
     return f"read {n_read:,} rows; {known:,} of them were known when {stages}"
 
 
-def show_metrics(metrics: JSONMapping) -> None:
+def show_evaluation_metrics(metrics: JSONMapping) -> None:
     """Print the metrics of one evaluation."""
     if not metrics:
         err.print("[dim]nothing was evaluated (--holdout 0 and no --test)[/]")
         return
     rows = [
-        [METRIC_WORDS.get(name, name), ROWS_MEASURED.get(str(value), text_of(jsonable(value)))]
+        [METRIC_WORDS.get(name, name), ROWS_MEASURED.get(str(value), table_cell_text(json_ready_value(value)))]
         for name, value in metrics.items()
     ]
-    show_table(None, ["metric", "value"], rows)
+    print_table(None, ["metric", "value"], rows)
 
 
-def show_beside(comparison: JSONObject) -> None:
+def show_evaluation_comparison(comparison: JSONObject) -> None:
     """Print the metrics of several models side by side, and what each has more than the first."""
     names = [f"{each['model']}@{each['version']}" for each in comparison["models"]]
     last = ["difference"] if len(names) == 2 else []
     rows = [
-        [METRIC_WORDS[metric], *map(text_of, values), *(_difference(metric, *values) for _ in last)]
+        [METRIC_WORDS[metric], *map(table_cell_text, values), *(_difference(metric, *values) for _ in last)]
         for metric in COMPARED
         if (values := [each.get(metric) for each in comparison["models"]])[0] is not None
     ]
-    show_table(None, ["metric", *names, *last], rows)
+    print_table(None, ["metric", *names, *last], rows)
     for name, difference in zip(names[1:], comparison["differences"], strict=True):
         mean, error = difference["log_loss"], difference["standard_error"]
         size = f"by {abs(mean):.4f} ± {error:.4f} (one standard error)"
@@ -275,7 +295,7 @@ def show_beside(comparison: JSONObject) -> None:
             words = f"The log losses of {names[0]} and {name} differ {size}: no more than chance explains."
         else:
             words = f"{name} has the {'lower' if mean < 0 else 'higher'} log loss, {size}."
-        out.print(escape(words), highlight=False)
+        out.print(escape_rich_markup(words), highlight=False)
 
 
 def _difference(metric: str, first: float, second: float | None) -> str:

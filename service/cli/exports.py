@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from learners.errors import redact
-from learners.orders.formats.network_files import NetworkFormat, chosen_format
+from learners.errors import redact_uri_secrets
+from learners.orders.formats.network_files import NetworkFormat, choose_network_file_format
 from learners.registry.sql.dialects import DialectName
 from service import product
 from service.cli.shared_options import (
@@ -20,10 +20,17 @@ from service.cli.shared_options import (
     Texts,
     WorkspaceOption,
 )
-from service.product.inference.metric_words import number_of
+from service.product.inference.metric_words import count_with_noun
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import escape, json_instead, open_workspace, out, show_table, text_of
+from service.terminal import (
+    escape_rich_markup,
+    open_existing_workspace,
+    out,
+    print_json_and_exit,
+    print_table,
+    table_cell_text,
+)
 
 if TYPE_CHECKING:
     from service.workspace import Workspace
@@ -35,13 +42,15 @@ def _give(
     reference: str, make: Callable[["Workspace"], str | bytes], output: str | None, force: bool, workspace: Path | None
 ) -> None:
     """Print what a version looks like, or write it to a file that appears when it is complete."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         if output is None:
             content = make(here)
             typer.echo(content, nl=content[-1:] not in ("\n", b"\n"))
         else:
             n_bytes = product.write_output(output, lambda: make(here), replace=force)
-            out.print(f"{escape(reference)} -> {escape(redact(output))}, {n_bytes:,} bytes")
+            out.print(
+                f"{escape_rich_markup(reference)} -> {escape_rich_markup(redact_uri_secrets(output))}, {n_bytes:,} bytes"
+            )
 
 
 def structure(
@@ -51,22 +60,22 @@ def structure(
     json_output: JsonOption = False,
 ) -> None:
     """Show the graph of a model: the parents of each attribute."""
-    with open_workspace(workspace) as here:
-        found = product.structure(here, reference, member)
-    json_instead(found, json_output)
+    with open_existing_workspace(workspace) as here:
+        found = product.version_structure(here, reference, member)
+    print_json_and_exit(found, json_output)
     for edge in found["edges"]:
-        out.print(f"{escape(str(edge['from']))} -> {escape(str(edge['to']))}", highlight=False)
+        out.print(f"{escape_rich_markup(str(edge['from']))} -> {escape_rich_markup(str(edge['to']))}", highlight=False)
     if not found["edges"]:
-        of_circuit = f"It is a circuit, whose nodes fewpass models circuit {escape(reference)} shows."
+        of_circuit = f"It is a circuit, whose nodes fewpass models circuit {escape_rich_markup(reference)} shows."
         why = of_circuit if "circuit" in found else "None was found to tell of another."
-        out.print(f"No edge joins any two of {number_of(len(found['nodes']), 'column')}. {why}", highlight=False)
+        out.print(f"No edge joins any two of {count_with_noun(len(found['nodes']), 'column')}. {why}", highlight=False)
     facts = dict(found.get("facts", {}))
     if selection := facts.pop("selection", None):
-        show_selection(selection)
+        show_skdb_selection_losses(selection)
     facts.pop("concentrations", None)
     for title, table in (("circuit", found.get("circuit", {})), ("training", facts)):
         if table:
-            show_table(title, ["fact", "value"], [[name, text_of(value)] for name, value in table.items()])
+            print_table(title, ["fact", "value"], [[name, table_cell_text(value)] for name, value in table.items()])
 
 
 def circuit(
@@ -82,7 +91,7 @@ def circuit(
     """Write the circuit of a model, of a network the one that it is compiled to."""
     if form == "model" and output is None:
         raise typer.BadParameter("a model is no text: name the file to write", param_hint="--out")
-    _give(reference, lambda here: product.circuit(here, reference, form, of), output, force, workspace)
+    _give(reference, lambda here: product.export_version_circuit(here, reference, form, of), output, force, workspace)
 
 
 def trace(
@@ -92,7 +101,7 @@ def trace(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Draw how the chains of a sampled circuit went: log joint and acceptance of every sweep."""
-    _give(reference, lambda here: product.draw_trace(here, reference), output, force, workspace)
+    _give(reference, lambda here: product.draw_chain_trace(here, reference), output, force, workspace)
 
 
 def picture(
@@ -107,7 +116,7 @@ def picture(
     """Draw a posterior over structures: how probable each edge is."""
 
     def drawn(here: "Workspace") -> bytes:
-        return product.draw_posterior(here, reference, of, present or (), absent or ())
+        return product.draw_edge_posterior(here, reference, of, present or (), absent or ())
 
     _give(reference, drawn, output, force, workspace)
 
@@ -125,8 +134,8 @@ def network(
 
     Of an ensemble that is its joint member, of a posterior over structures the most probable graph.
     """
-    chosen = chosen_format(output, form)
-    _give(reference, lambda here: product.network(here, reference, chosen), output, force, workspace)
+    chosen = choose_network_file_format(output, form)
+    _give(reference, lambda here: product.export_version_network(here, reference, chosen), output, force, workspace)
 
 
 def sql(
@@ -152,7 +161,7 @@ def sql(
     """Write a model as SQL: tables, and a view with the class probabilities of every row of a table."""
 
     def written(here: "Workspace") -> str:
-        return product.sql(here, reference, table, dialect, view, key or (), absent or ())
+        return product.export_version_sql(here, reference, table, dialect, view, key or (), absent or ())
 
     _give(reference, written, output, force, workspace)
 
@@ -165,13 +174,13 @@ def report(
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
-    with open_workspace(workspace) as here:
-        numbers = product.write_report(here, reference, uris, html, replace=force)
-    out.print(escape(numbers.verdict), highlight=False)
-    out.print(f"{escape(reference)} -> {escape(redact(html))}")
+    with open_existing_workspace(workspace) as here:
+        numbers = product.write_version_report(here, reference, uris, html, replace=force)
+    out.print(escape_rich_markup(numbers.verdict), highlight=False)
+    out.print(f"{escape_rich_markup(reference)} -> {escape_rich_markup(redact_uri_secrets(html))}")
 
 
-def show_selection(selection: JSONObject) -> None:
+def show_skdb_selection_losses(selection: JSONObject) -> None:
     """SkDB's mean losses, a column per number of parents, at a dozen prefixes of the attributes; the least is marked."""
     losses = selection["mean_loss"]
     n = len(losses[0]) - 1
@@ -180,4 +189,4 @@ def show_selection(selection: JSONObject) -> None:
         [str(i), *(f"{row[i]:.4f}{'*' if (i, k) == chosen else ''}" for k, row in enumerate(losses))]
         for i in sorted({round(n * step / 11) for step in range(12)} | {chosen[0]})
     ]
-    show_table("mean leave-one-out loss (* chosen)", ["attributes", *(f"k = {k}" for k in range(len(losses)))], rows)
+    print_table("mean leave-one-out loss (* chosen)", ["attributes", *(f"k = {k}" for k in range(len(losses)))], rows)

@@ -13,12 +13,27 @@ from typer import Argument, Option
 
 from service import product
 from service.cli.ask import parse_option
-from service.cli.evaluation import next_steps, show_beside, show_metrics, verdict, what_was_read
+from service.cli.evaluation import (
+    evaluation_summary_line,
+    rows_read_summary,
+    show_evaluation_comparison,
+    show_evaluation_metrics,
+    suggested_next_commands,
+)
 from service.cli.shared_options import JsonOption, Texts, UrisArgument, WorkspaceOption
-from service.product.inference.metric_words import number_of
+from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
-from service.requests.written_evidence import pairs_of
-from service.terminal import escape, json_instead, open_workspace, out, progress_bar, settings_of, show_table, warn
+from service.requests.written_evidence import parse_name_value_pairs
+from service.terminal import (
+    command_line_settings,
+    escape_rich_markup,
+    open_existing_workspace,
+    out,
+    print_json_and_exit,
+    print_table,
+    print_warning,
+    terminal_progress_bar,
+)
 
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
 TargetOption = Annotated[str | None, Option("--target", "-t", help="The column to predict.")]
@@ -64,7 +79,7 @@ def train(
     json_output: JsonOption = False,
 ) -> None:
     """Train a model and add it to the workspace."""
-    from service.requests.requests import TrainRequest, n_bytes
+    from service.requests.requests import TrainRequest, parse_memory_limit
     from service.workspace import Workspace
 
     if test and holdout:
@@ -77,7 +92,9 @@ def train(
         uris=uris,
         target=target,
         learner=learner,
-        parameters=parse_option(pairs_of, [*(parameters or []), *([] if k is None else [f"k={k}"])], "--set"),
+        parameters=parse_option(
+            parse_name_value_pairs, [*(parameters or []), *([] if k is None else [f"k={k}"])], "--set"
+        ),
         model=name,
         test_uris=test or None,
         holdout=0 if test else 0.2 if holdout is None else holdout,
@@ -91,29 +108,29 @@ def train(
         timestamp=timestamp,
         at=at,
         verify=verify,
-        memory_limit=None if memory_limit is None else n_bytes(memory_limit),
+        memory_limit=None if memory_limit is None else parse_memory_limit(memory_limit),
     )
     started = time.perf_counter()
-    settings = settings_of(workspace)
+    settings = command_line_settings(workspace)
     if cluster is not None:
         settings = settings.model_copy(update={"cluster": cluster})
-    with Workspace(settings) as here, progress_bar(not json_output) as report:
-        version, passes = product.train_with_passes(here, request, report, warn)
-        schema = product.served_model(here, f"{version.name}@{version.version}").schema
-    json_instead(version, json_output)
+    with Workspace(settings) as here, terminal_progress_bar(not json_output) as report:
+        version, passes = product.train_and_report_passes(here, request, report, print_warning)
+        schema = product.load_served_model(here, f"{version.name}@{version.version}").schema
+    print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
     out.print(
         f"[bold]{version.name}@{version.version}[/]: {version.learner} from {version.n_rows:,} rows in {seconds:.2f} s"
     )
     if update:
-        out.print(what_was_read(passes), highlight=False)
-    if words := verdict(version.metrics):
+        out.print(rows_read_summary(passes), highlight=False)
+    if words := evaluation_summary_line(version.metrics):
         out.print(words, highlight=False)
     nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)
-    steps = next_steps(
+    steps = suggested_next_commands(
         version.name, version.learner, schema.target or nominal, None if workspace is None else str(workspace)
     )
-    out.print(f"[dim]{escape(steps)}[/]", highlight=False, soft_wrap=True)
+    out.print(f"[dim]{escape_rich_markup(steps)}[/]", highlight=False, soft_wrap=True)
 
 
 def forget(
@@ -140,19 +157,19 @@ def forget(
         return
     if where is None or withdraw is not None or reason is not None:
         raise typer.BadParameter("Give either --where, or --withdraw with --reason.")
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
-        place: JSONObject = {product.kind_of_name(here, name): name}
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
+        place: JSONObject = {product.dataset_or_model_kind(here, name): name}
         request = ForgetRequest(
             where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
         )
-        done = product.forget(here, request, report)
-    json_instead(done, json_output)
-    held = f"{number_of(done['n_rows'], 'row')} in {number_of(len(done['files']), 'file')}"
-    found = f"{held} where {escape(where)}"
+        done = product.forget_rows(here, request, report)
+    print_json_and_exit(done, json_output)
+    held = f"{count_with_noun(done['n_rows'], 'row')} in {count_with_noun(len(done['files']), 'file')}"
+    found = f"{held} where {escape_rich_markup(where)}"
     if not (done["n_rows"] or done.get("versions") or done.get("holding")):
         kept = "" if dry_run else " Files that come later follow the rule."
         out.print(
-            f"No row matches {escape(where)}: no model {'would change' if dry_run else 'changed'}.{kept}",
+            f"No row matches {escape_rich_markup(where)}: no model {'would change' if dry_run else 'changed'}.{kept}",
             highlight=False,
         )
     elif dry_run:
@@ -183,10 +200,10 @@ def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None,
 
     if not reason:
         raise typer.BadParameter("Say why: it is kept with the rule.", param_hint="--reason")
-    with open_workspace(workspace) as here:
-        done = product.withdraw_rule(here, name, where, by=_user(), reason=reason)
-    json_instead(done, json_output)
-    out.print(f"Trainings of {escape(name)} read these rows again: {escape(done['where'])}")
+    with open_existing_workspace(workspace) as here:
+        done = product.withdraw_forgetting_rule(here, name, where, by=_user(), reason=reason)
+    print_json_and_exit(done, json_output)
+    out.print(f"Trainings of {escape_rich_markup(name)} read these rows again: {escape_rich_markup(done['where'])}")
     if done["still_under"]:
         out.print(f"The same rule still stands under: {', '.join(done['still_under'])}")
 
@@ -212,19 +229,22 @@ def evaluate(
     models, files = [model, *uris[:n_more]], uris[n_more:]
     if not files:
         raise typer.BadParameter("Name a file with rows to measure on.", param_hint="URIS...")
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         if n_more:
-            evaluation = product.evaluate_beside(here, models, files, report)
+            evaluation = product.evaluate_versions(here, models, files, report)
         else:
-            evaluation = product.evaluate(here, EvaluateRequest(model=model, uris=files), report)
-    json_instead(evaluation, json_output)
+            evaluation = product.evaluate_model_version(here, EvaluateRequest(model=model, uris=files), report)
+    print_json_and_exit(evaluation, json_output)
     for warning in evaluation.pop("warnings", []):
-        warn(warning)
+        print_warning(warning)
     if n_more:
-        show_beside(evaluation)
+        show_evaluation_comparison(evaluation)
         return
-    out.print(f"[bold]{evaluation.pop('model')}@{evaluation.pop('version')}[/]: {verdict(evaluation)}", highlight=False)
-    show_metrics(evaluation)
+    out.print(
+        f"[bold]{evaluation.pop('model')}@{evaluation.pop('version')}[/]: {evaluation_summary_line(evaluation)}",
+        highlight=False,
+    )
+    show_evaluation_metrics(evaluation)
 
 
 def _is_reference(text: str) -> bool:
@@ -236,10 +256,10 @@ def schema(
     uris: UrisArgument, target: TargetOption = None, columns: ColumnsOption = None, json_output: JsonOption = False
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
-    with progress_bar(not json_output) as report:
-        found = product.schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
-    json_instead(json.loads(found.to_json()), json_output)
-    show_table(
+    with terminal_progress_bar(not json_output) as report:
+        found = product.infer_schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
+    print_json_and_exit(json.loads(found.to_json()), json_output)
+    print_table(
         f"{found.n_attributes} attributes",
         ["attribute", "type", "kind", "codes", "missing"],
         [
@@ -248,9 +268,11 @@ def schema(
         ],
     )
     if found.target is not None:
-        out.print(f"target [bold]{escape(found.target)}[/]: {', '.join(map(escape, map(str, found.classes[:20])))}")
+        out.print(
+            f"target [bold]{escape_rich_markup(found.target)}[/]: {', '.join(map(escape_rich_markup, map(str, found.classes[:20])))}"
+        )
     for column in found.left_out:
-        out.print(f"[yellow]left out[/] {escape(column.name)}: {escape(str(column.reason))}")
+        out.print(f"[yellow]left out[/] {escape_rich_markup(column.name)}: {escape_rich_markup(str(column.reason))}")
 
 
 def _plain(arrow_type: str) -> str:

@@ -6,25 +6,25 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from learners.errors import redact
-from learners.orders.formats.network_files import format_of
+from learners.errors import redact_uri_secrets
+from learners.orders.formats.network_files import network_file_format
 from service import product
 from service.cli import exports
-from service.cli.evaluation import show_metrics, what_was_read
+from service.cli.evaluation import rows_read_summary, show_evaluation_metrics
 from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
-from service.product.inference.metric_words import number_of
+from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
 from service.terminal import (
-    escape,
-    json_instead,
-    open_workspace,
+    command_line_settings,
+    escape_rich_markup,
+    nested_value_text,
+    open_existing_workspace,
     out,
-    say,
-    settings_of,
-    show_list,
-    show_table,
-    text_of,
-    words_of,
+    print_json_and_exit,
+    print_json_or_table,
+    print_json_or_text,
+    print_table,
+    table_cell_text,
 )
 
 app = typer.Typer(help="List, show, alias, tag, prune, export and import models.", invoke_without_command=True)
@@ -50,35 +50,37 @@ def models(context: typer.Context, workspace: WorkspaceOption = None, json_outpu
 @app.command("list")
 def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, each with its versions and aliases."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.list_models(here, 1000).items
     rows = []
     for model in items:
         aliases = ", ".join(f"{alias} -> {version}" for alias, version in model.aliases.items())
         rows.append([model.name, model.latest_version, model.n_versions, aliases, model.created_at])
     columns = ["model", "latest", "versions", "aliases", "since"]
-    show_list(items, json_output, columns, rows, "no models yet: fewpass train")
+    print_json_or_table(items, json_output, columns, rows, "no models yet: fewpass train")
 
 
 @app.command()
 def show(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one version: learner, parameters, rows, metrics, files."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         version = product.find_version(here, reference)
-    json_instead(version, json_output)
-    out.print(f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape(words_of(version.parameters))}")
-    files = number_of(len(version.files), "file")
+    print_json_and_exit(version, json_output)
+    out.print(
+        f"[bold]{version.name}@{version.version}[/]: {version.learner} {escape_rich_markup(nested_value_text(version.parameters))}"
+    )
+    files = count_with_noun(len(version.files), "file")
     out.print(f"{version.n_rows:,} rows, {files}, {version.created_at:%Y-%m-%d %H:%M}")
-    out.print(escape(str(version.duckdb_path)), soft_wrap=True)
+    out.print(escape_rich_markup(str(version.duckdb_path)), soft_wrap=True)
     for tag, value in version.tags.items():
-        out.print(f"{escape(tag)}: {escape(value)}", highlight=False)
-    show_metrics(dict(version.metrics))
+        out.print(f"{escape_rich_markup(tag)}: {escape_rich_markup(value)}", highlight=False)
+    show_evaluation_metrics(dict(version.metrics))
 
 
 @app.command()
 def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the versions of a model, newest first."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.list_versions(here, name, 1000).items
     rows = [
         [
@@ -90,7 +92,7 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
         ]
         for each in items
     ]
-    show_list(items, json_output, ["version", "learner", "rows", "error", "log loss", "trained"], rows)
+    print_json_or_table(items, json_output, ["version", "learner", "rows", "error", "log loss", "trained"], rows)
 
 
 @app.command()
@@ -101,11 +103,11 @@ def alias(
     json_output: JsonOption = False,
 ) -> None:
     """Point an alias at a version; running servers follow by themselves."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         version = product.find_version(here, reference)
         product.set_alias(here, version.name, alias_name, version.version)
         found = product.aliases_of(here, version.name)
-    say(found, f"{version.name}@{alias_name} is version {version.version}", json_output)
+    print_json_or_text(found, f"{version.name}@{alias_name} is version {version.version}", json_output)
 
 
 @app.command()
@@ -119,15 +121,15 @@ def delete(
     if is_all == ("@" in reference):
         form = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
         raise typer.BadParameter(f"give {form}", param_hint="REFERENCE")
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         if is_all:
             removed = product.delete_model(here, reference)
-            say({"removed": removed}, f"removed {', '.join(map(str, removed))}", json_output)
+            print_json_or_text({"removed": removed}, f"removed {', '.join(map(str, removed))}", json_output)
             return
         version = product.find_version(here, reference)
         product.delete_version(here, version.name, version.version)
     answer = {"name": version.name, "version": version.version, "deleted": True}
-    say(answer, f"deleted {version.name}@{version.version}", json_output)
+    print_json_or_text(answer, f"deleted {version.name}@{version.version}", json_output)
 
 
 @app.command()
@@ -139,26 +141,30 @@ def tag(
     json_output: JsonOption = False,
 ) -> None:
     """Set a tag of a version, or remove it."""
-    with open_workspace(workspace) as here:
-        version = product.set_tag(here, reference, tag_name, value)
-    say(version.tags, f"{version.name}@{version.version}: {escape(words_of(version.tags)) or 'no tags'}", json_output)
+    with open_existing_workspace(workspace) as here:
+        version = product.set_version_tag(here, reference, tag_name, value)
+    print_json_or_text(
+        version.tags,
+        f"{version.name}@{version.version}: {escape_rich_markup(nested_value_text(version.tags)) or 'no tags'}",
+        json_output,
+    )
 
 
 @app.command()
 def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show where a version comes from: files, job, what was asked for, libraries."""
-    with open_workspace(workspace) as here:
-        found = product.lineage(here, reference)
-    json_instead(found, json_output)
+    with open_existing_workspace(workspace) as here:
+        found = product.version_lineage(here, reference)
+    print_json_and_exit(found, json_output)
     out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
     facts = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
     passes = facts.pop("passes", [])
-    show_table(None, ["what", "value"], [[name, text_of(value)] for name, value in facts.items()])
+    print_table(None, ["what", "value"], [[name, table_cell_text(value)] for name, value in facts.items()])
     if passes:
-        out.print(what_was_read(passes), highlight=False)
+        out.print(rows_read_summary(passes), highlight=False)
     rows = [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]]
-    show_table("files", ["path", "rows", "bytes", "footer"], rows)
-    show_table("libraries", ["library", "version"], list(found["libraries"].items()))
+    print_table("files", ["path", "rows", "bytes", "footer"], rows)
+    print_table("libraries", ["library", "version"], list(found["libraries"].items()))
 
 
 @app.command()
@@ -169,31 +175,35 @@ def rollback(
     json_output: JsonOption = False,
 ) -> None:
     """Let an alias mean what it meant before; once more goes back further."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         version = product.roll_back(here, name, alias_name)
     answer = {"name": name, "alias": alias_name, "version": version}
-    say(answer, f"{name}@{alias_name} is version {version} again", json_output)
+    print_json_or_text(answer, f"{name}@{alias_name} is version {version} again", json_output)
 
 
 @app.command()
 def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List where the aliases of a model have pointed, newest first."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.alias_history(here, name, 1000).items
     rows = [[move.moved_at, move.alias, move.version, move.reason] for move in items]
-    show_list(items, json_output, ["moved (UTC)", "alias", "version", "reason"], rows, "no alias has been set yet")
+    print_json_or_table(
+        items, json_output, ["moved (UTC)", "alias", "version", "reason"], rows, "no alias has been set yet"
+    )
 
 
 @app.command()
 def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the decisions between champion and challenger, newest first."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
     rows = [
         [each.decided_at, each.challenger, each.champion, "yes" if each.is_promoted else "no", each.reason]
         for each in items
     ]
-    show_list(items, json_output, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, "none yet")
+    print_json_or_table(
+        items, json_output, ["decided (UTC)", "challenger", "champion", "promoted", "reason"], rows, "none yet"
+    )
 
 
 @app.command()
@@ -207,12 +217,12 @@ def retention(
     """Show or say how many versions of a model are kept; aliased ones always are."""
     if keep is not None and keep_all:
         raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         if keep is not None or keep_all:
             product.set_retention(here, name, keep)
         kept = product.retention_of(here, name)
     text = "all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept"
-    say({"keep": kept}, text, json_output)
+    print_json_or_text({"keep": kept}, text, json_output)
 
 
 @app.command()
@@ -223,10 +233,10 @@ def prune(
     json_output: JsonOption = False,
 ) -> None:
     """Remove old versions and their files, never one that an alias points at."""
-    with open_workspace(workspace) as here:
-        removed = product.prune(here, name, keep)
+    with open_existing_workspace(workspace) as here:
+        removed = product.prune_model_versions(here, name, keep)
     text = f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove"
-    say({"removed": removed}, text, json_output)
+    print_json_or_text({"removed": removed}, text, json_output)
 
 
 @app.command()
@@ -238,16 +248,16 @@ def export(
     json_output: JsonOption = False,
 ) -> None:
     """Write a version as one file, which `import` takes, or register it in MLflow."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         answer: JSONObject = {}
         if output.startswith(MLFLOW):
             version, place = product.export_to_mlflow(here, reference, output)
         else:
             version, answer["bytes"] = product.write_export(here, reference, output, replace=force)
-            place = redact(output)
+            place = redact_uri_secrets(output)
     size = f", {answer['bytes']:,} bytes" if answer else ""
     answer = {"model": version.name, "version": version.version, "out": place} | answer
-    say(answer, f"{version.name}@{version.version} -> {escape(place)}{size}", json_output)
+    print_json_or_text(answer, f"{version.name}@{version.version} -> {escape_rich_markup(place)}{size}", json_output)
 
 
 @app.command("import")
@@ -270,14 +280,14 @@ def import_file(
     path, is_logged = Path(source), source.startswith(MLFLOW)
     if not is_logged and not path.is_file():
         raise typer.BadParameter(f"there is no file {source}", param_hint="PATH")
-    is_network = not is_logged and format_of(path) is not None
+    is_network = not is_logged and network_file_format(path) is not None
     if is_network and name is None:
         raise typer.BadParameter("name the model that the network becomes", param_hint="--name")
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(command_line_settings(workspace)) as here:
         if is_network and name is not None:
             version = product.import_network(here, path, name)
         elif is_logged:
             version = product.import_from_mlflow(here, source, name)
         else:
             version = product.import_version(here, path, name)
-    say(version, f"imported as {version.name}@{version.version}", json_output)
+    print_json_or_text(version, f"imported as {version.name}@{version.version}", json_output)

@@ -8,21 +8,21 @@ import typer
 from typer import Argument, Option
 
 from service import product
-from service.cli.shared_options import JsonOption, WorkspaceOption, own_folder
-from service.cli.watch import parse_shape, read_request
+from service.cli.shared_options import JsonOption, WorkspaceOption, check_local_folder_option
+from service.cli.watch import build_request_or_usage_error, read_job_request
 from service.requests.json_values import JSONObject
 from service.terminal import (
     EXIT_FAILED,
+    command_line_settings,
     err,
-    escape,
-    json_instead,
-    open_workspace,
+    escape_rich_markup,
+    open_existing_workspace,
     out,
-    say,
-    settings_of,
-    show_list,
-    show_table,
-    text_of,
+    print_json_and_exit,
+    print_json_or_table,
+    print_json_or_text,
+    print_table,
+    table_cell_text,
 )
 from storage.control.access import Role
 
@@ -49,7 +49,7 @@ def serve(
 
     is_for_people = sys.stderr.isatty() and "FEWPASS_LOG_FORMAT" not in os.environ
     run_server(
-        settings_of(
+        command_line_settings(
             workspace,
             host=host,
             port=port,
@@ -69,12 +69,14 @@ def worker(
     """Run jobs of a workspace, apart from serving."""
     from service.processes.supervisor import run_worker
 
-    run_worker(settings_of(workspace, log_format="json" if json_output else None), parent)
+    run_worker(command_line_settings(workspace, log_format="json" if json_output else None), parent)
 
 
 def demo(
     rows: int = Option(500_000, "--rows", min=10_000, help="Orders to learn from."),
-    output: Path = Option(Path("demo-output"), "--out", help="Folder for pictures and results.", callback=own_folder),
+    output: Path = Option(
+        Path("demo-output"), "--out", help="Folder for pictures and results.", callback=check_local_folder_option
+    ),
     seed: int = Option(0, "--seed", min=0),
     json_output: JsonOption = False,
 ) -> None:
@@ -91,14 +93,14 @@ def precompile(
     json_output: JsonOption = False,
 ) -> None:
     """Compile every kernel that trainings and requests run, so that none of them waits for the compiler."""
-    from service.operations.precompile import compile_in_processes
+    from service.operations.precompile import precompile_in_processes
     from service.settings import Settings, available_threads
     from service.terminal import COMPILING, err, out
 
     if not json_output:
         err.print(COMPILING)
-    seconds = compile_in_processes(processes or available_threads(Settings()))
-    json_instead({"seconds": seconds}, json_output)
+    seconds = precompile_in_processes(processes or available_threads(Settings()))
+    print_json_and_exit({"seconds": seconds}, json_output)
     out.print(f"All kernels are compiled ({seconds:.0f} s).", highlight=False)
 
 
@@ -109,15 +111,17 @@ def backup(
 ) -> None:
     """Copy the workspace as it is at one moment, also while servers and jobs run, and check every byte."""
     from service import product
-    from service.operations.backup import back_up
+    from service.operations.backup import back_up_workspace
 
-    with open_workspace(workspace) as here:
-        done, uploads = back_up(here, target), product.upload_folder(here)
-    json_instead(done, json_output)
-    out.print(f"[bold]{escape(done.path)}[/]: {done.n_versions} versions, {done.n_files} files, {done.n_bytes:,} bytes")
+    with open_existing_workspace(workspace) as here:
+        done, uploads = back_up_workspace(here, target), product.upload_folder(here)
+    print_json_and_exit(done, json_output)
+    out.print(
+        f"[bold]{escape_rich_markup(done.path)}[/]: {done.n_versions} versions, {done.n_files} files, {done.n_bytes:,} bytes"
+    )
     if uploads is not None and uploads.is_dir() and not uploads.is_relative_to(here.layout.root):
         out.print(
-            f"[yellow]Uploaded files are not in it[/]: they lie in {escape(str(uploads))}. Copy that folder, too."
+            f"[yellow]Uploaded files are not in it[/]: they lie in {escape_rich_markup(str(uploads))}. Copy that folder, too."
         )
     if not done.has_control:
         out.print("[yellow]The control database is elsewhere[/]: back it up too, before this command (pg_dump).")
@@ -129,11 +133,11 @@ def restore(
     json_output: JsonOption = False,
 ) -> None:
     """Make a new workspace from a backup, after checking every byte of it; an existing one is refused."""
-    from service.operations.backup import restore as restore_backup
+    from service.operations.backup import restore_workspace as restore_backup
 
-    done = restore_backup(source, settings_of(workspace).workspace)
-    json_instead(done, json_output)
-    out.print(f"[bold]{escape(done.path)}[/]: {done.n_versions} versions as of {done.created_at}")
+    done = restore_backup(source, command_line_settings(workspace).workspace)
+    print_json_and_exit(done, json_output)
+    out.print(f"[bold]{escape_rich_markup(done.path)}[/]: {done.n_versions} versions as of {done.created_at}")
     if not done.has_control:
         out.print("[yellow]Without the control database[/]: restore it too, from before this backup (psql).")
 
@@ -144,11 +148,11 @@ def doctor(
     json_output: JsonOption = False,
 ) -> None:
     """Look whether everything is sound and say what to do; exit code 1 if something is not."""
-    from service.operations.doctor import examine
+    from service.operations.doctor import run_doctor_checks
 
-    found = examine(settings_of(workspace), is_repairing=repair)
+    found = run_doctor_checks(command_line_settings(workspace), is_repairing=repair)
     rows = [[finding.state, finding.check, f"{finding.detail} {finding.remedy}".strip()] for finding in found]
-    show_list(found, json_output, ["", "check", "finding"], rows)
+    print_json_or_table(found, json_output, ["", "check", "finding"], rows)
     if any(finding.state == "failed" for finding in found):
         raise typer.Exit(EXIT_FAILED)
 
@@ -171,15 +175,15 @@ def schedules(context: typer.Context, workspace: WorkspaceOption = None, json_ou
 @schedules_app.command("list")
 def list_schedules(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the schedules, each with its next time and its newest run."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.list_schedules(here, 1000).items
     rows = []
     for each in items:
         run = each.last_run
-        last = (None, None) if run is None else (f"{text_of(run.due_at)} {run.outcome}", run.job_id)
+        last = (None, None) if run is None else (f"{table_cell_text(run.due_at)} {run.outcome}", run.job_id)
         rows.append([each.name, each.cron, each.timezone, each.job["kind"], each.next_due_at or "paused", *last])
     columns = ["schedule", "cron", "zone", "job", "next (UTC)", "last run", "its job"]
-    show_list(items, json_output, columns, rows, "no schedules yet: fewpass schedules create")
+    print_json_or_table(items, json_output, columns, rows, "no schedules yet: fewpass schedules create")
 
 
 @schedules_app.command()
@@ -196,9 +200,9 @@ def create(
     from service.requests.requests import ScheduleRequest
     from service.workspace import Workspace
 
-    given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_request(job)}
-    with Workspace(settings_of(workspace)) as here:
-        _show(product.create_schedule(here, parse_shape(ScheduleRequest, given)), json_output)
+    given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_job_request(job)}
+    with Workspace(command_line_settings(workspace)) as here:
+        _show(product.create_schedule(here, build_request_or_usage_error(ScheduleRequest, given)), json_output)
 
 
 @schedules_app.command()
@@ -215,20 +219,20 @@ def change(
     from service.requests.requests import ScheduleChange
 
     given: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
-    given["job"] = None if job is None else read_request(job)
-    with open_workspace(workspace) as here:
-        _show(product.change_schedule(here, name, parse_shape(ScheduleChange, given)), json_output)
+    given["job"] = None if job is None else read_job_request(job)
+    with open_existing_workspace(workspace) as here:
+        _show(product.change_schedule(here, name, build_request_or_usage_error(ScheduleChange, given)), json_output)
 
 
 @schedules_app.command()
 def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show a schedule and its newest runs."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         schedule, runs = product.get_schedule(here, name), product.list_schedule_runs(here, name, 20).items
-    json_instead(vars(schedule) | {"runs": runs}, json_output)
+    print_json_and_exit(vars(schedule) | {"runs": runs}, json_output)
     _show(schedule, False)
-    out.print(escape(json.dumps(dict(schedule.job))), soft_wrap=True)
-    show_table(
+    out.print(escape_rich_markup(json.dumps(dict(schedule.job))), soft_wrap=True)
+    print_table(
         "newest runs",
         ["due (UTC)", "outcome", "job", "reason"],
         [[run.due_at, run.outcome, run.job_id, run.reason] for run in runs],
@@ -239,37 +243,39 @@ def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: Jso
 @schedules_app.command()
 def pause(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Stop a schedule from being due; a job that is running goes on."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         _show(product.pause_schedule(here, name), json_output)
 
 
 @schedules_app.command()
 def resume(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Let a schedule be due again from now on."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         _show(product.resume_schedule(here, name), json_output)
 
 
 @schedules_app.command()
 def run(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit the job of a schedule now."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         job = product.run_schedule(here, name)
-    say(job, f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`", json_output)
+    print_json_or_text(job, f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`", json_output)
 
 
 @schedules_app.command()
 def delete(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Delete a schedule; its jobs and models stay."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         product.delete_schedule(here, name)
-    say({"name": name, "deleted": True}, f"deleted {name}", json_output)
+    print_json_or_text({"name": name, "deleted": True}, f"deleted {name}", json_output)
 
 
 def _show(schedule: Any, json_output: bool) -> None:
-    json_instead(schedule, json_output)
+    print_json_and_exit(schedule, json_output)
     due = "paused" if schedule.next_due_at is None else f"next {schedule.next_due_at:%Y-%m-%d %H:%M} UTC"
-    out.print(f"[bold]{schedule.name}[/]: {escape(schedule.cron)} {schedule.timezone}, {schedule.missed}, {due}")
+    out.print(
+        f"[bold]{schedule.name}[/]: {escape_rich_markup(schedule.cron)} {schedule.timezone}, {schedule.missed}, {due}"
+    )
 
 
 keys_app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
@@ -287,9 +293,9 @@ def create_key(
     """Make a key and print its token, once: only a hash of it is kept."""
     from service.workspace import Workspace
 
-    with Workspace(settings_of(workspace)) as here:
+    with Workspace(command_line_settings(workspace)) as here:
         key, token = product.create_key(here, name, role, days)
-    json_instead(vars(key) | {"role": str(key.role), "token": token}, json_output)
+    print_json_and_exit(vars(key) | {"role": str(key.role), "token": token}, json_output)
     err.print(f"key [bold]{key.name}[/] with role {key.role}; this is the only time that its token is shown:")
     out.print(token, highlight=False, soft_wrap=True)
 
@@ -297,16 +303,16 @@ def create_key(
 @keys_app.command("list")
 def list_keys(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the keys, also the revoked ones."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.list_keys(here, 1000).items
     rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
     columns = ["key", "role", "id", "since", "expires", "revoked"]
-    show_list(items, json_output, columns, rows, "no keys yet: fewpass keys create")
+    print_json_or_table(items, json_output, columns, rows, "no keys yet: fewpass keys create")
 
 
 @keys_app.command()
 def revoke(name: KeyName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """End a key; running servers refuse it within the poll interval."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         key = product.revoke_key(here, name)
-    say(key, f"revoked {key.name}", json_output)
+    print_json_or_text(key, f"revoked {key.name}", json_output)

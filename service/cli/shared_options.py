@@ -17,7 +17,7 @@ UrisArgument = Annotated[
 ]
 
 
-def own_folder(folder: Path | None) -> Path | None:
+def check_local_folder_option(folder: Path | None) -> Path | None:
     """A folder that an option names; that of an address would be made here, and called `s3:`."""
     if folder is not None and re.match(r"[a-z][a-z0-9+.-]+:", str(folder)):
         raise typer.BadParameter(f"{folder} is an address. Name a folder of this machine.")
@@ -33,7 +33,7 @@ WorkspaceOption = Annotated[
         "-w",
         help="Workspace directory.",
         show_default="FEWPASS_WORKSPACE or ./workspace",
-        callback=own_folder,
+        callback=check_local_folder_option,
     ),
 ]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of text.")]

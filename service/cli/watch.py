@@ -9,7 +9,7 @@ import typer
 from rich.padding import Padding
 from typer import Argument, Option
 
-from learners.errors import redact
+from learners.errors import redact_uri_secrets
 from service import product
 from service.cli.shared_options import (
     ForceOption,
@@ -23,17 +23,17 @@ from service.cli.shared_options import (
 from service.requests.json_values import JSONObject
 from service.terminal import (
     EXIT_FAILED,
-    describe,
-    escape,
-    json_instead,
-    open_workspace,
+    command_line_settings,
+    escape_rich_markup,
+    open_existing_workspace,
     out,
-    progress_bar,
-    say,
-    settings_of,
-    show_json,
-    show_list,
-    show_table,
+    print_json_and_exit,
+    print_json_document,
+    print_json_or_table,
+    print_json_or_text,
+    print_table,
+    progress_text,
+    terminal_progress_bar,
 )
 from storage.monitoring.alert_records import AlertRecord
 
@@ -59,10 +59,10 @@ def drift(
     from learners.monitoring.drift_tests import Limits
 
     limits = Limits(q, nats, points)
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
-        found = product.drift(here, model, uris, against=against or (), limits=limits, report=report)
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
+        found = product.file_drift_report(here, model, uris, against=against or (), limits=limits, report=report)
     if json_output:
-        show_json(found)
+        print_json_document(found)
     else:
         show_drift(found)
     if check and found["is_drifting"]:
@@ -73,17 +73,17 @@ def show_drift(found: JSONObject) -> None:
     """Causes first, then the columns with the largest effects."""
     rows, reference = found["rows"], found["reference"]
     for warning in found.get("warnings", []):
-        out.print(f"[yellow]warning[/]: {escape(warning)}", highlight=False)
-    out.print(f"{rows['counted']:,} rows against {escape(reference['name'])} ({reference['rows']:,} rows)")
+        out.print(f"[yellow]warning[/]: {escape_rich_markup(warning)}", highlight=False)
+    out.print(f"{rows['counted']:,} rows against {escape_rich_markup(reference['name'])} ({reference['rows']:,} rows)")
     if not found["causes"]:
         out.print("[green]no drift[/]: no difference is both sure and large enough")
     for number, cause in enumerate(found["causes"], 1):
-        out.print(f"[bold]{number}.[/] {escape(cause['words'])}", highlight=False)
+        out.print(f"[bold]{number}.[/] {escape_rich_markup(cause['words'])}", highlight=False)
     shown = [
         [column["column"], column["family_nats"], column["family_q"], column["psi"], column["js"], _worst(column)]
         for column in found["columns"][:MOST_COLUMNS]
     ]
-    show_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
+    print_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
     if len(found["columns"]) > MOST_COLUMNS:
         out.print(f"The {MOST_COLUMNS} largest of {len(found['columns']):,} columns; --json tells all.")
     estimated = found["estimated"]
@@ -112,19 +112,19 @@ def monitor(
     json_output: JsonOption = False,
 ) -> None:
     """Show what a served model was asked, what has changed, and what labels say."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         if forget:
             done = product.forget_predictions(here, model, forget)
-            show_json(done) if json_output else out.print(
+            print_json_document(done) if json_output else out.print(
                 f"{done['predictions']} predictions and {done['labels']} labels are forgotten, {done['subtracted']} rows "
                 "are subtracted from the counts"
             )
             return
-        found = product.monitor(here, model, window=window, against=against)
+        found = product.monitoring_window_report(here, model, window=window, against=against)
     if json_output:
-        show_json(found)
+        print_json_document(found)
     elif found["is_drifting"] is None:
-        out.print(escape(str(found["why"])))
+        out.print(escape_rich_markup(str(found["why"])))
     else:
         show_drift(found)
     if check and found["is_drifting"]:
@@ -141,10 +141,12 @@ def labels(
     json_output: JsonOption = False,
 ) -> None:
     """Send labels of earlier predictions; sending them again changes nothing."""
-    with open_workspace(workspace) as here:
-        done = product.add_labels(here, model, product.labels_of_files(here, uris, key, label, "id" if ids else "key"))
+    with open_existing_workspace(workspace) as here:
+        done = product.add_prediction_labels(
+            here, model, product.read_label_files(here, uris, key, label, "id" if ids else "key")
+        )
     words = f"{done['accepted']:,} labels: {done['matched']:,} matched, {done['pending']:,} wait for a prediction"
-    say(done, words, json_output)
+    print_json_or_text(done, words, json_output)
 
 
 def alerts(
@@ -158,7 +160,7 @@ def alerts(
     json_output: JsonOption = False,
 ) -> None:
     """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         for alert in acknowledge or ():
             product.acknowledge_alert(here, alert)
         for alert in mute or ():
@@ -172,7 +174,7 @@ def alerts(
         [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
         for one in found
     ]
-    show_list(found, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
+    print_json_or_table(found, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
 
 
 def _state(alert: AlertRecord) -> str:
@@ -184,10 +186,10 @@ def _state(alert: AlertRecord) -> str:
 @webhooks_app.command("list")
 def list_webhooks(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List webhooks."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         found = product.list_webhooks(here)
     rows = [[one["id"], one["url"], one["created_at"]] for one in found]
-    show_list(found, json_output, ["id", "url", "created"], rows)
+    print_json_or_table(found, json_output, ["id", "url", "created"], rows)
 
 
 @webhooks_app.command()
@@ -198,24 +200,24 @@ def add(
     json_output: JsonOption = False,
 ) -> None:
     """Send alerts to a URL; the secret is shown this once."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         webhook = product.create_webhook(here, url, model or [])
-    show_json(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
+    print_json_document(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
 
 
 @webhooks_app.command()
 def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Send a test event."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         delivery = product.test_webhook(here, webhook)
     words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
-    say(delivery, words, json_output)
+    print_json_or_text(delivery, words, json_output)
 
 
 @webhooks_app.command()
 def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
     """Send nothing there any more."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         product.delete_webhook(here, webhook)
 
 
@@ -240,14 +242,14 @@ def jobs(
 @jobs_app.command("list")
 def list_jobs(limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the newest jobs."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         items = product.job_queue(here).list(limit=limit).items
-    json_instead(items, json_output)
+    print_json_and_exit(items, json_output)
     # No table: at 80 columns it would break ids, which people copy.
     for job in items:
         out.print(f"[bold]{job.id}[/]  {job.kind}  {job.state}  {job.created_at:%Y-%m-%d %H:%M}", soft_wrap=True)
         if words := _words(job):
-            out.print(Padding(escape(words), (0, 0, 0, 4)), highlight=False)
+            out.print(Padding(escape_rich_markup(words), (0, 0, 0, 4)), highlight=False)
     if not items:
         out.print("[dim]no jobs yet[/]")
 
@@ -268,19 +270,19 @@ def submit(
     from service.workspace import Workspace
 
     limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
-    given = read_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
+    given = read_job_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
     from service.requests.requests import SubmissionRequest
 
-    request = parse_shape(SubmissionRequest, {"job": given, "priority": priority})
-    with Workspace(settings_of(workspace)) as here:
-        submitted, _ = product.submit(here, request.job, key, is_remote=False, priority=request.priority)
+    request = build_request_or_usage_error(SubmissionRequest, {"job": given, "priority": priority})
+    with Workspace(command_line_settings(workspace)) as here:
+        submitted, _ = product.submit_job(here, request.job, key, is_remote=False, priority=request.priority)
     _show(submitted, json_output)
 
 
 @jobs_app.command()
 def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one job."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         job = product.job_queue(here).get(job_id)
     _show(job, json_output)
 
@@ -288,7 +290,7 @@ def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpti
 @jobs_app.command()
 def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Follow a job to its end; the exit code says whether it succeeded."""
-    with open_workspace(workspace) as here, progress_bar(not json_output) as report:
+    with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         while not (job := product.job_queue(here).get(job_id)).is_finished:
             report(job.progress or {"step": job.state})
             time.sleep(0.2)
@@ -300,14 +302,14 @@ def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
 @jobs_app.command()
 def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Cancel a queued or running job."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         _show(product.job_queue(here).cancel(job_id), json_output)
 
 
 @jobs_app.command()
 def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit a failed or cancelled job again."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         _show(product.job_queue(here).retry(job_id), json_output)
 
 
@@ -319,8 +321,8 @@ def log(
 ) -> None:
     """Print what the worker has logged of a job, a JSON object a line."""
     del json_output
-    with open_workspace(workspace) as here:
-        typer.echo(product.job_log(here, job_id), nl=False)
+    with open_existing_workspace(workspace) as here:
+        typer.echo(product.read_job_log(here, job_id), nl=False)
 
 
 @jobs_app.command()
@@ -332,18 +334,20 @@ def output(
     json_output: JsonOption = False,
 ) -> None:
     """Copy the rows that a job of kind score or impute has written."""
-    with open_workspace(workspace) as here:
+    with open_existing_workspace(workspace) as here:
         product.write_job_output(here, job_id, to, replace=force)
-    say({"out": redact(to)}, f"[bold]{escape(redact(to))}[/]", json_output)
+    print_json_or_text(
+        {"out": redact_uri_secrets(to)}, f"[bold]{escape_rich_markup(redact_uri_secrets(to))}[/]", json_output
+    )
 
 
 def _show(job: Any, json_output: bool) -> None:
     if json_output:
-        show_json(job)
+        print_json_document(job)
         return
     out.print(f"[bold]{job.id}[/] {job.kind}: {job.state}")
     if words := _words(job):
-        out.print(escape(words))
+        out.print(escape_rich_markup(words))
 
 
 def _words(job: Any) -> str:
@@ -354,10 +358,10 @@ def _words(job: Any) -> str:
     if job.result is not None:
         facts = {name: value for name, value in job.result.items() if name != "sha256" and isinstance(value, str | int)}
         return ", ".join(f"{name} {value}" for name, value in facts.items())
-    return describe(job.progress) if job.progress else ""
+    return progress_text(job.progress) if job.progress else ""
 
 
-def read_request(text: str) -> JSONObject:
+def read_job_request(text: str) -> JSONObject:
     """A job as JSON, or the file that holds it."""
     try:
         return dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
@@ -367,14 +371,17 @@ def read_request(text: str) -> JSONObject:
         ) from error
 
 
-def parse_shape(shape: Any, given: JSONObject) -> Any:
+def build_request_or_usage_error(shape: Any, given: JSONObject) -> Any:
     """A shape of what was given, or a usage error that names what does not fit."""
     from pydantic import ValidationError
 
-    from service.requests.validation_messages import complaints
+    from service.requests.validation_messages import validation_messages_by_place
 
     try:
         return shape(**given)
     except ValidationError as error:
-        messages = (f"{'.'.join(map(str, place))}: {words}" for place, words in complaints(error.errors(), shape))
+        messages = (
+            f"{'.'.join(map(str, place))}: {words}"
+            for place, words in validation_messages_by_place(error.errors(), shape)
+        )
         raise typer.BadParameter("; ".join(messages)) from error

@@ -37,7 +37,7 @@ class Asset:
 
 
 @cache
-def asset(name: str) -> Asset | None:
+def find_static_asset(name: str) -> Asset | None:
     """A static file by its path below `static`; None if there is none."""
     place: Traversable = files("service.console").joinpath("static")
     for part in name.split("/"):
@@ -51,9 +51,9 @@ def asset(name: str) -> Asset | None:
     return Asset(place.read_bytes(), TYPES[suffix])
 
 
-def asset_url(name: str) -> str:
+def static_asset_url(name: str) -> str:
     """Where a browser gets a static file, in its present form; LookupError if there is none of that name."""
-    found = asset(name)
+    found = find_static_asset(name)
     if found is None:
         raise LookupError(f"service/console/static has no file {name!r}")
     return f"{PREFIX}{name}?v={found.digest}"

@@ -6,20 +6,20 @@ from functools import cache
 from starlette.requests import Request
 from starlette.responses import Response
 
-from service.console.assets import asset
-from service.console.pages import respond
+from service.console.assets import find_static_asset
+from service.console.pages import page_response
 from service.requests.json_values import JSONObject
 
 FOLDER = "vendor"
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
-def tryable(request: Request) -> Response:
+def swagger_documentation_page(request: Request) -> Response:
     """Swagger UI, from our own files."""
-    return respond(request, "docs.html", {})
+    return page_response(request, "docs.html", {})
 
 
-def readable(request: Request) -> Response:
+def html_documentation_page(request: Request) -> Response:
     """Every operation in one page, with its parameters, bodies and answers, in plain HTML."""
     document = request.app.openapi()
     groups: dict[str, list[JSONObject]] = {}
@@ -29,7 +29,7 @@ def readable(request: Request) -> Response:
                 operation = _operation(method, path, operations[method])
                 groups.setdefault(operation["tag"], []).append(operation)
     shapes = {name: _members(shape) for name, shape in sorted(document["components"]["schemas"].items())}
-    return respond(request, "docs_read.html", {"groups": groups, "shapes": shapes})
+    return page_response(request, "docs_read.html", {"groups": groups, "shapes": shapes})
 
 
 def _operation(method: str, path: str, operation: JSONObject) -> JSONObject:
@@ -90,11 +90,11 @@ def _words(schema: JSONObject) -> str:
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
-def licences(request: Request) -> Response:
+def vendored_licences_page(request: Request) -> Response:
     """Every vendored file with its package, version and licence; each text once."""
     listed = vendored_files()
     names = dict.fromkeys(name for each in listed for name in each["licence_files"])
-    return respond(request, "licences.html", {"files": listed, "texts": {name: _text(name) for name in names}})
+    return page_response(request, "licences.html", {"files": listed, "texts": {name: _text(name) for name in names}})
 
 
 @cache
@@ -104,7 +104,7 @@ def vendored_files() -> tuple[JSONObject, ...]:
 
 
 def _text(name: str) -> str:
-    found = asset(f"{FOLDER}/{name}")
+    found = find_static_asset(f"{FOLDER}/{name}")
     if found is None:
         raise LookupError(f"service/console/static/{FOLDER} has no file {name!r}")
     return found.content.decode()

@@ -11,12 +11,12 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from service import product
-from service.console.pages import workspace_of
+from service.console.pages import workspace_from_request
 from service.requests import problems
 from service.workspace import Workspace
-from storage.control.control import generation
+from storage.control.control import control_generation
 from storage.errors import StorageError
-from storage.monitoring.alert_records import records_mark
+from storage.monitoring.alert_records import alert_records_fingerprint
 
 # How soon a change is seen, and how soon a stream notices that the server stops.
 POLL_S = 0.5
@@ -65,7 +65,7 @@ class Live:
         seen: object = None
         looked_at = -LONGEST_S
         while self._listeners and not self.is_over():
-            now, written = time.monotonic(), written_mark(self.workspace)
+            now, written = time.monotonic(), workspace_change_mark(self.workspace)
             if written is None or written != seen or now - looked_at >= LONGEST_S:
                 seen, looked_at = written, now
                 marks = await self._look()
@@ -77,10 +77,10 @@ class Live:
 
     async def _look(self) -> Marks:
         try:
-            return await anyio.to_thread.run_sync(look, self.workspace, abandon_on_cancel=True)
+            return await anyio.to_thread.run_sync(live_event_marks, self.workspace, abandon_on_cancel=True)
         except Exception as error:  # the database may be away for a while; the pages say so themselves
             structlog.get_logger("console").warning(
-                "changes cannot be looked for", reason=str(error), exc_info=not problems.is_expected(error)
+                "changes cannot be looked for", reason=str(error), exc_info=not problems.is_expected_error(error)
             )
             return self.marks
 
@@ -89,31 +89,31 @@ class Live:
             listener.set()
 
 
-def written_mark(workspace: Workspace) -> object:
+def workspace_change_mark(workspace: Workspace) -> object:
     """What changes when the control database or the records of monitoring are written; None where only a query tells."""
     try:
         control = workspace.control.written_mark()
     except StorageError:  # it was removed: the look itself says so
         return None
-    return None if control is None else (control, records_mark(workspace.layout.root))
+    return None if control is None else (control, alert_records_fingerprint(workspace.layout.root))
 
 
-def look(workspace: Workspace) -> Marks:
+def live_event_marks(workspace: Workspace) -> Marks:
     """A mark of each thing that pages show; it changes when the thing does."""
     queue = product.job_queue(workspace)
     recent = [(job.id, job.state, job.progress) for job in queue.list(limit=RECENT).items]
     return {
         "jobs": hashlib.sha256(repr(recent).encode()).hexdigest()[:16],
-        "registry": str(generation(workspace.control)),
-        "monitoring": hashlib.sha256(repr(records_mark(workspace.layout.root)).encode()).hexdigest()[:16],
+        "registry": str(control_generation(workspace.control)),
+        "monitoring": hashlib.sha256(repr(alert_records_fingerprint(workspace.layout.root)).encode()).hexdigest()[:16],
     }
 
 
-async def events(request: Request) -> StreamingResponse:
+async def live_event_stream(request: Request) -> StreamingResponse:
     """Server-sent events `jobs`, `registry` and `monitoring`, each with its mark; an id holds all marks, so that nothing is told twice."""
     state = request.app.state
     if not hasattr(state, "live"):
-        state.live = Live(workspace_of(request), lambda: state.not_ready is not None)
+        state.live = Live(workspace_from_request(request), lambda: state.not_ready is not None)
     live: Live = state.live
     known = _read_id(request.headers.get("last-event-id", ""))
 

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from service import product
-from service.console.assets import asset_url
-from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, interval, number_of
+from service.console.assets import static_asset_url
+from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, count_with_noun, interval_words
 from service.requests import problems
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import NotReady
@@ -50,7 +50,7 @@ class Call:
 
 
 @cache
-def environment() -> Environment:
+def page_template_environment() -> Environment:
     """The templates; every value is escaped, and a name that a page model lacks is an error."""
     found = Environment(
         # The parts of a report are those of the page that `fewpass report` writes.
@@ -60,31 +60,31 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals |= {"asset": asset_url, "fewpass_version": VERSION}
+    found.globals |= {"asset": static_asset_url, "fewpass_version": VERSION}
     found.filters |= {
-        "age": age,
-        "digits": digits,
-        "short": short,
-        "moment": moment,
+        "age": format_age,
+        "digits": format_number,
+        "short": shorten_text,
+        "moment": format_utc_time,
         "metric": lambda name: METRIC_WORDS.get(name, name),
         "rows_measured": lambda value: ROWS_MEASURED.get(value, value),
-        "interval": interval,
-        "number_of": number_of,
+        "interval": interval_words,
+        "number_of": count_with_noun,
     }
     return found
 
 
-def role_of(request: Request) -> Role | None:
+def role_from_request(request: Request) -> Role | None:
     """What the visitor may do, as the guard has found it; None of pages that are open to all."""
     role: Role | None = request.scope.get("fewpass.role")
     return role
 
 
-def respond(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
+def page_response(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
     """A page of plain values and dataclasses: as HTML from its template, or as JSON if the visitor wants that."""
     if wants_json(request):
         return Response(json.dumps(page, default=_plain), status, media_type="application/json")
-    role = role_of(request)
+    role = role_from_request(request)
     shared = {
         "role": role,
         "may": {str(each): role is not None and role.covers(each) for each in Role},
@@ -92,11 +92,11 @@ def respond(request: Request, template: str, page: JSONMapping, status: int = 20
         "has_session": "fewpass.session" in request.scope,
         "calls": (),
     }
-    text = environment().get_template(template).render(shared | dict(page))
-    return html(request, text, status)
+    text = page_template_environment().get_template(template).render(shared | dict(page))
+    return html_response(request, text, status)
 
 
-def html(request: Request, text: str, status: int = 200) -> Response:
+def html_response(request: Request, text: str, status: int = 200) -> Response:
     """A text as an HTML answer, packed where the browser takes that."""
     headers = {"cache-control": "no-store", "vary": "Accept, Accept-Encoding, Cookie"}
     body = text.encode("utf-8", "replace")
@@ -112,7 +112,7 @@ def wants_json(request: Request) -> bool:
     return "application/json" in accept and "text/html" not in accept
 
 
-def age(since: datetime | None) -> str:
+def format_age(since: datetime | None) -> str:
     """How long ago a moment was, in its largest unit."""
     if since is None:
         return "–"
@@ -124,12 +124,12 @@ def age(since: datetime | None) -> str:
     return "now"
 
 
-def moment(at: datetime | None) -> str:
+def format_utc_time(at: datetime | None) -> str:
     """A moment to the second, in UTC."""
     return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def digits(number: object, places: int = 4) -> str:
+def format_number(number: object, places: int = 4) -> str:
     """A number for people: whole ones with separators, others rounded."""
     if number is None:
         return "–"
@@ -140,7 +140,7 @@ def digits(number: object, places: int = 4) -> str:
     return f"{number:,.0f}"
 
 
-def short(text: object, length: int = 60) -> str:
+def shorten_text(text: object, length: int = 60) -> str:
     """A text of a bounded length; the whole stands in a title."""
     words = str(text)
     return words if len(words) <= length else words[: length - 1] + "…"
@@ -162,32 +162,32 @@ Screen = Callable[[Request], JSONObject]
 PER_PAGE, MOST = 50, 500  # of a list; and the most that anybody may ask for
 
 
-def page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
+def render_as_page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
     """Let a function that makes the model of a page answer requests with a template below `templates`."""
 
     def decorate(screen: Screen) -> Callable[[Request], Response]:
         @wraps(screen)
         def answer(request: Request) -> Response:
             try:
-                return respond(request, template, screen(request))
+                return page_response(request, template, screen(request))
             except Exception as error:
-                if wants_json(request) or not problems.is_expected(error):
+                if wants_json(request) or not problems.is_expected_error(error):
                     raise
-                problem = problems.problem_of(error)
-                return respond(request, "problem.html", {"problem": problem}, problem.status)
+                problem = problems.problem_from_error(error)
+                return page_response(request, "problem.html", {"problem": problem}, problem.status)
 
         return answer
 
     return decorate
 
 
-def workspace_of(request: Request) -> Workspace:
+def workspace_from_request(request: Request) -> Workspace:
     """The workspace of the application."""
     workspace: Workspace = request.app.state.workspace
     return workspace
 
 
-def served_of(request: Request, reference: str) -> Served:
+def served_model_from_request(request: Request, reference: str) -> Served:
     """The model of "name", "name@version" or "name@alias" as this process serves it; NotReady while the server is starting."""
     predictor: Predictor | None = getattr(request.app.state, "predictor", None)
     if predictor is None:
@@ -195,7 +195,7 @@ def served_of(request: Request, reference: str) -> Served:
     return predictor.served(reference) or predictor.resolve(reference)
 
 
-def columns_to_choose(workspace: Workspace, dataset: str) -> JSONObject:
+def dataset_column_choices(workspace: Workspace, dataset: str) -> JSONObject:
     """The columns of the chosen data set, and the one that it predicts: a form offers them. Of no or another data set none is known."""
     try:
         return {
@@ -206,13 +206,13 @@ def columns_to_choose(workspace: Workspace, dataset: str) -> JSONObject:
         return {"columns": [], "of_dataset": None}
 
 
-def part_of_list(request: Request) -> tuple[int, str | None]:
+def page_limit_and_cursor(request: Request) -> tuple[int, str | None]:
     """Which page of a list is asked for: how many items, and the cursor of the page before."""
     parameters = request.query_params
-    return whole_number(parameters.get("limit"), PER_PAGE, MOST), parameters.get("cursor")
+    return parse_bounded_int(parameters.get("limit"), PER_PAGE, MOST), parameters.get("cursor")
 
 
-def whole_number(text: str | None, default: int, most: int) -> int:
+def parse_bounded_int(text: str | None, default: int, most: int) -> int:
     """A number of a query string within 1 and `most`; the default for whatever is none."""
     try:
         return min(max(int(text or default), 1), most)

@@ -8,8 +8,8 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
 from service.console import documentation, live
-from service.console.assets import N_DIGITS, PREFIX, asset
-from service.console.pages import respond
+from service.console.assets import N_DIGITS, PREFIX, find_static_asset
+from service.console.pages import page_response
 from service.console.screens import data, explorer, models, served_rows, setup, trainings
 
 A_YEAR = "public, max-age=31536000, immutable"
@@ -25,30 +25,30 @@ class Page(Route):
         return match, {**noted, "route": self}
 
 
-def routes() -> list[BaseRoute]:
+def console_routes() -> list[BaseRoute]:
     """Every page of the console, its files and its stream."""
     pages = {
-        "/console": models.overview,
-        "/console/models/{reference}": models.model,
-        "/console/models/{name}/compare": models.compare,
-        "/console/models/{reference}/graph": explorer.graph,
-        "/console/models/{reference}/graph/{column:path}": explorer.family,
-        "/console/models/{reference}/regions": explorer.circuit,
-        "/console/models/{reference}/what-if": explorer.explorer,
-        "/console/models/{reference}/monitoring": served_rows.of_model,
-        "/console/monitoring": served_rows.overview,
-        "/console/jobs": trainings.jobs,
-        "/console/jobs/{job_id}": trainings.job,
-        "/console/train": trainings.train_form,
-        "/console/data": data.datasets,
-        "/console/data/{name}": data.dataset,
-        "/console/data/{name}/rows": data.rows,
-        "/console/settings": setup.settings,
+        "/console": models.models_overview_screen,
+        "/console/models/{reference}": models.model_screen,
+        "/console/models/{name}/compare": models.compare_versions_screen,
+        "/console/models/{reference}/graph": explorer.explorer_graph_screen,
+        "/console/models/{reference}/graph/{column:path}": explorer.explorer_family_screen,
+        "/console/models/{reference}/regions": explorer.explorer_circuit_screen,
+        "/console/models/{reference}/what-if": explorer.what_if_explorer_screen,
+        "/console/models/{reference}/monitoring": served_rows.model_monitoring_screen,
+        "/console/monitoring": served_rows.monitoring_overview_screen,
+        "/console/jobs": trainings.jobs_screen,
+        "/console/jobs/{job_id}": trainings.job_screen,
+        "/console/train": trainings.train_form_screen,
+        "/console/data": data.datasets_screen,
+        "/console/data/{name}": data.dataset_screen,
+        "/console/data/{name}/rows": data.dataset_rows_screen,
+        "/console/settings": setup.settings_screen,
     }
     return [
-        Page("/console/login", login, methods=["GET"]),
-        Page("/console/events", live.events, methods=["GET"]),
-        Page(f"{PREFIX}{{name:path}}", static, methods=["GET"]),
+        Page("/console/login", login_page, methods=["GET"]),
+        Page("/console/events", live.live_event_stream, methods=["GET"]),
+        Page(f"{PREFIX}{{name:path}}", static_file_response, methods=["GET"]),
         *(Page(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()),
     ]
 
@@ -56,25 +56,25 @@ def routes() -> list[BaseRoute]:
 def documentation_routes() -> list[BaseRoute]:
     """The pages about the API, and the files that they need: also where there is no control plane."""
     return [
-        Page("/docs", documentation.tryable, methods=["GET"]),
-        Page("/docs/read", documentation.readable, methods=["GET"]),
-        Page("/docs/licences", documentation.licences, methods=["GET"]),
+        Page("/docs", documentation.swagger_documentation_page, methods=["GET"]),
+        Page("/docs/read", documentation.html_documentation_page, methods=["GET"]),
+        Page("/docs/licences", documentation.vendored_licences_page, methods=["GET"]),
         Page("/redoc", lambda _: RedirectResponse("/docs/read", HTTPStatus.MOVED_PERMANENTLY), methods=["GET"]),
-        Page(f"{PREFIX}{{name:path}}", static, methods=["GET"]),
+        Page(f"{PREFIX}{{name:path}}", static_file_response, methods=["GET"]),
     ]
 
 
-def login(request: Request) -> Response:
+def login_page(request: Request) -> Response:
     """Where a key is exchanged for a session."""
     is_refused = "refused" in request.query_params
     status = HTTPStatus.UNAUTHORIZED if is_refused else HTTPStatus.OK
     context = {"next": request.query_params.get("next", "/console"), "is_refused": is_refused}
-    return respond(request, "login.html", context, status)
+    return page_response(request, "login.html", context, status)
 
 
-def static(request: Request) -> Response:
+def static_file_response(request: Request) -> Response:
     """A static file; under the digest of what it holds it never changes."""
-    found = asset(request.path_params["name"])
+    found = find_static_asset(request.path_params["name"])
     if found is None:
         return Response("There is no such file.", HTTPStatus.NOT_FOUND, media_type="text/plain")
     tag = f'"{found.digest}"'

@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from learners.kernels.jit import noticing_compilation
+from learners.kernels.jit import notify_on_kernel_compilation
 from service import product
 from service.console import routes as console
 from service.http import browser_sessions, error_answers, openapi
@@ -25,7 +25,7 @@ from service.http.api.scoring.predict import Predict
 from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry
 from service.http.paths import EVENTS
 from service.http.security import Guard
-from service.http.warm_up import warm_up
+from service.http.warm_up import warm_up_kernels
 from service.jobs.crew import CrewWatch
 from service.product.monitoring_loop import Looker
 from service.requests import problems
@@ -33,10 +33,10 @@ from service.requests.json_values import JSONObject
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
-from service.startup import end_loading
+from service.startup import restore_gc_after_startup
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.control.control import generation
+from storage.control.control import control_generation
 from storage.errors import StorageError
 from storage.monitoring.counts import MonitoringFiles
 
@@ -64,10 +64,10 @@ class Application(FastAPI):
         of_densities = score_impute.Densities(self.predict, settings)
         plain: dict[str, Any] = {
             predict.PATH: self.predict,  # what the hot path leaves over: other methods, and paths below a mount
-            explain.PATH: explain.explanations,
+            explain.PATH: explain.explain_endpoint,
             score_impute.SCORE_PATH: of_densities.score,
             score_impute.IMPUTE_PATH: of_densities.impute,
-            **dict.fromkeys(open_inference.PATHS, open_inference.infer),
+            **dict.fromkeys(open_inference.PATHS, open_inference.inference_endpoint),
             invocations.PATH: invocations.Invocations(self.predict, settings).answer,
         }
         self.router.routes += [
@@ -86,7 +86,7 @@ class Application(FastAPI):
 
     def openapi(self) -> JSONObject:
         """The OpenAPI document, predictions included."""
-        return openapi.document(self)
+        return openapi.openapi_document(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give the request its id, then take the short way or the long one."""
@@ -115,12 +115,12 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.degraded = app.state.stranded = None
     for resource in (health, open_inference, invocations, explain):
         app.include_router(resource.router)
-    app.router.routes += [*browser_sessions.routes(), *console.documentation_routes()]
+    app.router.routes += [*browser_sessions.session_routes(), *console.documentation_routes()]
     if not settings.predict_only:
         for resource in (datasets, jobs, administration, models, monitoring, schedules):
             app.include_router(resource.router)
-        app.router.routes += console.routes()
-    error_answers.add_to(app)
+        app.router.routes += console.console_routes()
+    error_answers.add_error_handlers(app)
     return app
 
 
@@ -150,13 +150,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _open(workspace: Workspace) -> Predictor:
-    predictor = Predictor(workspace.control, workspace.settings.mapped_models, observer_of(workspace))
+    predictor = Predictor(workspace.control, workspace.settings.mapped_models, start_monitoring_observer(workspace))
     if not workspace.settings.predict_only:
         product.job_queue(workspace)  # opened now, so that a broken database fails the start and not a request
     return predictor
 
 
-def observer_of(workspace: Workspace) -> Observer | None:
+def start_monitoring_observer(workspace: Workspace) -> Observer | None:
     """What counts served rows, unless that is off or the workspace cannot be written."""
     if workspace.settings.monitoring == "off":
         return None
@@ -178,7 +178,7 @@ async def _become_ready(app: FastAPI) -> None:
     # What was made until now stays: looking at it again and again would cost as much as a few look-ups.
     gc.collect()
     gc.freeze()
-    end_loading()
+    restore_gc_after_startup()
     app.state.not_ready = None
 
 
@@ -187,8 +187,8 @@ def _warm_up(app: FastAPI) -> float:
         app.state.not_ready = "The server is compiling kernels, which happens once on a machine."
         structlog.get_logger("serve").info("compiling kernels, which happens once on a machine")
 
-    with noticing_compilation(tell):
-        return warm_up()
+    with notify_on_kernel_compilation(tell):
+        return warm_up_kernels()
 
 
 async def _follow(app: Application) -> None:
@@ -207,7 +207,7 @@ async def _follow(app: Application) -> None:
         await asyncio.sleep(settings.generation_poll_s)
         try:
             await ask(app.state.workspace.check_there)
-            if await ask(generation, predictor.control) != app.guard.generation:
+            if await ask(control_generation, predictor.control) != app.guard.generation:
                 await ask(app.guard.load, predictor.control)
             if await ask(predictor.refresh):
                 log.info("registry has changed", generation=predictor.generation)
@@ -217,7 +217,7 @@ async def _follow(app: Application) -> None:
             is_silent = isinstance(error, TimeoutError)
             reason = f"The control database did not answer for {ANSWER_S:g} s." if is_silent else str(error)
             if app.state.degraded is None:  # once: it may last for hours
-                is_expected = is_silent or problems.is_expected(error)
+                is_expected = is_silent or problems.is_expected_error(error)
                 log.warning("the registry cannot be read", reason=reason, exc_info=not is_expected)
             app.state.degraded = reason
             await asyncio.sleep(1)

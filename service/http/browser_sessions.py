@@ -16,9 +16,16 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from service.requests.problems import Forbidden, problem_of
+from service.requests.problems import Forbidden, problem_from_error
 from service.workspace import Workspace
-from storage.control.access import BrowserSession, end_session, find_session, open_session, session_sha256, token_sha256
+from storage.control.access import (
+    BrowserSession,
+    api_key_token_sha256,
+    browser_session_sha256,
+    create_browser_session,
+    delete_browser_session,
+    find_browser_session,
+)
 from storage.control.control import Control
 from storage.errors import InvalidKey
 
@@ -36,30 +43,30 @@ LOOK_UP_S = 10.0
 Headers = dict[bytes, bytes]
 
 
-def cookie_name(headers: Headers) -> str:
+def session_cookie_name(headers: Headers) -> str:
     """The cookie of the port that was asked: servers on other ports of the same host share a browser's cookies."""
     port = headers.get(b"host", b"").rpartition(b":")[2]
     return f"fewpass-{port.decode()}" if port.isdigit() else "fewpass"
 
 
-def origin_of(scheme: str, headers: Headers) -> str:
+def request_origin(scheme: str, headers: Headers) -> str:
     """What the browser asked: scheme, host and port."""
     return f"{scheme}://{headers.get(b'host', b'').decode('latin-1').lower()}"
 
 
-def session_cookie(headers: Headers) -> str | None:
+def session_id_from_cookie(headers: Headers) -> str | None:
     """The id of the session that a request names, if it names any."""
     value = headers.get(b"cookie")
     if value is None:
         return None
     try:
-        morsel = SimpleCookie(value.decode("latin-1")).get(cookie_name(headers))
+        morsel = SimpleCookie(value.decode("latin-1")).get(session_cookie_name(headers))
     except CookieError:
         return None
     return morsel.value if morsel is not None and morsel.value else None
 
 
-def check_of_page(method: str, headers: Headers) -> None:
+def check_session_csrf(method: str, headers: Headers) -> None:
     """Refuse a cookie that comes with a request which no page of this server has made (Forbidden)."""
     site = headers.get(b"sec-fetch-site")
     is_ours = site == b"same-origin" or (site == b"none" and method in SAFE)
@@ -78,13 +85,13 @@ class Sessions:
 
     async def session(self, control: Control, session_id: str, origin: str) -> BrowserSession | None:
         """The session of an id, if it is of this origin and has not ended."""
-        sha256 = session_sha256(session_id)
+        sha256 = browser_session_sha256(session_id)
         now = time.monotonic()
         until, found = self._known.get(sha256, (0.0, None))
         if found is None or until < now:
             with anyio.fail_after(LOOK_UP_S):
                 found = await anyio.to_thread.run_sync(
-                    find_session, control, sha256, abandon_on_cancel=True, limiter=self._one_at_a_time
+                    find_browser_session, control, sha256, abandon_on_cancel=True, limiter=self._one_at_a_time
                 )
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
@@ -100,7 +107,7 @@ class Sessions:
         self._known.pop(id_sha256, None)
 
 
-def routes() -> list[Route]:
+def session_routes() -> list[Route]:
     """To sign in, and to sign out."""
     return [Route(PATH, sign_in, methods=["POST"]), Route(f"{PATH}/end", sign_out, methods=["POST"])]
 
@@ -115,18 +122,18 @@ async def sign_in(request: Request) -> Response:
     try:
         guard.key(token.encode())
     except InvalidKey as error:
-        problem = problem_of(error)
+        problem = problem_from_error(error)
         if "text/html" not in request.headers.get("accept", ""):
             raise
         return RedirectResponse(f"{HOME}/login?refused=1", HTTPStatus.SEE_OTHER, headers={"x-problem": problem.slug})
     workspace: Workspace = request.app.state.workspace
-    origin = origin_of(request.url.scheme, headers)
+    origin = request_origin(request.url.scheme, headers)
     lifetime = timedelta(seconds=LIFETIME_S)
     session_id = await anyio.to_thread.run_sync(
-        open_session, workspace.control, token_sha256(token.encode()), origin, lifetime
+        create_browser_session, workspace.control, api_key_token_sha256(token.encode()), origin, lifetime
     )
-    answer = RedirectResponse(local(page), HTTPStatus.SEE_OTHER)
-    is_https, name = request.url.scheme == "https", cookie_name(headers)
+    answer = RedirectResponse(safe_redirect_path(page), HTTPStatus.SEE_OTHER)
+    is_https, name = request.url.scheme == "https", session_cookie_name(headers)
     answer.set_cookie(name, session_id, max_age=LIFETIME_S, secure=is_https, httponly=True, samesite="strict")
     return answer
 
@@ -134,17 +141,17 @@ async def sign_in(request: Request) -> Response:
 async def sign_out(request: Request) -> Response:
     """End the session, on the server and in the browser."""
     headers = request.scope["fewpass.headers"]
-    session_id = session_cookie(headers)
+    session_id = session_id_from_cookie(headers)
     if session_id is not None:
         workspace: Workspace = request.app.state.workspace
-        await anyio.to_thread.run_sync(end_session, workspace.control, session_sha256(session_id))
-        request.app.guard.sessions.forget(session_sha256(session_id))
+        await anyio.to_thread.run_sync(delete_browser_session, workspace.control, browser_session_sha256(session_id))
+        request.app.guard.sessions.forget(browser_session_sha256(session_id))
     answer = Response(status_code=HTTPStatus.NO_CONTENT)
-    answer.delete_cookie(cookie_name(headers), httponly=True, samesite="strict")
+    answer.delete_cookie(session_cookie_name(headers), httponly=True, samesite="strict")
     return answer
 
 
-def local(path: str) -> str:
+def safe_redirect_path(path: str) -> str:
     """A path of this server as it is; the first page in place of anything else."""
     is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if is_ours and path.split("?")[0].startswith(HOME) else HOME

@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
         let_in = [
             loop.create_task(loop.connect_accepted_socket(self._connection, client))
             for listening in sockets or ()
-            for client in waiting_at(listening)
+            for client in accept_waiting_connections(listening)
         ]
         await super().shutdown(sockets)
         await asyncio.gather(*let_in, return_exceptions=True)
@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
         return Connection(self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
 
-def waiting_at(listening: socket) -> Iterator[socket]:
+def accept_waiting_connections(listening: socket) -> Iterator[socket]:
     """The connections that the kernel has made and nobody has taken."""
     listening.setblocking(False)
     while True:
@@ -89,7 +89,7 @@ class HeadTooLarge(Exception):
     """A head that is complete and larger than `MAX_HEAD_BYTES`."""
 
 
-def held_bytes(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
+def request_head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
     """Bytes of a head: what is asked for, and each header with its colon, space and end of line."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
 
@@ -148,7 +148,7 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there, and if it ended in the piece that made it too large, this is the place to see it."""
-        if self.n_at_most > MAX_HEAD_BYTES and held_bytes(self.url, self.headers) > MAX_HEAD_BYTES:
+        if self.n_at_most > MAX_HEAD_BYTES and request_head_size(self.url, self.headers) > MAX_HEAD_BYTES:
             self.is_head_too_large = True
             raise HeadTooLarge
         self.n_head_bytes = None

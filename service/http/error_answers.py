@@ -12,20 +12,20 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.console.pages import respond, wants_json
-from service.http.api.bodies import TOO_DEEP, hint, is_json, long_number
+from service.console.pages import page_response, wants_json
+from service.http.api.bodies import TOO_DEEP, invalid_json_hint, is_json_content_type, overlong_json_integer_text
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType
-from service.requests.validation_messages import complaints
-from storage.control.control import as_storage_error
+from service.requests.validation_messages import validation_messages_by_place
+from storage.control.control import translate_database_error
 
 DOCS = "/docs shows every call."
 MOST_COMPARED = 300  # characters: to look for similar ones takes time that grows with their square
 NOT_JSON = "The request does not say that its body is JSON: send the header Content-Type: application/json."
 
 
-def add_to(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Let an application answer with the problem of whatever its routes raise."""
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
@@ -37,48 +37,50 @@ def add_to(app: FastAPI) -> None:
 
 
 def _response(problem: Problem, request: Request, headers: dict[str, str] | None = None) -> JSONResponse:
-    headers = problems.headers_of(problem) | (headers or {})
+    headers = problems.problem_response_headers(problem) | (headers or {})
     return JSONResponse(problem.body(request.url.path), problem.status, headers=headers, media_type=problems.MEDIA_TYPE)
 
 
 def _expected(request: Request, error: Exception) -> JSONResponse:
-    return _response(problems.problem_of(error), request)
+    return _response(problems.problem_from_error(error), request)
 
 
 def _of_database(request: Request, error: Any) -> JSONResponse:
     """The job queue's own connections do not go through `storage`, which would have translated this."""
     structlog.get_logger("serve").warning("the job queue cannot be used", reason=str(error.orig))
-    return _response(problems.problem_of(as_storage_error(error)), request)
+    return _response(problems.problem_from_error(translate_database_error(error)), request)
 
 
 def _gone(request: Request, error: Exception) -> JSONResponse:
     """The client hung up in the middle of its body: nothing of ours failed, and nobody reads the answer."""
     structlog.get_logger("serve").info("the client went away", path=request.url.path)
     del error
-    return _response(problems.problem_of_status(400, "The body ended before it was complete."), request)
+    return _response(problems.problem_from_http_status(400, "The body ended before it was complete."), request)
 
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
     structlog.get_logger("serve").error("request failed", path=request.url.path, exc_info=error)
-    return _response(problems.problem_of(error), request)
+    return _response(problems.problem_from_error(error), request)
 
 
 async def _http_error(request: Request, error: Any) -> Response:
     headers = {name.lower(): value for name, value in (error.headers or {}).items()}
     detail, path = error.detail, request.url.path
     if error.status_code == 404:  # of the routing; a thing that is missing has an error of its own
-        detail = unknown_path(request.app.openapi(), path)
+        detail = unknown_path_message(request.app.openapi(), path)
         if path.startswith("/console/") and not wants_json(request):
             detail = f"There is no page {path}. The menu shows which there are."
-            return respond(request, "problem.html", {"problem": problems.problem_of_status(404, detail)}, 404)
+            return page_response(
+                request, "problem.html", {"problem": problems.problem_from_http_status(404, detail)}, 404
+            )
     elif error.status_code == 400 and (cause := error.__cause__) is not None:  # of reading the body
         body = await request.body()  # which has been read already
-        words = long_number(body) or f"The body is not JSON: {cause}"
-        detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{hint(body)}"
+        words = overlong_json_integer_text(body) or f"The body is not JSON: {cause}"
+        detail = TOO_DEEP if isinstance(cause, RecursionError) else f"{words}.{invalid_json_hint(body)}"
     elif error.status_code == 405 and (allowed := allowed_methods(request.app.openapi(), path)):
         detail = f"{path} does not take {request.method}, but {' and '.join(allowed)}. {DOCS}"
         headers["allow"] = ", ".join(allowed)
-    return _response(problems.problem_of_status(error.status_code, detail), request, headers)
+    return _response(problems.problem_from_http_status(error.status_code, detail), request, headers)
 
 
 def _invalid_request(request: Request, error: Any) -> JSONResponse:
@@ -86,18 +88,21 @@ def _invalid_request(request: Request, error: Any) -> JSONResponse:
     findings = error.errors()
     if findings and findings[0]["type"] == "json_invalid":
         reason = findings[0].get("ctx", {}).get("error", "unreadable")
-        return _response(problems.problem_of(MalformedBody(f"The body is not JSON: {reason}.")), request)
+        return _response(problems.problem_from_error(MalformedBody(f"The body is not JSON: {reason}.")), request)
     is_unread = any(finding["loc"] == ("body",) and finding["type"] != "missing" for finding in findings)
-    if is_unread and not is_json(request.headers.get("content-type")):
-        return _response(problems.problem_of(UnsupportedMediaType(NOT_JSON)), request)
+    if is_unread and not is_json_content_type(request.headers.get("content-type")):
+        return _response(problems.problem_from_error(UnsupportedMediaType(NOT_JSON)), request)
     shape = getattr(request.scope.get("route"), "body_field", None)
     root = None if shape is None else shape.field_info.annotation
-    places = [{"field": ".".join(map(str, place)), "reason": words} for place, words in complaints(findings, root)]
+    places = [
+        {"field": ".".join(map(str, place)), "reason": words}
+        for place, words in validation_messages_by_place(findings, root)
+    ]
     detail = "; ".join(f"{place['field']}: {place['reason']}" for place in places)
-    return _response(problems.problem_of(InvalidRequest(detail, errors=places)), request)
+    return _response(problems.problem_from_error(InvalidRequest(detail, errors=places)), request)
 
 
-def unknown_path(document: JSONObject, path: str) -> str:
+def unknown_path_message(document: JSONObject, path: str) -> str:
     """What to say of a path that is none of those of the OpenAPI document."""
     candidates = [_filled(template, path) for template in document["paths"]] if len(path) <= MOST_COMPARED else []
     near = get_close_matches(path.rstrip("/") or "/", candidates, 1, 0.8)

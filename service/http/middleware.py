@@ -22,14 +22,14 @@ from service.http.api.bodies import (
     UNCOUNTED,
     Hold,
     InFlight,
-    check_characters,
-    check_json,
+    check_json_size,
+    check_lone_surrogates,
     content_length,
     read_body,
-    send_problem,
+    send_problem_body,
 )
 from service.http.paths import IMPORTING, QUERYING, READING, STREAMING
-from service.http.security import protection_of
+from service.http.security import security_headers
 from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow
 from service.settings import Settings
 from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
@@ -127,7 +127,7 @@ class Telemetry:
         started = scope["fewpass.started"] = time.perf_counter()
         # Made once for all who look: a walk over the raw headers costs as much as this.
         scope["fewpass.headers"] = dict(scope["headers"])
-        scope["fewpass.is_hot"] = is_hot(scope["method"], scope["path"])
+        scope["fewpass.is_hot"] = is_predict_request(scope["method"], scope["path"])
         request_id = _given_id(scope) or f"{self.prefix}-{next(self.numbers):x}"
         REQUEST_ID.set(request_id)
         headers = [(b"x-request-id", request_id.encode())]
@@ -145,7 +145,7 @@ class Telemetry:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += [*headers, *protection_of(scope["path"])]
+                message["headers"] += [*headers, *security_headers(scope["path"])]
             await send(message)
 
         try:
@@ -169,7 +169,7 @@ class Telemetry:
             )
 
 
-def is_hot(method: str, path: str) -> bool:
+def is_predict_request(method: str, path: str) -> bool:
     """Whether it is a prediction as almost all of them are asked; a tenth of the time that an expression takes."""
     return method == "POST" and path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4
 
@@ -224,13 +224,13 @@ class BodyLimit:
             body = await read_body(receive, content_length(scope), most, hold)
             is_read_here = not READING.take(scope)  # those look themselves
             if len(body) > UNCOUNTED and is_read_here:
-                hold.add(check_json(body, self.max_decoded_bytes, is_shaped=True))
+                hold.add(check_json_size(body, self.max_decoded_bytes, is_shaped=True))
             if is_read_here:
-                check_characters(body)
+                check_lone_surrogates(body)
         except ClientDisconnect:
             return
         except (BodyTooLarge, Overloaded, MalformedBody) as error:
-            await send_problem(error, scope, send)
+            await send_problem_body(error, scope, send)
             return
         scope["fewpass.hold"] = hold
         messages = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -274,7 +274,7 @@ class Deadlines:
                     "Retry, send fewer rows, or submit a job.",
                     timeout_s=self.timeout_s,
                 )
-                await send_problem(late, scope, send)
+                await send_problem_body(late, scope, send)
         finally:
             del self._running[task]
 

@@ -57,7 +57,7 @@ ANSWER_EXAMPLE = {
 }
 
 
-def document(app: FastAPI) -> JSONObject:
+def openapi_document(app: FastAPI) -> JSONObject:
     """The document of an application, made once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)

@@ -24,13 +24,13 @@ from starlette._utils import get_route_path
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.http.api.bodies import send_problem
-from service.http.browser_sessions import Sessions, check_of_page, origin_of, session_cookie
+from service.http.api.bodies import send_problem_body
+from service.http.browser_sessions import Sessions, check_session_csrf, request_origin, session_id_from_cookie
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
-from storage.control.access import ApiKey, Role, hashed_keys, token_sha256
-from storage.control.control import Control, generation
+from storage.control.access import ApiKey, Role, api_key_token_sha256, api_keys_by_hash
+from storage.control.control import Control, control_generation
 from storage.errors import InvalidKey, StorageError
 
 # What tells nothing about models and data: probes, and what the server can do.
@@ -64,7 +64,7 @@ class Guard:
     """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice, 429 with one that asks too often.
 
     All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
-    a revoked key is refused within the poll interval, and no request waits for the database. `generation` is that of the
+    a revoked key is refused within the poll interval, and no request waits for the database. `control_generation` is that of the
     registry whose keys are held, or an older one. The predictor has a record of its own: what one of them has taken over,
     the other may have failed to.
     """
@@ -77,7 +77,7 @@ class Guard:
         self._fixed: dict[str, ApiKey] = {}
         if settings.admin_key is not None:
             administrator = ApiKey(ADMINISTRATOR, ADMINISTRATOR, Role.ADMIN, datetime.now(UTC))
-            self._fixed[token_sha256(settings.admin_key.encode())] = administrator
+            self._fixed[api_key_token_sha256(settings.admin_key.encode())] = administrator
         self._keys = self._fixed
         self.sessions = Sessions()
         self._control: Control | None = None
@@ -91,8 +91,8 @@ class Guard:
         """Take over the keys as they are now."""
         with self._lock:  # or else one that has read earlier may write later
             self._control = control
-            as_of = generation(control)  # before the keys: what changes in between is read again
-            self._keys = hashed_keys(control) | self._fixed
+            as_of = control_generation(control)  # before the keys: what changes in between is read again
+            self._keys = api_keys_by_hash(control) | self._fixed
             self._verified = {}  # after the keys: what a request has just found among the old goes to the old dict
             self.generation = as_of
 
@@ -102,12 +102,12 @@ class Guard:
             try:
                 self.check(scope)
             except KeyNeeded as error:
-                session_id = session_cookie(scope["fewpass.headers"])
+                session_id = session_id_from_cookie(scope["fewpass.headers"])
                 if session_id is None or self._control is None:
                     return _refuse(error, scope, receive, send)
                 return self._by_session(session_id, self._control, scope, receive, send)
             except (InvalidKey, Forbidden, TooManyRequests) as error:
-                return send_problem(error, scope, send)
+                return send_problem_body(error, scope, send)
         return self.app(scope, receive, send)
 
     async def _by_session(self, session_id: str, control: Control, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,8 +123,8 @@ class Guard:
     async def _key_of(self, session_id: str, control: Control, scope: Scope) -> ApiKey:
         """The key that a session stands for; KeyNeeded if either has ended, Forbidden if no page of this server asks."""
         headers = scope["fewpass.headers"]
-        check_of_page(scope["method"], headers)
-        session = await self.sessions.session(control, session_id, origin_of(scope["scheme"], headers))
+        check_session_csrf(scope["method"], headers)
+        session = await self.sessions.session(control, session_id, request_origin(scope["scheme"], headers))
         key = None if session is None else self._keys.get(session.key_sha256)
         if session is None or key is None or not key.is_valid():
             raise KeyNeeded("The session has ended. Sign in again with an API key.")
@@ -142,7 +142,7 @@ class Guard:
         if known is not None and scope["fewpass.is_hot"] and known.is_valid():
             self._admit(known, Role.PREDICT, scope)
             return
-        token = token_of(headers)
+        token = api_token_from_headers(headers)
         if token is None and not self.needs_keys:
             self.visitors.check(scope["method"], scope["scheme"], headers)
             scope["fewpass.role"] = Role.ADMIN
@@ -180,7 +180,7 @@ class Guard:
     def key(self, token: bytes) -> ApiKey:
         """The valid key of a token; InvalidKey if there is none."""
         # Looked up by hash, so that the time it takes tells nothing about any token.
-        key = self._keys.get(token_sha256(token))
+        key = self._keys.get(api_key_token_sha256(token))
         if key is None or not key.is_valid():
             raise InvalidKey
         return key
@@ -193,10 +193,10 @@ def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awa
     if isinstance(error, KeyNeeded) and is_page and accepts_html and scope["method"] in {"GET", "HEAD"}:
         page = scope["path"] + (f"?{scope['query_string'].decode('latin-1')}" if scope["query_string"] else "")
         return RedirectResponse(f"{PAGES}/login?next={quote(page, safe='')}", 303)(scope, receive, send)
-    return send_problem(error, scope, send)
+    return send_problem_body(error, scope, send)
 
 
-def token_of(headers: dict[bytes, bytes]) -> bytes | None:
+def api_token_from_headers(headers: dict[bytes, bytes]) -> bytes | None:
     """The token that a request brings; an empty one if it brings something that is none."""
     value = headers.get(b"authorization")
     if value is not None and value[:7].lower() == b"bearer ":
@@ -205,9 +205,9 @@ def token_of(headers: dict[bytes, bytes]) -> bytes | None:
     return headers.get(b"x-api-key", None if value is None else b"")
 
 
-def check_start(settings: Settings, control: Control) -> None:
+def check_api_keys_exist(settings: Settings, control: Control) -> None:
     """Refuse to listen where others can ask, before there is a key (KeyNeeded)."""
-    if not settings.needs_keys or settings.admin_key is not None or hashed_keys(control):
+    if not settings.needs_keys or settings.admin_key is not None or api_keys_by_hash(control):
         return
     raise KeyNeeded(
         f"On {settings.host!r} a server needs API keys, and the workspace has none. Make the first with "
@@ -238,7 +238,7 @@ _CONSOLE: Headers = [*_ALWAYS, (_POLICY, _OWN), (b"cross-origin-opener-policy", 
 _PAGES = ("/docs", "/console")
 
 
-def protection_of(path: str) -> Headers:
+def security_headers(path: str) -> Headers:
     """The headers that tell browsers what an answer may do."""
     is_page = any(path == page or path.startswith(f"{page}/") for page in _PAGES)
     return _CONSOLE if is_page else _DATA
@@ -272,7 +272,7 @@ class Visitors:
         """Refuse a Host that is neither where this server listens nor a trusted name (Forbidden); programs may send none."""
         if host is None:
             return
-        name = without_port(host)
+        name = host_without_port(host)
         if not name:
             raise Forbidden("The header Host is empty. Name the host that you ask, or leave the header out (HTTP/1.0).")
         if not self._checks_host:
@@ -300,7 +300,7 @@ class Visitors:
         if kind == scheme.encode():
             return _plain(kind, place) != ours
         # A proxy before a trusted name speaks HTTPS to the browser and HTTP to us.
-        is_trusted = kind == b"https" and without_port(place) in self._names
+        is_trusted = kind == b"https" and host_without_port(place) in self._names
         return not (is_trusted and _plain(kind, place) == ours)
 
 
@@ -309,7 +309,7 @@ def _plain(scheme: bytes, place: bytes) -> bytes:
     return place.removesuffix({b"http": b":80", b"https": b":443"}.get(scheme, b":"))
 
 
-def without_port(host: bytes) -> bytes:
+def host_without_port(host: bytes) -> bytes:
     """The name in a Host header, in lower case."""
     name, separator, port = host.lower().rpartition(b":")
     with contextlib.suppress(ValueError):

@@ -13,10 +13,10 @@ from typing import get_args
 
 import pyarrow as pa
 
-from learners.answer_checks import distributions
+from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.kernels.jit import noticing_compilation
+from learners.kernels.jit import notify_on_kernel_compilation
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
 from learners.passes.learner import drive
@@ -25,9 +25,9 @@ from learners.passes.threads import available_cores
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
 from learners.schema.schema import Schema
-from service.product.inference.queries import queryable
+from service.product.inference.queries import queryable_circuit
 from service.requests.json_values import JSONObject
 
 TABLE = pa.table(
@@ -51,10 +51,10 @@ RUNS: tuple[tuple[str, JSONObject], ...] = (
 )
 
 
-def compile_learner(name: str, parameters: JSONObject) -> None:
+def compile_learner_kernels(name: str, parameters: JSONObject) -> None:
     """Run one learner on a narrow and on a wide table, and what its models answer."""
     for table in (TABLE, WIDE):
-        target = "class" if recipes.recipe(name).takes_target else None
+        target = "class" if recipes.learner_recipe(name).takes_target else None
         model = drive(recipes.learner(name, parameters, target), Source.of_table(table))
         _encode_all(model.schema)
         if isinstance(model, LookupModel):
@@ -64,15 +64,15 @@ def compile_learner(name: str, parameters: JSONObject) -> None:
 
 
 @cache
-def warm_up() -> float:
+def warm_up_kernels() -> float:
     """Compile or load the kernels; returns the seconds it took.
 
     Once for a process and those that are forked from it. Where kernels must be compiled, a process for each other core helps.
     """
     started = time.perf_counter()
     with _helpers():
-        answer_rows()
-        ask_all()
+        warm_up_predictions()
+        warm_up_queries()
     return time.perf_counter() - started
 
 
@@ -88,7 +88,7 @@ def _helpers() -> Iterator[None]:
             helpers.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True))
 
     try:
-        with noticing_compilation(begin):
+        with notify_on_kernel_compilation(begin):
             yield
     finally:
         for helper in helpers:
@@ -96,7 +96,7 @@ def _helpers() -> Iterator[None]:
             helper.wait()
 
 
-def answer_rows() -> None:
+def warm_up_predictions() -> None:
     """Predict one row and many, on arrays that are as read-only as mapped ones."""
     model = drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(TABLE))
     header, arrays = model.to_arrays()
@@ -104,26 +104,30 @@ def answer_rows() -> None:
         array.setflags(write=False)
     mapped = load_model(header, arrays)
     record_classifier(mapped)({"word": "a", "number": 1.0})
-    mapped.predict_proba(encode_records([{"word": "b"}] * 2, mapped.schema))
-    distributions(mapped.predict_proba(encode(TABLE, mapped.schema)))
+    mapped.predict_proba(encode_json_records([{"word": "b"}] * 2, mapped.schema))
+    check_answer_distributions(mapped.predict_proba(encode(TABLE, mapped.schema)))
     assert isinstance(mapped, LookupModel)
     mapped.log_terms(encode(TABLE, mapped.schema))
     _encode_all(mapped.schema)
 
 
-def ask_all(begin: float = 0.0) -> None:
+def warm_up_queries(begin: float = 0.0) -> None:
     """Queries of every kind, by every solver: to a network and to a circuit of densities.
 
     `begin` is the part of the queries, from 0 to 1, that comes last.
     """
     # Without pseudo-counts rows are impossible, which is found out in numbers of a wider range.
-    ask_everything(queryable(drive(recipes.learner("nb", {"m": 0.0}, "class"), Source.of_table(TABLE))), begin)
+    warm_up_model_queries(
+        queryable_circuit(drive(recipes.learner("nb", {"m": 0.0}, "class"), Source.of_table(TABLE))), begin
+    )
     # A named structure: to search for the best one takes minutes.
     parameters: JSONObject = {"structure": "hclt", "leaves": "gaussian", "learning": "em", "passes": 1}
-    ask_everything(queryable(drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))), begin)
+    warm_up_model_queries(
+        queryable_circuit(drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))), begin
+    )
 
 
-def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
+def warm_up_model_queries(model: CircuitModel, begin: float = 0.0) -> None:
     """Ask a model of `TABLE` queries of every kind; the first of them, `begin` of all, come last."""
     queries: list[Query] = [
         Marginal({"word": "a", "number": 1.0}),
@@ -147,11 +151,11 @@ def ask_everything(model: CircuitModel, begin: float = 0.0) -> None:
 
 def _encode_all(schema: Schema) -> None:
     """Encode Python's values, and columns of types that are read one by one."""
-    encode_columns({"word": ["a"], "number": [1.0]}, schema)
+    encode_json_columns({"word": ["a"], "number": [1.0]}, schema)
     rare = {"word": pa.array(["a", None], pa.string_view()), "number": pa.array([1, None]).cast(pa.decimal128(20))}
     encode(pa.table(rare), schema, with_class=False)
 
 
 if __name__ == "__main__":
-    ask_all(int(sys.argv[1]) / int(sys.argv[2]))
-    answer_rows()
+    warm_up_queries(int(sys.argv[1]) / int(sys.argv[2]))
+    warm_up_predictions()

@@ -24,11 +24,18 @@ from typing import Any
 import structlog
 
 from learners.errors import Cancelled
-from learners.passes.memory import machine_bytes
+from learners.passes.memory import machine_memory_bytes
 from service.jobs.packed_errors import pack_error, unpack_error
-from service.jobs.steps import LESS, Report, bytes_text, give_way, too_large, used_bytes
+from service.jobs.steps import (
+    LESS,
+    Report,
+    format_byte_size,
+    job_memory_error,
+    lower_process_priority,
+    process_memory_bytes,
+)
 from service.requests.json_values import JSONObject
-from service.requests.problems import JobFailed, OutOfMemory, is_expected
+from service.requests.problems import JobFailed, OutOfMemory, is_expected_error
 
 LOOK_S = 0.02
 BEAT_S = 0.2
@@ -95,7 +102,7 @@ class Child:
         arguments = (theirs, self.opener, self.silence_s, self.idle_s)
         self._process = self.context.Process(target=_live, args=arguments, name="child", daemon=True)
         self._process.start()
-        give_way(self._process.pid)  # from here, so that it also holds while the child loads its modules
+        lower_process_priority(self._process.pid)  # from here, so that it also holds while the child loads its modules
         theirs.close()
         self._is_open = False
 
@@ -112,7 +119,7 @@ class Child:
 
     def rest(self) -> bool:
         """Whether the process may be used again; one that has grown large ends."""
-        if self._process is not None and used_bytes(self._process.pid) - self._first_rest > KEPT_BYTES:
+        if self._process is not None and process_memory_bytes(self._process.pid) - self._first_rest > KEPT_BYTES:
             self.end()
         return self._process is not None
 
@@ -150,19 +157,19 @@ class Child:
         if not self._is_open:
             self._receive(None, lambda _: None, check)
             self._is_open = True
-            self._first_rest = used_bytes(self._process.pid)
+            self._first_rest = process_memory_bytes(self._process.pid)
         try:
             self._conn.send((work, arguments))
         except OSError as error:  # it was idle for long, and has just ended
             self.end()
             raise ChildGone from error
-        return self._receive(memory or int(MACHINE_SHARE * machine_bytes()), report, check)
+        return self._receive(memory or int(MACHINE_SHARE * machine_memory_bytes()), report, check)
 
     def _receive(self, memory: int | None, report: Report, check: Callable[[], None]) -> Any:
         """The answer of the process, or an exception."""
         assert self._conn is not None
         pid, stopping = self._process.pid, _Stopping(self._conn)
-        at_rest = used_bytes(pid)
+        at_rest = process_memory_bytes(pid)
         while True:
             if self._conn.poll(LOOK_S):
                 try:
@@ -174,11 +181,11 @@ class Child:
                 if kind == "failed":
                     raise stopping.reason or unpack_error(content)
                 stopping.tries(partial(report, content))
-            used = used_bytes(pid) - at_rest
+            used = process_memory_bytes(pid) - at_rest
             self.peak = max(self.peak, used)
             if memory is not None and used > memory:
                 self.end()
-                raise too_large(memory, used)
+                raise job_memory_error(memory, used)
             stopping.tries(check)
             if stopping.reason is not None and stopping.is_over():
                 self.end()
@@ -195,7 +202,7 @@ class Child:
         if code == -signal.SIGKILL:
             return OutOfMemory(
                 f"The kernel killed the process of this job, most likely because memory ran out; it held "
-                f"{bytes_text(self.peak + at_rest)} when last seen. {LESS}",
+                f"{format_byte_size(self.peak + at_rest)} when last seen. {LESS}",
                 memory_used=self.peak + at_rest,
             )
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
@@ -354,7 +361,7 @@ class _Inbox:
             kind, content = "done", work(opened, self.report, *arguments)
             pickle.dumps(content)
         except Exception as error:
-            if not is_expected(error):
+            if not is_expected_error(error):
                 structlog.get_logger("jobs").exception("work failed")
             kind, content = "failed", pack_error(error)
         self._is_busy = False

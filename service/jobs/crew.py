@@ -18,10 +18,10 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from service.jobs.queue import JobQueue, job_queue
-from service.jobs.slots import is_taken
+from service.jobs.slots import is_worker_slot_taken
 from service.workspace import Workspace
 from storage.control.control import Control
-from storage.control.leases import Lease, end_lease, leases, renew_lease, take_lease
+from storage.control.leases import Lease, end_lease, list_worker_leases, renew_lease, take_lease
 from storage.errors import ControlUnavailable, LeaseLost, Unwritable
 
 BEATS = 6  # in the time of one lease
@@ -29,7 +29,7 @@ AWAY = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
 LOCKS = "workers"  # the folder of the slot locks, in the workspace
 
 
-def here() -> str:
+def lease_host_name() -> str:
     """The name of this machine, as leases have it."""
     return platform.node() or "here"
 
@@ -83,7 +83,7 @@ class LeaseKeeper:
         self.log = structlog.get_logger("worker")
         self._stop = threading.Event()
         self._is_away = False
-        take_lease(control, self.worker, here(), slot, lease_s)
+        take_lease(control, self.worker, lease_host_name(), slot, lease_s)
 
     def start(self) -> None:
         """Beat on one thread and look on another: a look that has to wait must not silence this worker."""
@@ -104,20 +104,22 @@ class LeaseKeeper:
 
     def look(self) -> None:
         """End the leases of those that are gone, and take over the jobs of all that have none."""
-        silent = self.silence.look(leases(self.control), monotonic())
-        for lease in leases(self.control):
+        silent = self.silence.look(list_worker_leases(self.control), monotonic())
+        for lease in list_worker_leases(self.control):
             if lease.id != self.worker and self._is_gone(lease, silent.get(lease.id, 0.0)):
                 end_lease(self.control, lease.id)
                 self.log.warning("a worker is gone", gone=lease.id, host=lease.host, last_heard=str(lease.renewed_at))
         jobs = self.queue.running()  # before the leases: whoever began a job since then has a lease by now
-        orphans = set(jobs) - {lease.id for lease in leases(self.control)}
+        orphans = set(jobs) - {lease.id for lease in list_worker_leases(self.control)}
         if orphans:
             self.recover(sorted(orphans))
             for worker in sorted(orphans):
                 self.log.warning("jobs of a worker that is gone are taken over", gone=worker, jobs=jobs[worker])
 
     def _is_gone(self, lease: Lease, silent_s: float) -> bool:
-        if lease.host == here() and (lease.slot == self.slot or not is_taken(self.locks, lease.slot)):
+        if lease.host == lease_host_name() and (
+            lease.slot == self.slot or not is_worker_slot_taken(self.locks, lease.slot)
+        ):
             return True  # the kernel has freed its slot, or given it to this process
         return silent_s >= lease.lease_s
 
@@ -161,16 +163,16 @@ class Crew:
         )
 
 
-def crew_of(workspace: Workspace) -> Crew:
+def worker_crew_status(workspace: Workspace) -> Crew:
     """The workers of a workspace, and the jobs that have lost theirs."""
     locks, queue, now = workspace.layout.root / LOCKS, job_queue(workspace), datetime.now(UTC)
     running = queue.running()
-    found = leases(workspace.control)
+    found = list_worker_leases(workspace.control)
     gone = tuple(
         lease
         for lease in found
         if (now - lease.renewed_at).total_seconds() > lease.lease_s * (1 + 1 / BEATS)
-        or (lease.host == here() and not is_taken(locks, lease.slot))
+        or (lease.host == lease_host_name() and not is_worker_slot_taken(locks, lease.slot))
     )
     alive = tuple(lease for lease in found if lease not in gone)
     known = {lease.id for lease in alive}
@@ -193,7 +195,7 @@ class CrewWatch:
     def look(self) -> str | None:
         """What is wrong, or None."""
         self._looked_at = monotonic()
-        complaint = crew_of(self.workspace).complaint
+        complaint = worker_crew_status(self.workspace).complaint
         if complaint is None:
             self._well_at = monotonic()
         return complaint if monotonic() - self._well_at > self.lease_s else None

@@ -43,18 +43,18 @@ class JobLogs(logging.Handler):
             return
         try:
             line = self.format(record)
-            with self._writing, log_path(self.directory, job_id).open("a", encoding="utf-8") as file:
+            with self._writing, job_log_path(self.directory, job_id).open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
         except Exception:
             self.handleError(record)
 
 
-def keep_job_logs(directory: Path) -> None:
+def enable_job_logs(directory: Path) -> None:
     """Let this process write a log per job, besides its own."""
     directory.mkdir(exist_ok=True)
     logging.getLogger().addHandler(JobLogs(directory))
 
 
-def log_path(directory: Path, job_id: str) -> Path:
+def job_log_path(directory: Path, job_id: str) -> Path:
     """The log of a job, whether or not there is one."""
     return directory / f"{job_id}.jsonl"

@@ -5,14 +5,14 @@ import pickle
 from pydantic import ValidationError
 from sqlalchemy.exc import InterfaceError, OperationalError
 
-from service.requests.problems import InvalidRequest, problem_of
+from service.requests.problems import InvalidRequest, problem_from_error
 from storage.errors import ControlUnavailable
 
 
 def pack_error(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[str, object]]:
     """An exception as it goes through a pipe."""
     if isinstance(error, ValidationError):
-        return InvalidRequest, (problem_of(error).detail,), {"fields": {}}
+        return InvalidRequest, (problem_from_error(error).detail,), {"fields": {}}
     # Those of the system hold the name of the file beside their arguments.
     arguments = tuple(error.__reduce__()[1]) if isinstance(error, OSError) else error.args
     found = (type(error), arguments, vars(error))

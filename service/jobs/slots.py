@@ -13,13 +13,13 @@ import structlog
 
 from service.requests.json_values import JSONObject
 from storage.errors import Unwritable
-from storage.files.atomic_files import exclusive
+from storage.files.atomic_files import exclusive_file_lock
 
 MOST_LOOKS = 1000  # in a row; more, and a forked process keeps open what a look has opened
 POLL_S = 0.2
 
 
-def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
+def acquire_worker_slot(locks: Path) -> tuple[int, IO[bytes]]:
     """The lowest free slot of this workspace, and the open file that holds its lock until it is closed or the process dies."""
     locks.mkdir(parents=True, exist_ok=True)
     slot, looks = 0, 0
@@ -30,13 +30,13 @@ def take_slot(locks: Path) -> tuple[int, IO[bytes]]:
         except BlockingIOError:
             lock.close()
             looks += 1
-            if is_taken(locks, slot) or looks > MOST_LOOKS:
+            if is_worker_slot_taken(locks, slot) or looks > MOST_LOOKS:
                 slot, looks = slot + 1, 0
         else:
             return slot, lock
 
 
-def is_taken(locks: Path, slot: int) -> bool:
+def is_worker_slot_taken(locks: Path, slot: int) -> bool:
     """Whether a living worker holds the slot; to look is to share the lock for a moment."""
     try:
         with _path(locks, slot).open("rb") as lock:
@@ -96,7 +96,9 @@ class Budget:
         with self._claims() as claims:
             if not any(claim["job"] == job_id for claim in claims):
                 claims.append({"slot": self.slot, "job": job_id, "bytes": n_bytes, "is_held": False})
-            claims[:] = [one for one in claims if one["slot"] == self.slot or is_taken(self.directory, one["slot"])]
+            claims[:] = [
+                one for one in claims if one["slot"] == self.slot or is_worker_slot_taken(self.directory, one["slot"])
+            ]
             free = self.n_bytes - sum(claim["bytes"] for claim in claims if claim["is_held"])
             first = next((claim for claim in claims if not claim["is_held"]), None)
             if first is not None and first["job"] == job_id and n_bytes <= free:
@@ -110,7 +112,7 @@ class Budget:
         The file is replaced whole, so a worker that dies in here takes back what it has changed and nothing else. One that
         cannot be read was torn by a machine that died, and all claims with it.
         """
-        with exclusive(self.path):
+        with exclusive_file_lock(self.path):
             try:
                 before = self.path.read_text()
                 claims = json.loads(before)

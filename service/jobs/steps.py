@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from learners.passes.memory import machine_bytes, parse_bytes
+from learners.passes.memory import machine_memory_bytes, parse_memory_size
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory
 from service.settings import Settings
@@ -57,12 +57,12 @@ Steps = Mapping[str, Callable[[Run], JSONObject]]
 Kinds = Mapping[str, Steps]
 
 
-def clean(layout: Layout, job_id: str) -> None:
+def remove_job_scratch(layout: Layout, job_id: str) -> None:
     """Remove what a job that has ended left in its scratch folder."""
     shutil.rmtree(layout.scratch_directory(job_id), ignore_errors=True)
 
 
-def run_now(
+def run_job_steps(
     steps: Steps, job_id: str, request: JSONObject, report: Report, memory_limit: int | None = None
 ) -> JSONObject:
     """Run the steps one after another in this process; the last receipt is the result."""
@@ -83,44 +83,44 @@ class Limits(NamedTuple):
     time_s: float | None
 
 
-def limits_of(settings: Settings, request: JSONMapping) -> Limits:
+def job_limits(settings: Settings, request: JSONMapping) -> Limits:
     """The limits of a job by its request; those of the training within a refresh count for the whole job."""
     fields = {**(request.get("train") or {}), **{name: value for name, value in request.items() if value is not None}}
     times = [seconds for seconds in (fields.get("time_limit_s"), settings.job_timeout_s) if seconds is not None]
-    return Limits(fields.get("memory_limit") or default_memory(settings), min(times, default=None))
+    return Limits(fields.get("memory_limit") or default_job_memory(settings), min(times, default=None))
 
 
-def default_memory(settings: Settings) -> int | None:
+def default_job_memory(settings: Settings) -> int | None:
     """What a job may take that does not say: the setting, else an equal share of the budget, else anything."""
     if settings.job_memory is not None:
-        return parse_bytes(settings.job_memory)
-    budget = budget_of(settings)
+        return parse_memory_size(settings.job_memory)
+    budget = total_job_memory(settings)
     return None if budget is None else budget // (max(settings.job_workers, 1) * settings.job_concurrency)
 
 
-def budget_of(settings: Settings) -> int | None:
+def total_job_memory(settings: Settings) -> int | None:
     """What the jobs that run at the same time may take together."""
-    return None if settings.job_memory_budget is None else parse_bytes(settings.job_memory_budget)
+    return None if settings.job_memory_budget is None else parse_memory_size(settings.job_memory_budget)
 
 
-def check_limits(settings: Settings, request: JSONMapping) -> None:
+def check_job_limits(settings: Settings, request: JSONMapping) -> None:
     """Refuse a job that would wait for ever (InvalidRequest)."""
-    limit, budget = limits_of(settings, request).memory, budget_of(settings)
+    limit, budget = job_limits(settings, request).memory, total_job_memory(settings)
     if limit is not None and budget is not None and limit > budget:
         raise InvalidRequest(
-            f"The job asks for {bytes_text(limit)} of memory, and all jobs together have {bytes_text(budget)} "
+            f"The job asks for {format_byte_size(limit)} of memory, and all jobs together have {format_byte_size(budget)} "
             "(FEWPASS_JOB_MEMORY_BUDGET). Lower memory_limit, or raise the budget.",
             field="memory_limit",
         )
 
 
-def counts_bytes(settings: Settings, memory_limit: int | None) -> int:
+def counts_memory_limit(settings: Settings, memory_limit: int | None) -> int:
     """What the counts of a training may keep in memory before they go to files."""
-    ours = machine_bytes() // 4 if settings.memory is None else parse_bytes(settings.memory)
+    ours = machine_memory_bytes() // 4 if settings.memory is None else parse_memory_size(settings.memory)
     return ours if memory_limit is None else min(ours, memory_limit // COUNTS_SHARE)
 
 
-def bytes_text(n_bytes: float) -> str:
+def format_byte_size(n_bytes: float) -> str:
     """A number of bytes as people say it: "1.5 GiB"."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
         if n_bytes >= size:
@@ -128,13 +128,13 @@ def bytes_text(n_bytes: float) -> str:
     return f"{n_bytes:.0f} bytes"
 
 
-def give_way(pid: int) -> None:
+def lower_process_priority(pid: int) -> None:
     """Let what answers requests on the same machine go before a process."""
     with contextlib.suppress(ProcessLookupError):
         os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
 
 
-def used_bytes(pid: int) -> int:
+def process_memory_bytes(pid: int) -> int:
     """Memory of a process that is its own: files that are mapped, as models are, do not count. Linux tells; else 0."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -143,13 +143,13 @@ def used_bytes(pid: int) -> int:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(OWN))
 
 
-def too_large(allowed: int, used: int) -> OutOfMemory:
+def job_memory_error(allowed: int, used: int) -> OutOfMemory:
     """What a job is told that holds too much."""
-    text = f"The job used more than {bytes_text(allowed)} of memory and was given up. {LESS}"
+    text = f"The job used more than {format_byte_size(allowed)} of memory and was given up. {LESS}"
     return OutOfMemory(text, memory_limit=allowed, memory_used=used)
 
 
-def too_late(limit_s: float) -> JobFailed:
+def job_timeout_error(limit_s: float) -> JobFailed:
     """What a job is told that takes too long."""
     return JobFailed(
         f"The job ran longer than {limit_s:g} s and was given up; a retry goes on after the passes that were finished. "
@@ -162,23 +162,23 @@ class OwnLimits:
     """The limits of a job that this process runs by itself: it looks at them when it reports, and the system bounds the rest."""
 
     def __init__(self, limits: Limits) -> None:
-        self.limits, self.started, self.at_rest = limits, time.monotonic(), used_bytes(os.getpid())
+        self.limits, self.started, self.at_rest = limits, time.monotonic(), process_memory_bytes(os.getpid())
 
     def check(self) -> None:
         """Give up a job that has taken too much (JobFailed)."""
         if self.limits.time_s is not None and time.monotonic() - self.started > self.limits.time_s:
-            raise too_late(self.limits.time_s)
+            raise job_timeout_error(self.limits.time_s)
         if self.limits.memory is not None:
-            used = used_bytes(os.getpid()) - self.at_rest
+            used = process_memory_bytes(os.getpid()) - self.at_rest
             if used > self.limits.memory:
-                raise too_large(self.limits.memory, used)
+                raise job_memory_error(self.limits.memory, used)
 
 
-def silent(_message: object) -> None:
+def ignore_report(_message: object) -> None:
     """The report, or the warning, of a caller that wants none."""
 
 
-def reporting(report: Report) -> Callable[["Progress"], None]:
+def progress_reporter(report: Report) -> Callable[["Progress"], None]:
     """The learners' progress as the job's: plain values that JSON can say. What `report` raises goes through."""
 
     def on_progress(progress: "Progress") -> None:

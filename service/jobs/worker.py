@@ -16,10 +16,10 @@ from service.jobs import workflows
 from service.jobs.children import Children, SocketFolder
 from service.jobs.crew import LOCKS, LeaseKeeper
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
-from service.jobs.slots import Budget, take_slot
-from service.jobs.steps import Kinds, budget_of
-from service.jobs.workflows import replace_worker
-from service.telemetry import adopt_logger
+from service.jobs.slots import Budget, acquire_worker_slot
+from service.jobs.steps import Kinds, total_job_memory
+from service.jobs.workflows import restart_worker_process
+from service.telemetry import adopt_library_logger
 from service.workspace import Workspace
 from storage.errors import LeaseLost, Unwritable
 from storage.files.workspace_layout import Witness
@@ -53,7 +53,9 @@ class OfDbos(logging.Filter):
         return is_new
 
 
-def run(workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], parent: int | None = None) -> None:
+def run_worker_loop(
+    workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], parent: int | None = None
+) -> None:
     """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone, or the workspace.
 
     A stopped worker leaves its running jobs as they are: any other worker takes them over, or the next that starts.
@@ -69,11 +71,11 @@ def run(workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], 
     settings, url, locks = workspace.settings, workspace.control_url, workspace.layout.root / LOCKS
     log = structlog.get_logger("worker")
     SocketFolder.begin()
-    slot, lock = take_slot(locks)
+    slot, lock = acquire_worker_slot(locks)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    budget = Budget(locks, slot, budget_of(settings))
+    budget = Budget(locks, slot, total_job_memory(settings))
     queue = JobQueue(url, settings.job_concurrency, settings.job_poll_s)
     keeper = LeaseKeeper(
         workspace.control,
@@ -98,9 +100,9 @@ def run(workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], 
         "scheduler_polling_interval_sec": 5.0,
     }
     DBOS(config=config)
-    adopt_logger("dbos")
+    adopt_library_logger("dbos")
     logging.getLogger("dbos").addFilter(OfDbos())
-    workflows.register(workspace, queue, kinds, children, budget)
+    workflows.register_job_workflows(workspace, queue, kinds, children, budget)
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     keeper.start()
@@ -129,7 +131,7 @@ def run(workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], 
 def _start_over(error: LeaseLost) -> NoReturn:
     """End all threads at once: their jobs are others' by now."""
     structlog.get_logger("worker").warning("this worker was taken for dead, so it starts anew", reason=str(error))
-    replace_worker()
+    restart_worker_process()
 
 
 def _end_without(workspace: Witness) -> None:

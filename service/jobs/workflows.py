@@ -17,9 +17,18 @@ from learners.errors import Cancelled
 from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
 from service.jobs.slots import Budget
-from service.jobs.steps import LESS, Kinds, Run, Steps, bytes_text, clean, limits_of, too_late
+from service.jobs.steps import (
+    LESS,
+    Kinds,
+    Run,
+    Steps,
+    format_byte_size,
+    job_limits,
+    job_timeout_error,
+    remove_job_scratch,
+)
 from service.requests.json_values import JSONObject
-from service.requests.problems import OutOfMemory, is_expected, problem_of
+from service.requests.problems import OutOfMemory, is_expected_error, problem_from_error
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable, LeaseLost, NotFound
@@ -29,7 +38,9 @@ AWAY_S = 1.0
 Answer = TypeVar("Answer")
 
 
-def register(workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Children, budget: Budget) -> None:
+def register_job_workflows(
+    workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Children, budget: Budget
+) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
     Parameters
@@ -56,12 +67,12 @@ def register(workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Chil
             except dbos_errors.DBOSBaseException:
                 # Cancelled, or handed to another worker, which still needs what is there.
                 if _patiently(lambda: queue.get(job_id), lambda: None).state == "cancelled":
-                    clean(layout, job_id)
+                    remove_job_scratch(layout, job_id)
                     with structlog.contextvars.bound_contextvars(job=job_id):
                         structlog.get_logger("jobs").info("job cancelled")
                 raise
             except PortableWorkflowError:  # its own failure, as recorded
-                clean(layout, job_id)
+                remove_job_scratch(layout, job_id)
                 raise
             except Exception:
                 # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
@@ -70,7 +81,7 @@ def register(workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Chil
                 raise
             finally:
                 budget.give_back(job_id)
-            clean(layout, job_id)
+            remove_job_scratch(layout, job_id)
             return result
 
 
@@ -80,7 +91,7 @@ class Attempt:
     def __init__(self, job_id: str, document: JSONObject, child: Child, settings: Settings, budget: Budget) -> None:
         self.job_id, self.kind, self.request = job_id, document["kind"], document["request"]
         self.child, self.budget, self.progress_s = child, budget, settings.progress_s
-        self.limits = limits_of(settings, self.request)
+        self.limits = job_limits(settings, self.request)
         self.receipts: dict[str, JSONObject] = {}
         self.started: float | None = None
 
@@ -104,18 +115,18 @@ class Attempt:
                     )
                 except LeaseLost as error:  # the job is another's: not even its failure may be recorded here
                     log.warning("the job was taken over by another worker", reason=str(error))
-                    replace_worker()
+                    restart_worker_process()
                 except Exception as error:
                     if reporter.stopped is not None:
                         # DBOS parks the workflow on its own error, and the state stays what the canceller wrote.
                         log.info("step stopped", reason=str(reporter.stopped))
                         raise reporter.stopped from error
-                    if is_expected(error):
+                    if is_expected_error(error):
                         log.warning("step failed", error=str(error))
                     else:
                         log.exception("step failed")
                     raise _recorded(error) from error
-            seconds, peak = round(time.perf_counter() - started, 3), bytes_text(self.child.peak)
+            seconds, peak = round(time.perf_counter() - started, 3), format_byte_size(self.child.peak)
             log.info("step finished", seconds=seconds, memory_peak=peak)
             return receipt
 
@@ -137,7 +148,7 @@ class Attempt:
         """Give up a job that takes too long (JobFailed)."""
         limit_s = self.limits.time_s
         if limit_s is not None and self.started is not None and time.monotonic() - self.started > limit_s:
-            raise too_late(limit_s)
+            raise job_timeout_error(limit_s)
 
 
 def _in_child(
@@ -160,7 +171,7 @@ class Leftovers:
         """Clean up after jobs that had ended at the last call already: one that has just ended does it itself."""
         ended = {path.name for path in self.layout.scratch.glob("job-*") if self._has_ended(path.name)}
         for job_id in ended & self._ended:
-            clean(self.layout, job_id)
+            remove_job_scratch(self.layout, job_id)
             with structlog.contextvars.bound_contextvars(job=job_id):
                 structlog.get_logger("jobs").info("what the job has left is removed")
         self._ended = ended
@@ -172,7 +183,7 @@ class Leftovers:
             return True
 
 
-def replace_worker() -> NoReturn:
+def restart_worker_process() -> NoReturn:
     """Start this process anew, with the same command and the same process id; its children end."""
     SocketFolder.end()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
@@ -201,9 +212,9 @@ def _recorded(error: Exception) -> PortableWorkflowError:
     """The error as it is kept with the job: its problem document; an unexpected one says its type and text."""
     if isinstance(error, MemoryError):
         error = OutOfMemory(f"The system has no such memory to give: {error}. {LESS}")
-    problem = problem_of(error)
+    problem = problem_from_error(error)
     body = problem.body()
-    if not is_expected(error):
+    if not is_expected_error(error):
         body["detail"] = f"{type(error).__name__}: {error}. The worker's log has the traceback."
     return PortableWorkflowError(body["detail"], problem.slug, problem.status, body)
 

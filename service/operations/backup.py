@@ -18,19 +18,19 @@ from service.requests.problems import Conflict, InvalidRequest
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.control.control import Control, open_control
-from storage.control.paging import pages
-from storage.control.sqlite import copy_control, damages_of_control
+from storage.control.paging import iterate_page_items
+from storage.control.sqlite import control_integrity_errors, copy_control_database
 from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_files import (
-    drafting_beside,
-    files_below,
-    publish,
+    draft_path_beside,
+    publish_draft_folder,
     read_manifest,
-    settle_tree,
     sha256_of_file,
-    verify_file,
+    verify_file_sha256,
+    visible_files_below,
+    write_file_atomically,
 )
-from storage.files.workspace_layout import Layout, open_to_others
+from storage.files.workspace_layout import Layout, world_readable_paths
 from storage.models import model_versions
 from storage.models.model_versions import ModelVersion
 
@@ -52,20 +52,20 @@ class Backup:
     created_at: str
 
 
-def back_up(workspace: Workspace, target: Path) -> Backup:
+def back_up_workspace(workspace: Workspace, target: Path) -> Backup:
     """Copy a workspace to a new folder or .tar file and check every byte; Conflict if it exists, CorruptFile of a model."""
     target = target.absolute()
     if target.exists():
         raise Conflict(f"{target} exists already. Name a new folder, or a new file ending in .tar.", path=str(target))
     if target.is_relative_to(workspace.layout.root):
         raise InvalidRequest(f"{target} lies in the workspace itself. Name a folder outside of it.", path=str(target))
-    with drafting_beside(target) as draft:
+    with draft_path_beside(target) as draft:
         done = _collect(workspace, draft, target)
         if target.suffix == ".tar":
-            with publish(target, mode=0o400) as file, tarfile.open(file, "w") as archive:
+            with write_file_atomically(target, mode=0o400) as file, tarfile.open(file, "w") as archive:
                 archive.add(draft, arcname=".")
         else:
-            settle_tree(draft, target)
+            publish_draft_folder(draft, target)
     return done
 
 
@@ -76,8 +76,8 @@ def _collect(workspace: Workspace, folder: Path, target: Path) -> Backup:
         folder.mkdir(mode=0o700)
         created_at = datetime.now(UTC).isoformat(timespec="seconds")
         if has_control:
-            copy_control(workspace.layout.control_path, folder / "control.sqlite")
-        named = _versions(folder) if has_control else list(all_versions(workspace.control))
+            copy_control_database(workspace.layout.control_path, folder / "control.sqlite")
+        named = _versions(folder) if has_control else list(all_model_versions(workspace.control))
         files = _copy_files(workspace.layout, folder)
         missing = [v for v in named if not (folder / _relative(workspace.layout, folder, v.duckdb_path)).exists()]
         if not missing:
@@ -86,9 +86,9 @@ def _collect(workspace: Workspace, folder: Path, target: Path) -> Backup:
             raise CorruptFile(missing[0].duckdb_path, "it is missing. Delete the version, or restore it from a backup.")
     for version in named:
         copied = folder / _relative(workspace.layout, folder, version.duckdb_path)
-        verify_file(copied, version.sha256)
+        verify_file_sha256(copied, version.sha256)
         manifest = read_manifest(copied.with_suffix(".sha256"))
-        verify_file(copied.with_suffix(".arrow"), manifest.get(copied.with_suffix(".arrow").name, ""))
+        verify_file_sha256(copied.with_suffix(".arrow"), manifest.get(copied.with_suffix(".arrow").name, ""))
     if has_control:
         files.append(folder / "control.sqlite")
     n_bytes = sum(file.stat().st_size for file in files)
@@ -104,7 +104,7 @@ def _copy_files(layout: Layout, folder: Path) -> list[Path]:
     """Copy all published files; a draft in a hidden folder is none, and what vanishes meanwhile was deleted."""
     copied = []
     for name in FOLDERS:
-        for source in files_below(layout.root / name):
+        for source in visible_files_below(layout.root / name):
             target = folder / source.relative_to(layout.root)
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -123,16 +123,16 @@ def _relative(layout: Layout, folder: Path, path: Path) -> Path:
 
 def _versions(root: Path) -> list[ModelVersion]:
     with open_control(f"sqlite:///{root / 'control.sqlite'}", root) as control:
-        return list(all_versions(control))
+        return list(all_model_versions(control))
 
 
-def all_versions(control: Control) -> Iterator[ModelVersion]:
+def all_model_versions(control: Control) -> Iterator[ModelVersion]:
     """Every version of every model."""
-    for model in pages(partial(model_versions.list_models, control)):
-        yield from pages(partial(model_versions.list_versions, control, model.name))
+    for model in iterate_page_items(partial(model_versions.list_models, control)):
+        yield from iterate_page_items(partial(model_versions.list_model_versions, control, model.name))
 
 
-def restore(source: Path, root: Path) -> Backup:
+def restore_workspace(source: Path, root: Path) -> Backup:
     """Make a workspace from a backup, after checking every byte of it; an existing workspace is never touched.
 
     Raises Conflict if the workspace exists and is not empty; CorruptFile if the backup is not whole, or names a file
@@ -141,25 +141,25 @@ def restore(source: Path, root: Path) -> Backup:
     root = root.absolute()
     if root.exists() and any(root.iterdir()):
         raise Conflict(f"{root} is not empty. Move it away, or restore to a new folder.", path=str(root))
-    with drafting_beside(root) as folder:
+    with draft_path_beside(root) as folder:
         _unpack(source, folder)
         manifest = read_manifest(folder / MANIFEST)
         for name, sha256 in manifest.items():
             if Path(name).is_absolute() or ".." in Path(name).parts:
                 raise CorruptFile(folder / MANIFEST, f"it names {name!r}. Use another backup.")
-            verify_file(folder / name, sha256)
+            verify_file_sha256(folder / name, sha256)
         about = msgspec.json.decode((folder / ABOUT).read_bytes())
         if about["has_control"]:
-            damages = damages_of_control(folder / "control.sqlite")
+            damages = control_integrity_errors(folder / "control.sqlite")
             if damages:
                 raise CorruptFile(folder / "control.sqlite", f"{damages[0]}. Use another backup.")
             _check_named(folder, manifest)
         for name in (MANIFEST, ABOUT):
             (folder / name).unlink()
         folder.chmod(0o700)
-        for path in open_to_others(folder):  # earlier releases left them so
+        for path in world_readable_paths(folder):  # earlier releases left them so
             path.chmod(0o600)
-        settle_tree(folder, root)
+        publish_draft_folder(folder, root)
     Layout(root).create()
     return Backup(**{name: about[name] for name in Backup.__dataclass_fields__} | {"path": str(root)})
 

@@ -25,8 +25,8 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.specs import LearnerSpec
 from learners.models.model import Model
 from learners.passes.learner import drive
-from learners.passes.sources.files import format_of
-from learners.passes.sources.opening import filesystem_of
+from learners.passes.sources.files import file_format_by_extension
+from learners.passes.sources.opening import uri_filesystem
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
@@ -55,10 +55,12 @@ class Figures:
 
     def over_scan(self) -> tuple[float, float, float]:
         """Training ÷ scan, round by round: median, least and greatest."""
-        return ratio(self.train_s, self.scan_s)
+        return ratio_median_min_max(self.train_s, self.scan_s)
 
 
-def bench(uris: Sequence[str], target: str, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
+def bench_learners(
+    uris: Sequence[str], target: str, learners: Sequence[str], *, threads: int, rounds: int
+) -> Iterator[Figures]:
     """Measure learners such as "nb" or "kdb:k=3", each in a fresh process, its training alternately with a bare scan.
 
     `threads` are those of the scan and of the passes. There are `rounds` of each measurement, and one more, on few rows,
@@ -70,16 +72,16 @@ def bench(uris: Sequence[str], target: str, learners: Sequence[str], *, threads:
         if spec.is_peer:
             raise InvalidParameter("learner", spec.name, f"use one of {', '.join(recipes.LEARNERS)}")
     for spec in specs:
-        figures, peak_bytes = apart(_measured, list(uris), target, spec, threads, rounds)
+        figures, peak_bytes = run_in_fresh_process(_measured, list(uris), target, spec, threads, rounds)
         yield replace(figures, peak_rss_mib=peak_bytes / 2**20)
 
 
 def bench_known_network(n_rows: int, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
-    """`bench` on a table that is drawn from a known network of 20 attributes with 4 values each."""
+    """`bench_learners` on a table that is drawn from a known network of 20 attributes with 4 values each."""
     with tempfile.TemporaryDirectory(prefix="fewpass-bench-") as folder:
         path = Path(folder) / "train.parquet"
-        write_synthetic(path, n_rows, seed=0)
-        yield from bench([str(path)], TARGET, learners, threads=threads, rounds=rounds)
+        write_synthetic_parquet(path, n_rows, seed=0)
+        yield from bench_learners([str(path)], TARGET, learners, threads=threads, rounds=rounds)
 
 
 def _measured(uris: list[str], target: str, spec: LearnerSpec, threads: int, rounds: int) -> Figures:
@@ -91,10 +93,10 @@ def _measured(uris: list[str], target: str, spec: LearnerSpec, threads: int, rou
 
 
 def _figures(uris: list[str], target: str, spec: LearnerSpec, threads: int, rounds: int) -> Figures:
-    source, (filesystem, _) = Source.open(uris), filesystem_of(uris[0])
+    source, (filesystem, _) = Source.open(uris), uri_filesystem(uris[0])
     paths = [file.path for file in source.files]
     for path in paths:
-        if format_of(path) not in (None, "Parquet"):
+        if file_format_by_extension(path) not in (None, "Parquet"):
             raise InvalidRequest(f"{path} is not a Parquet file; bench compares with a bare scan of Parquet only.")
     parameters = dict(spec.parameters)
 
@@ -109,7 +111,7 @@ def _figures(uris: list[str], target: str, spec: LearnerSpec, threads: int, roun
     predict(train(few), few)
     scan_s, train_s, predict_s = list[float](), list[float](), list[float]()
     for _ in range(rounds):
-        scan_s.append(_seconds(bare_scan, paths, threads, filesystem)[0])
+        scan_s.append(_seconds(scan_parquet_files, paths, threads, filesystem)[0])
         seconds, model = _seconds(train, source)
         train_s.append(seconds)
         predict_s.append(_seconds(predict, model, source)[0])
@@ -132,13 +134,13 @@ def _seconds(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]
     return time.perf_counter() - started, answer
 
 
-def ratio(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
+def ratio_median_min_max(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
     """Median, least and greatest of over ÷ under, round by round."""
     ratios = [a / b for a, b in zip(over, under, strict=True)]
     return statistics.median(ratios), min(ratios), max(ratios)
 
 
-def apart(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
+def run_in_fresh_process(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
     """The answer of a task in a fresh process, or what it raises (BrokenProcessPool if killed), and that process's peak bytes."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_with_peak, task, arguments).result()
@@ -158,7 +160,7 @@ def peak_rss_bytes() -> int:
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
-def bare_scan(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSystem | None = None) -> None:
+def scan_parquet_files(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSystem | None = None) -> None:
     """Decode every column of Parquet files, on the file system or this machine, on as many threads; keep nothing."""
     footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
     groups = iter([(file, group) for file, footer in enumerate(footers) for group in range(footer.num_row_groups)])
@@ -214,7 +216,7 @@ class KnownNetwork:
         return x, y
 
 
-def write_synthetic(path: Path, n_rows: int, seed: int) -> None:
+def write_synthetic_parquet(path: Path, n_rows: int, seed: int) -> None:
     """Draw a Parquet file from a network of 20 attributes, chunk by chunk, so that its size is bounded by the disk only."""
     network = KnownNetwork.random(n_attributes=20, n_values=4, n_classes=2, n_parents=2, seed=seed)
     rng = np.random.default_rng([seed, 1])

@@ -16,21 +16,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.evaluation.metrics import evaluate, reliability
+from learners.evaluation.metrics import evaluate, reliability_diagram_points
 from learners.evaluation.peers import RawColumns
 from learners.kernels.arrays import Codes, Floats
 from learners.passes.sources.source import Source
 from service import product
-from service.operations.bench import apart, peak_rss_bytes
+from service.operations.bench import peak_rss_bytes, run_in_fresh_process
 from service.operations.demo_orders import TARGET, USER, Orders, write_orders
-from service.operations.precompile import DEMO, compile_in_processes
+from service.operations.precompile import DEMO, precompile_in_processes
 from service.processes.local_server import local_server
-from service.product.inference.scoring import probabilities_of
+from service.product.inference.scoring import probabilities_and_true_classes
 from service.product.views import pictures
 from service.requests.json_values import JSONObject
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
-from service.terminal import COMPILING, err, out, progress_bar, show_json, show_table
+from service.terminal import COMPILING, err, out, print_json_document, print_table, terminal_progress_bar
 from service.workspace import Workspace
 
 MEMORY = "64MiB"
@@ -55,13 +55,13 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory:
         root = Path(directory)
         say(COMPILING)
-        compile_in_processes(available_threads(Settings()), DEMO)  # so that the times below are those of training
+        precompile_in_processes(available_threads(Settings()), DEMO)  # so that the times below are those of training
         say(f"writing {rows:,} orders")
         orders = write_orders(root / "orders", rows, seed)
         settings = Settings(workspace=root / "workspace", memory=MEMORY, threads=1, job_workers=0, log_level="warning")
         say(f"training kDB-2, auto and XGBoost on {rows:,} orders, one after the other, each in a process of its own")
-        answers, labels, models = compete(settings, orders)
-        written = draw(settings, answers, labels, output)
+        answers, labels, models = train_demo_models(settings, orders)
+        written = draw_demo_pictures(settings, answers, labels, output)
         results: JSONObject = {
             "n_train": orders.n_train,
             "n_test": orders.n_test,
@@ -70,20 +70,20 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
             "bytes_of_files": sum(path.stat().st_size for path in orders.train),
             "memory": MEMORY,
             "models": models,
-            "least_losses": least_losses(orders),
+            "least_losses": bayes_optimal_losses(orders),
         }
         say(f"tomorrow's file: {orders.n_tomorrow:,} orders more")
-        results["refresh"] = refresh(settings, orders)
+        results["refresh"] = refresh_demo_model(settings, orders)
         say("a customer asks to be deleted")
-        results["forget"] = forget(settings, orders, not json_output)
+        results["forget"] = forget_demo_customer(settings, orders, not json_output)
         say("starting a server on a free loopback port")
         with local_server(settings) as server:
-            results["requests"] = ask(server.url, orders)
+            results["requests"] = query_demo_server(server.url, orders)
     written.append(output / "results.json")
     results |= {"files": [str(path) for path in written], "seconds": time.perf_counter() - started}
     written[-1].write_text(json.dumps(results, indent=2) + "\n")
     if json_output:
-        show_json(results)
+        print_json_document(results)
         return
     _show(results)
     out.print("Pictures and numbers: " + ", ".join(str(path) for path in written), soft_wrap=True, highlight=False)
@@ -102,7 +102,7 @@ class Cost(NamedTuple):
         return cls(time.time() - started, time.process_time(), peak_rss_bytes())
 
 
-def request_of(orders: Orders) -> TrainRequest:
+def demo_train_request(orders: Orders) -> TrainRequest:
     """What the shop asks for, in the first week and every night after."""
     return TrainRequest(
         uris=[str(orders.train[0].parent / "week-*.parquet")],
@@ -116,21 +116,23 @@ def request_of(orders: Orders) -> TrainRequest:
     )
 
 
-def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Codes, list[JSONObject]]:
+def train_demo_models(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Codes, list[JSONObject]]:
     """Train our models and XGBoost's from the same files, each in a process of its own, on one thread.
 
     Returns the probabilities of the test rows by learner, their classes, and what results.json says of each.
     """
-    kdb = request_of(orders)
+    kdb = demo_train_request(orders)
     auto = TrainRequest(uris=kdb.uris, target=TARGET, learner="auto", model=AUTO_MODEL)
     costs, answers = {}, {}
     for learner, request in (("kDB-2", kdb), ("auto", auto)):
-        costs[learner], _ = apart(_trained, settings, request.model_dump(), time.time())
+        costs[learner], _ = run_in_fresh_process(_trained, settings, request.model_dump(), time.time())
         with Workspace(settings) as workspace:
-            model = product.served_model(workspace, request.model).model
-            answers[learner], labels = probabilities_of(model, Source.open(str(orders.test)))
+            model = product.load_served_model(workspace, request.model).model
+            answers[learner], labels = probabilities_and_true_classes(model, Source.open(str(orders.test)))
     files = [str(path) for path in orders.train]
-    (costs["XGBoost"], answers["XGBoost"]), _ = apart(run_xgboost, files, str(orders.test), TARGET, time.time())
+    (costs["XGBoost"], answers["XGBoost"]), _ = run_in_fresh_process(
+        train_demo_xgboost, files, str(orders.test), TARGET, time.time()
+    )
     results = [
         {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(found, labels))}
         for learner, found in answers.items()
@@ -140,11 +142,11 @@ def compete(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Code
 
 def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
     with Workspace(settings) as workspace:
-        product.train(workspace, TrainRequest(**request))
+        product.train_model_version(workspace, TrainRequest(**request))
     return Cost.since(started)
 
 
-def run_xgboost(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
+def train_demo_xgboost(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
     """XGBoost on one thread, all rows in memory, texts as codes: its cost, and (n_test, 2) probabilities by class."""
     import xgboost
 
@@ -163,12 +165,12 @@ def run_xgboost(files: Sequence[str], test: str, target: str, started: float) ->
     return cost, np.stack([1 - p, p], axis=1)
 
 
-def refresh(settings: Settings, orders: Orders) -> JSONObject:
+def refresh_demo_model(settings: Settings, orders: Orders) -> JSONObject:
     """Tomorrow has come: its file is moved beside the others, and only that is read."""
     orders.tomorrow.rename(orders.train[0].parent / "week-6.parquet")
     started = time.perf_counter()
     with Workspace(settings) as workspace:
-        version, passes = product.train_with_passes(workspace, request_of(orders))
+        version, passes = product.train_and_report_passes(workspace, demo_train_request(orders))
     return {
         "version": version.version,
         "n_rows": version.n_rows,
@@ -178,13 +180,13 @@ def refresh(settings: Settings, orders: Orders) -> JSONObject:
     }
 
 
-def forget(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
+def forget_demo_customer(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
     """A customer asks to be deleted: the rows leave the counts and the model, and that is proved."""
     user = pq.ParquetFile(orders.train[0]).read_row_group(0, columns=[USER])[USER][0].as_py()
     where = f"{USER} = '{user}'"
     started = time.perf_counter()
-    with Workspace(settings) as workspace, progress_bar(is_shown) as report:
-        done = product.forget(workspace, ForgetRequest(model=MODEL, where=where), report)
+    with Workspace(settings) as workspace, terminal_progress_bar(is_shown) as report:
+        done = product.forget_rows(workspace, ForgetRequest(model=MODEL, where=where), report)
         seconds = time.perf_counter() - started
         version = done["versions"][0]["version"]
         product.set_alias(workspace, MODEL, ALIAS, version)
@@ -195,7 +197,7 @@ def forget(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
     return {"where": where, "n_rows": done["n_rows"], "version": version} | of_proof
 
 
-def ask(url: str, orders: Orders) -> JSONObject:
+def query_demo_server(url: str, orders: Orders) -> JSONObject:
     """Rows without some columns, over HTTP: one with an interval, and many for their latency."""
     batch = pq.ParquetFile(orders.test).read_row_group(0).slice(0, N_REQUESTS)
     missing = {TARGET, *OFTEN_UNKNOWN}
@@ -232,7 +234,7 @@ def latencies_ms(client: httpx.Client, model: str, records: Sequence[JSONObject]
     return latencies
 
 
-def least_losses(orders: Orders) -> dict[str, float]:
+def bayes_optimal_losses(orders: Orders) -> dict[str, float]:
     """What no model can be expected to beat: the losses of the true probabilities, in expectation."""
     share = orders.late_shares
     return {
@@ -243,20 +245,22 @@ def least_losses(orders: Orders) -> dict[str, float]:
     }
 
 
-def draw(settings: Settings, answers: Mapping[str, Floats], labels: Codes, output: Path) -> list[Path]:
+def draw_demo_pictures(settings: Settings, answers: Mapping[str, Floats], labels: Codes, output: Path) -> list[Path]:
     """The structure of kDB-2, and the reliability of all of them."""
     structure, diagram = output / "orders-structure.svg", output / "orders-reliability.svg"
     with Workspace(settings) as workspace:
-        structure.write_bytes(product.draw(workspace, MODEL))
-    curves = [(name, reliability(p.max(axis=1), p.argmax(axis=1) == labels)) for name, p in answers.items()]
+        structure.write_bytes(product.draw_version_structure(workspace, MODEL))
+    curves = [
+        (name, reliability_diagram_points(p.max(axis=1), p.argmax(axis=1) == labels)) for name, p in answers.items()
+    ]
     title = "Reliability on late parcels"
-    pictures.draw(lambda axes: pictures.reliability_on(axes, curves), diagram, title, 6, 6)
+    pictures.draw_svg_picture(lambda axes: pictures.draw_reliability_on_axes(axes, curves), diagram, title, 6, 6)
     return [structure, diagram]
 
 
 def _show(story: JSONObject) -> None:
     """The orders, one line for each thing that happened."""
-    show_table(
+    print_table(
         f"Late parcels: {story['n_train']:,} orders × {story['n_columns']} columns, {_mib(story['bytes_in_memory'])} in "
         f"memory; counts may take {story['memory']}",
         ["learner", "train", "processor", "peak", "error", "RMSE", "log loss", "ECE"],

@@ -10,24 +10,24 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from learners.kernels.cache import cache_folder, refusal
-from learners.registry.model_kinds import with_derived_arrays
+from learners.kernels.cache import kernel_cache_folder, untrusted_cache_reason
+from learners.registry.model_kinds import add_derived_arrays
 from service import product
-from service.http.security import check_start
-from service.jobs.crew import crew_of
-from service.operations.backup import all_versions
+from service.http.security import check_api_keys_exist
+from service.jobs.crew import worker_crew_status
+from service.operations.backup import all_model_versions
 from service.requests.problems import KeyNeeded
-from service.serving.predictor import map_version, rehearse, training_command, usable
+from service.serving.predictor import map_model_version, training_command, translate_model_errors, warm_up_served_model
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.migrations import HEAD
-from storage.control.paging import pages
-from storage.control.sqlite import damages_of_control, revision_of_control
+from storage.control.paging import iterate_page_items
+from storage.control.sqlite import control_database_revision, control_integrity_errors
 from storage.errors import CorruptFile, NotFound, OutdatedModel, StorageError
-from storage.files.atomic_files import files_below, sweep
-from storage.files.workspace_layout import open_to_others
-from storage.models.model_file import rebuild_compiled, verify
-from storage.models.model_versions import ModelVersion, abandoned_files
+from storage.files.atomic_files import delete_abandoned_drafts, visible_files_below
+from storage.files.workspace_layout import world_readable_paths
+from storage.models.model_file import rebuild_compiled, verify_model_files
+from storage.models.model_versions import ModelVersion, abandoned_version_files
 
 LITTLE_SPACE = 2**30
 NO_SPACE = 100 * 2**20
@@ -46,7 +46,7 @@ class Finding:
     remedy: str = ""
 
 
-def examine(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
+def run_doctor_checks(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
     """Run all checks; nothing is changed unless `is_repairing`, and then only what can be made anew.
 
     That is: damaged compiled forms from their DuckDB files; drafts of dead writers and files of no version are removed.
@@ -93,7 +93,7 @@ def _folder(root: Path) -> Iterator[Finding]:
 
 
 def _permissions(root: Path) -> Finding:
-    exposed = list(open_to_others(root))
+    exposed = list(world_readable_paths(root))
     if not exposed:
         return Finding(
             "permissions", "ok", "No other user of this machine may enter the workspace or read its secrets."
@@ -112,11 +112,11 @@ def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
     if not path.exists():
         yield Finding("control database", "ok", "There is none yet.")
         return
-    if damages := damages_of_control(path):
+    if damages := control_integrity_errors(path):
         remedy = "Stop fewpass, move the workspace away, and restore the newest backup: fewpass restore."
         yield Finding("control database", "failed", f"{path} is damaged: {damages[0]}.", remedy)
         return
-    revision = revision_of_control(path)
+    revision = control_database_revision(path)
     if revision is not None and revision > HEAD:
         remedy = "Run the release that wrote it, or a later one."
         yield Finding("migrations", "failed", f"The tables are at {revision}, this release knows {HEAD}.", remedy)
@@ -127,8 +127,8 @@ def _control_file(settings: Settings, root: Path) -> Iterator[Finding]:
 
 
 def _kernels() -> Iterator[Finding]:
-    folder = cache_folder()
-    why = refusal(folder) if folder.is_dir() else None
+    folder = kernel_cache_folder()
+    why = untrusted_cache_reason(folder) if folder.is_dir() else None
     if why is not None:
         remedy = (
             f"Remove {folder} and keep its place to this user, or set NUMBA_CACHE_DIR to a folder of this user alone."
@@ -137,7 +137,7 @@ def _kernels() -> Iterator[Finding]:
             "compiled kernels", "warning", f"None are loaded, because {why}: they would run as this user.", remedy
         )
         return
-    n_kernels = len(list(files_below(folder)))
+    n_kernels = len(list(visible_files_below(folder)))
     if n_kernels:
         yield Finding("compiled kernels", "ok", f"{n_kernels} are kept in {folder}.")
         return
@@ -147,18 +147,18 @@ def _kernels() -> Iterator[Finding]:
 
 def _models(workspace: Workspace, is_repairing: bool) -> Iterator[Finding]:
     n_sound = 0
-    for version in all_versions(workspace.control):
+    for version in all_model_versions(workspace.control):
         name = f"{version.name}@{version.version}"
         try:
-            verify(version.duckdb_path)
-            rehearse(map_version(version))  # whole files of an older release may make no model
+            verify_model_files(version.duckdb_path)
+            warm_up_served_model(map_model_version(version))  # whole files of an older release may make no model
         except CorruptFile as error:
             if _is_registered(workspace, version):  # and was not deleted meanwhile
                 yield _mended(name, version, error, is_repairing)
         else:
             n_sound += 1
     yield Finding("models", "ok", f"{n_sound} versions are whole, byte for byte, and load.")
-    orphans = abandoned_files(workspace.control, workspace.layout, is_removing=is_repairing)
+    orphans = abandoned_version_files(workspace.control, workspace.layout, is_removing=is_repairing)
     left = [path for path in orphans if path.exists()]
     if len(left) < len(orphans):
         yield Finding("orphans", "ok", f"{len(orphans) - len(left)} files that belonged to no version were removed.")
@@ -179,9 +179,9 @@ def _is_registered(workspace: Workspace, version: ModelVersion) -> bool:
 def _mended(name: str, version: ModelVersion, error: CorruptFile, is_repairing: bool) -> Finding:
     if is_repairing:
         try:
-            with usable(version):
-                rebuild_compiled(version.duckdb_path, with_derived_arrays)
-            map_version(version)
+            with translate_model_errors(version):
+                rebuild_compiled(version.duckdb_path, add_derived_arrays)
+            map_model_version(version)
         except (StorageError, OSError):
             pass
         else:
@@ -197,7 +197,7 @@ def _mended(name: str, version: ModelVersion, error: CorruptFile, is_repairing: 
 
 
 def _rules(workspace: Workspace) -> Iterator[Finding]:
-    damaged = product.damaged_rules(workspace)
+    damaged = product.damaged_forgetting_rules(workspace)
     for error in damaged:
         remedy = "Restore the file from a backup, or forget the rows again. Until then trainings fail."
         yield Finding("rules of forgotten rows", "failed", str(error), remedy)
@@ -206,7 +206,7 @@ def _rules(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _notes(workspace: Workspace) -> Iterator[Finding]:
-    damaged = product.damaged_notes(workspace)
+    damaged = product.damaged_dataset_notes(workspace)
     for error in damaged:
         remedy = (
             "Remove the file: the next training counts again what it noted. Without its columns.json a data set takes the "
@@ -219,7 +219,7 @@ def _notes(workspace: Workspace) -> Iterator[Finding]:
 
 def _uploads(workspace: Workspace) -> Iterator[Finding]:
     folder = product.upload_folder(workspace)
-    files = [] if folder is None else list(files_below(folder))
+    files = [] if folder is None else list(visible_files_below(folder))
     where = f"{len(files)} files lie in {folder}"
     if files and folder is not None and not folder.is_relative_to(workspace.layout.root):
         yield Finding("uploads", "ok", f"{where}, so a backup of the workspace leaves them out: copy that folder, too.")
@@ -232,7 +232,7 @@ def _uploads(workspace: Workspace) -> Iterator[Finding]:
 
 def _lost_uploads(workspace: Workspace) -> Iterator[tuple[str, str]]:
     """Data sets and their uploaded files that are gone, as after a restore to another folder."""
-    for dataset in pages(partial(product.list_datasets, workspace)):
+    for dataset in iterate_page_items(partial(product.list_datasets, workspace)):
         for uri in dataset.uris:
             is_file = not ("://" in uri or set("*?[") & set(uri))
             if is_file and Path(uri).parts[-3:-1] == ("uploads", dataset.name) and not Path(uri).exists():
@@ -241,12 +241,14 @@ def _lost_uploads(workspace: Workspace) -> Iterator[tuple[str, str]]:
 
 def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:
     if is_repairing:
-        removed = [path for folder in ("models", "datasets", "scratch") for path in sweep(root / folder)]
+        removed = [
+            path for folder in ("models", "datasets", "scratch") for path in delete_abandoned_drafts(root / folder)
+        ]
         yield Finding("drafts", "ok", f"{len(removed)} drafts of dead writers were removed.")
 
 
 def _clock(workspace: Workspace) -> Iterator[Finding]:
-    newest = max((v.created_at.timestamp() for v in all_versions(workspace.control) if v.created_at), default=0.0)
+    newest = max((v.created_at.timestamp() for v in all_model_versions(workspace.control) if v.created_at), default=0.0)
     if newest > time.time() + CLOCK_S:
         ahead = f"The newest version is {newest - time.time():,.0f} s in the future."
         yield Finding("clock", "warning", ahead, "Set the clock of this machine (NTP): schedules and expiry follow it.")
@@ -255,7 +257,7 @@ def _clock(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _workers(workspace: Workspace) -> Iterator[Finding]:
-    crew = crew_of(workspace)
+    crew = worker_crew_status(workspace)
     if crew.complaint is not None:
         yield Finding("workers", "warning", crew.complaint, "Start fewpass serve or fewpass worker.")
         return
@@ -269,7 +271,7 @@ def _workers(workspace: Workspace) -> Iterator[Finding]:
 
 def _door(workspace: Workspace) -> Iterator[Finding]:
     try:
-        check_start(workspace.settings, workspace.control)
+        check_api_keys_exist(workspace.settings, workspace.control)
     except KeyNeeded as error:
         yield Finding("API keys", "failed", str(error), "Make a key: fewpass keys create admin --role admin.")
         return

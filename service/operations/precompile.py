@@ -24,12 +24,19 @@ from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
-from learners.registry.networks.interventions import answer_after
-from learners.registry.networks.of_models import network_of
+from learners.registry.networks.interventions import answer_after_intervention
+from learners.registry.networks.of_models import model_arc_network
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.encoding.encode import Encoder, encode
-from service.http.warm_up import RUNS, TABLE, answer_rows, ask_all, ask_everything, compile_learner
+from service.http.warm_up import (
+    RUNS,
+    TABLE,
+    compile_learner_kernels,
+    warm_up_model_queries,
+    warm_up_predictions,
+    warm_up_queries,
+)
 from service.requests.json_values import JSONObject
 
 NUMBERS = pa.table({name: np.random.default_rng(i).normal(size=40) for i, name in enumerate("abcd")})
@@ -48,7 +55,7 @@ CIRCUITS: list[JSONObject] = [
 STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candidates": 2, "sets": 100, "draws": 16}]
 
 
-def compile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
+def precompile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
     """Run learners and queries once, all unless given, each in one of several processes; returns the seconds it took."""
     started = time.perf_counter()
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
@@ -61,7 +68,7 @@ def _compile_circuit(parameters: JSONObject) -> None:
     model = drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))
     assert isinstance(model, CircuitModel)
     model.predict_proba(encode(TABLE, model.schema))
-    ask_everything(model)
+    warm_up_model_queries(model)
 
 
 def _compile_average() -> None:
@@ -131,15 +138,15 @@ def _ask_structures(learned: Model) -> None:
 
 def _compile_samples() -> None:
     """Samples in place of a circuit, which a network of this size does not need."""
-    network = network_of(drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE)))
-    answer_after(network, Marginal({"word": "a"}, sampling=Sampling(error=0.5)), max_edges=0)
+    network = model_arc_network(drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE)))
+    answer_after_intervention(network, Marginal({"word": "a"}, sampling=Sampling(error=0.5)), max_edges=0)
 
 
 TASKS: tuple[Callable[[], object], ...] = (
-    partial(compile_learner, "kdb", {"k": 2}),
-    ask_all,  # takes longest
-    answer_rows,
-    *(partial(compile_learner, name, parameters) for name, parameters in RUNS),
+    partial(compile_learner_kernels, "kdb", {"k": 2}),
+    warm_up_queries,  # takes longest
+    warm_up_predictions,
+    *(partial(compile_learner_kernels, name, parameters) for name, parameters in RUNS),
     *(partial(_compile_circuit, parameters) for parameters in CIRCUITS),
     _compile_average,
     _compile_trees,
@@ -149,8 +156,8 @@ TASKS: tuple[Callable[[], object], ...] = (
 )
 DEMO: tuple[Callable[[], object], ...] = (
     TASKS[0],
-    ask_all,
-    answer_rows,
-    *(partial(compile_learner, name, {}) for name in ("auto", "xgboost")),
+    warm_up_queries,
+    warm_up_predictions,
+    *(partial(compile_learner_kernels, name, {}) for name in ("auto", "xgboost")),
 )
 """What the demo runs."""

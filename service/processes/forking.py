@@ -24,7 +24,7 @@ from uvicorn.supervisors import multiprocess
 
 from service.http.connections import Connection, Server, ServerConfig
 from service.settings import Settings
-from service.startup import begin_loading, end_loading, spare_pandas
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
 from service.telemetry import configure_logs
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ KEPT_BYTES, MAPPED_BYTES = 8 * 2**20, 4 * 2**20
 HARMLESS_THREADS = {"jemalloc_bg_thd"}
 
 
-def keep_freed_memory() -> None:
+def raise_malloc_thresholds() -> None:
     """Let glibc, where it is, keep a few megabytes that requests have freed, instead of handing them back after each.
 
     A body of some hundred kilobytes would otherwise grow and trim the heap several times, and touch every page anew: four
@@ -93,50 +93,50 @@ class Servers(multiprocess.Multiprocess):
         super().terminate_all()
 
 
-def app_of_environment() -> "FastAPI":
+def app_from_environment() -> "FastAPI":
     """The factory for serving processes that uvicorn spawns."""
     from service.http.app import create_app
 
     settings = Settings()
-    keep_freed_memory()
+    raise_malloc_thresholds()
     configure_logs(settings, "serve")
     return create_app(settings)
 
 
-def main() -> None:
+def run_forked_servers() -> None:
     """Load, fork, watch over the forked, and end with all of them."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
-    end_with(parent)
+    end_with_parent(parent)
     settings = Settings()
-    keep_freed_memory()
+    raise_malloc_thresholds()
     configure_logs(settings, "serve")
-    load(settings)
-    if threads := other_threads():
+    preload_serving_modules(settings)
+    if threads := threads_lost_by_fork():
         structlog.get_logger("serve").warning("threads run beside the fork", threads=threads)
-    vars(multiprocess).update(get_subprocess=forked_process, Server=Server)
-    servers = Servers(server_config(settings), [socket(fileno=descriptor)])
+    vars(multiprocess).update(get_subprocess=fork_serving_process, Server=Server)
+    servers = Servers(uvicorn_config(settings), [socket(fileno=descriptor)])
     servers.run()
     gc.unfreeze()  # or else what is frozen outlives the interpreter, and libraries complain
     if any(process.exitcode == STARTUP_FAILURE for process in servers.processes):
         sys.exit(STARTUP_FAILURE)
 
 
-def load(settings: Settings) -> None:
+def preload_serving_modules(settings: Settings) -> None:
     """Load what serving processes need, and put it where the garbage collector writes nothing."""
-    begin_loading()
-    spare_pandas()
+    relax_gc_for_startup()
+    skip_pandas_import()
     import service.processes.preloaded  # noqa: F401
-    from service.http.warm_up import warm_up
+    from service.http.warm_up import warm_up_kernels
 
     gc.freeze()  # else the collection below looks at all modules: .2 s
     if settings.warm_up:
-        warm_up()
+        warm_up_kernels()
     gc.collect()
     gc.freeze()
-    end_loading()
+    restore_gc_after_startup()
 
 
-def server_config(settings: Settings) -> Config:
+def uvicorn_config(settings: Settings) -> Config:
     """What uvicorn is told, whether it serves in one process or in many."""
     config = ServerConfig(
         "service.processes.forking:app_of_environment",
@@ -159,7 +159,7 @@ def server_config(settings: Settings) -> Config:
     return config
 
 
-def forked_process(config: Config, target: Callable[..., None], sockets: list[socket]) -> Any:
+def fork_serving_process(config: Config, target: Callable[..., None], sockets: list[socket]) -> Any:
     """In place of uvicorn's own, which starts an interpreter for each process."""
     del config
     return Forked(target=_serve, args=(target, sockets, os.getpid()))
@@ -169,20 +169,20 @@ def _serve(target: Callable[..., None], sockets: list[socket], parent: int) -> N
     for number in multiprocess.SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, multiprocess.SIGNALS)
-    end_with(parent)
+    end_with_parent(parent)
     configure_logs(Settings(), "serve")  # anew, for the process id in each line
     with contextlib.suppress(KeyboardInterrupt):
         target(sockets=sockets)
 
 
-def end_with(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """Let the kernel send SIGTERM when the parent dies, however it dies."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it was faster
         sys.exit(0)
 
 
-def other_threads() -> list[str]:
+def threads_lost_by_fork() -> list[str]:
     """Names of the threads of this process beside the main one that a fork would lose."""
     tasks = Path("/proc/self/task").iterdir()
     names = [(task / "comm").read_text().strip() for task in tasks if task.name != str(os.getpid())]
@@ -191,4 +191,4 @@ def other_threads() -> list[str]:
 
 if __name__ == "__main__":
     multiprocessing.set_start_method("fork")
-    main()
+    run_forked_servers()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from service.processes.supervisor import end
+from service.processes.supervisor import end_process
 from service.requests.problems import NotReady
 from service.settings import Settings
 
@@ -53,7 +53,7 @@ def local_server(
         try:
             yield LocalServer(_ready_url(process, log, timeout_s), process.pid, log)
         finally:
-            end(process, settings.shutdown_s * 3)
+            end_process(process, settings.shutdown_s * 3)
 
 
 def _ready_url(process: subprocess.Popen[bytes], log: Path, timeout_s: float) -> str:

@@ -3,16 +3,16 @@
 import atexit
 import gc
 
-from service.startup import begin_loading, end_loading, spare_pandas
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
 
-begin_loading()
-spare_pandas()
+relax_gc_for_startup()
+skip_pandas_import()
 
 import service.product.submission.job_steps  # noqa: E402
 import service.telemetry  # noqa: E402
 
 gc.freeze()
 atexit.register(gc.unfreeze)  # or else what is frozen outlives the interpreter, and libraries complain
-end_loading()
+restore_gc_after_startup()
 
 __all__ = ["service"]

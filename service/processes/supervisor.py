@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from service import product
-from service.settings import Settings, unknown_variables
-from service.startup import begin_loading, end_loading, spare_pandas
+from service.settings import Settings, unknown_setting_warnings
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
 from service.telemetry import configure_logs
 from storage.files.workspace_layout import Layout
 
@@ -35,23 +35,23 @@ FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 def run_server(settings: Settings) -> None:
     """Serve, with as many workers on one socket as are set, until SIGTERM or SIGINT; no process of ours outlives it."""
-    begin_loading()
+    relax_gc_for_startup()
     with _metrics_directory(settings):
         configure_logs(settings, "serve")
         _warn_of_variables()
         # uvicorn raises the signal again when it has shut down; the default action would skip our own endings.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         _prepare(settings)
-        with job_workers(settings), contextlib.suppress(KeyboardInterrupt):
+        with supervised_job_workers(settings), contextlib.suppress(KeyboardInterrupt):
             _serve(settings)
 
 
 def run_worker(settings: Settings, parent: int | None = None) -> None:
     """Run jobs until SIGTERM, SIGINT, or the end of the parent process."""
-    begin_loading()
-    spare_pandas()
-    from service.jobs.logs import keep_job_logs
-    from service.jobs.worker import run
+    relax_gc_for_startup()
+    skip_pandas_import()
+    from service.jobs.logs import enable_job_logs
+    from service.jobs.worker import run_worker_loop
     from service.product.submission.scheduler import Scheduler
     from service.workspace import Workspace
 
@@ -61,38 +61,38 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
     multiprocessing.set_forkserver_preload(["service.processes.preloaded_jobs"])
     workspace = Workspace(settings)
     assert workspace.control is not None  # its WAL mode holds for the job tables in the same file
-    keep_job_logs(workspace.layout.root / "logs")
+    enable_job_logs(workspace.layout.root / "logs")
     Scheduler(workspace).start()
-    kinds = product.job_kinds(workspace)
-    end_loading()
-    run(workspace, kinds, partial(open_kinds, settings), parent)
+    kinds = product.job_steps_by_kind(workspace)
+    restore_gc_after_startup()
+    run_worker_loop(workspace, kinds, partial(open_leased_job_steps, settings), parent)
 
 
-def open_kinds(settings: Settings, worker: str) -> "Kinds":
+def open_leased_job_steps(settings: Settings, worker: str) -> "Kinds":
     """The steps of every kind of job, in the process of one; the lease of its worker fences what it writes."""
-    from service.jobs.logs import keep_job_logs
+    from service.jobs.logs import enable_job_logs
     from service.workspace import Workspace
 
     configure_logs(settings, "worker")
     workspace = Workspace(settings)
     workspace.control.lease = worker
-    keep_job_logs(workspace.layout.root / "logs")
+    enable_job_logs(workspace.layout.root / "logs")
     tempfile.tempdir = str(workspace.temporary)  # also what libraries write aside is swept away after a kill
-    return product.job_kinds(workspace)
+    return product.job_steps_by_kind(workspace)
 
 
 def _warn_of_variables() -> None:
-    for warning in unknown_variables(os.environ):
+    for warning in unknown_setting_warnings(os.environ):
         structlog.get_logger("settings").warning(warning)
 
 
 def _prepare(settings: Settings) -> None:
     """Make and migrate the workspace once, before several processes want to; refuse to listen openly without a key."""
-    from service.http.security import check_start
+    from service.http.security import check_api_keys_exist
     from service.workspace import Workspace
 
     with Workspace(settings) as workspace:
-        check_start(settings, workspace.control)
+        check_api_keys_exist(settings, workspace.control)
         if not settings.predict_only:
             product.job_queue(workspace)
 
@@ -101,12 +101,12 @@ def _serve(settings: Settings) -> None:
     from uvicorn.supervisors import Multiprocess
 
     from service.http.connections import Server
-    from service.processes.forking import server_config
+    from service.processes.forking import uvicorn_config
 
     given = settings.within(os.environ)
     os.environ.clear()
     os.environ.update(given)
-    config = server_config(settings)
+    config = uvicorn_config(settings)
     server = Server(config)
     listening = config.bind_socket()
     host, port = listening.getsockname()[:2]
@@ -115,12 +115,12 @@ def _serve(settings: Settings) -> None:
         reachable = "localhost" if host in ("0.0.0.0", "::") else f"[{host}]" if ":" in host else host
         print(f"Open http://{reachable}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     if settings.workers == 1:
-        spare_pandas()
+        skip_pandas_import()
         server.run(sockets=[listening])
         if not server.started:
             sys.exit(STARTUP_FAILURE)
         return
-    end_loading()
+    restore_gc_after_startup()
     if sys.platform == "linux":
         _serve_forked(settings, listening)
     else:
@@ -145,7 +145,7 @@ def _serve_forked(settings: Settings, listening: socket.socket) -> None:
             raise
         finally:
             # Longer than the serving processes are given, as it waits for them.
-            end(process, settings.shutdown_s + MAX_RESTART_S)
+            end_process(process, settings.shutdown_s + MAX_RESTART_S)
         has_lasted = time.monotonic() - started > MAX_RESTART_S
         has_served = has_served or has_lasted
         if code == STARTUP_FAILURE and not has_served:
@@ -176,7 +176,7 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def job_workers(settings: Settings) -> Iterator[None]:
+def supervised_job_workers(settings: Settings) -> Iterator[None]:
     """Job worker processes, restarted when they die, ended on leaving."""
     stop = threading.Event()
     keepers = [
@@ -206,7 +206,7 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         while process.poll() is None and not stop.wait(0.1):
             pass
         if process.poll() is None:
-            end(process, settings.shutdown_s)
+            end_process(process, settings.shutdown_s)
             return
         pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
         log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
@@ -217,7 +217,7 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         pause = min(pause * 2, MAX_RESTART_S)
 
 
-def end(process: subprocess.Popen[bytes], timeout_s: float) -> None:
+def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
     """End a process, in order if it can within the time."""
     process.terminate()
     try:

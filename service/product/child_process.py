@@ -5,10 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from learners.passes.memory import machine_bytes
+from learners.passes.memory import machine_memory_bytes
 from service.jobs import children
 from service.jobs.children import Children
-from service.jobs.steps import Report, bytes_text, limits_of
+from service.jobs.steps import Report, format_byte_size, job_limits
 from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, TooSlow
 from service.settings import Settings
 from service.telemetry import configure_logs
@@ -18,7 +18,7 @@ IDLE_S = 60.0
 Answer = TypeVar("Answer")
 
 
-def aside(
+def run_in_child_process(
     workspace: Workspace,
     call: Callable[..., Answer],
     *arguments: object,
@@ -33,7 +33,7 @@ def aside(
     """
     if children.is_child:
         return call(workspace, *arguments)
-    memory = limits_of(workspace.settings, {}).memory or machine_bytes() // 2
+    memory = job_limits(workspace.settings, {}).memory or machine_memory_bytes() // 2
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
 
     def check() -> None:
@@ -49,7 +49,7 @@ def aside(
             answer: Answer = child.run(_called, call, arguments, memory=memory, check=check)
         except OutOfMemory as error:
             raise InvalidRequest(
-                f"What the request names takes more than {bytes_text(memory)} of memory to read. Write it in smaller pieces, or "
+                f"What the request names takes more than {format_byte_size(memory)} of memory to read. Write it in smaller pieces, or "
                 "raise FEWPASS_JOB_MEMORY.",
                 memory_limit=memory,
             ) from error

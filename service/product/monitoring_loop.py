@@ -11,20 +11,20 @@ import numpy as np
 import scipy
 import structlog
 
-from learners.monitoring.drift_tests import estimates
+from learners.monitoring.drift_tests import estimated_prediction_metrics
 from learners.schema import Chunk
-from service.product.monitoring.alerting import alert_rule, look, send
-from service.product.monitoring.predictions import LEAST, labelled_codes, realised_of
-from service.product.monitoring.windows import Watching, monitor, rows_of
+from service.product.monitoring.alerting import alert_rule, notify_alert_webhooks, update_model_alerts
+from service.product.monitoring.predictions import LEAST, labelled_row_codes, recent_labelled_report
+from service.product.monitoring.windows import Watching, monitoring_window_report, served_row_counts
 from service.requests.json_values import JSONMapping, JSONObject
-from service.requests.problems import InvalidRequest, is_expected
+from service.requests.problems import InvalidRequest, is_expected_error
 from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.models import aliases, model_versions
 from storage.models.model_versions import CHAMPION
-from storage.monitoring.alert_records import StateRecord, records_of, with_records
-from storage.monitoring.counts import HOUR, MonitoringFiles, compact_old, monitored_models
+from storage.monitoring.alert_records import StateRecord, edit_alert_records, read_alert_records
+from storage.monitoring.counts import HOUR, MonitoringFiles, compact_hourly_counts, monitored_models
 
 COMPACTED_AFTER = timedelta(days=14)
 LEAST_PROBABILITY = 0.99
@@ -57,7 +57,9 @@ class Looker:
             try:
                 self.look()
             except Exception as error:
-                self.log.warning("models could not be looked after", reason=str(error), exc_info=not is_expected(error))
+                self.log.warning(
+                    "models could not be looked after", reason=str(error), exc_info=not is_expected_error(error)
+                )
 
     def look(self) -> None:
         """Look once at every model, unless another process does just now."""
@@ -75,23 +77,23 @@ class Looker:
                 except NotFound:  # deleted, and a process that had it in memory has written once more
                     MonitoringFiles(root, name).remove()
                 except Exception as error:  # one model shall not keep the others from being looked after
-                    more = {"model": name, "reason": str(error), "exc_info": not is_expected(error)}
+                    more = {"model": name, "reason": str(error), "exc_info": not is_expected_error(error)}
                     self.log.warning("a model could not be looked after", **more)
-            forget_states(root, monitored_models(root))
+            delete_monitoring_states(root, monitored_models(root))
             self._clear(root)
 
     def _look_at(self, name: str) -> None:
-        for change, alert in look(self.workspace, name):
+        for change, alert in update_model_alerts(self.workspace, name):
             self.log.info(f"alert {change}", model=name, cause=alert["words"])
-            for delivery in send(self.workspace, change, alert):
+            for delivery in notify_alert_webhooks(self.workspace, change, alert):
                 if (reason := delivery["error"]) is not None:
                     self.log.warning("a webhook was not delivered", webhook=delivery["webhook"], reason=reason)
         n_labels = alert_rule(self.workspace, name).get("rollback_labels")
         if n_labels is not None:
             compare_with_previous(self.workspace, name, n_labels)
-        found, labels = last_day(self.workspace, name)
-        set_series(name, found, labels)
-        keep_state(self.workspace, name, found, labels)
+        found, labels = last_day_monitoring(self.workspace, name)
+        set_prometheus_series(name, found, labels)
+        save_monitoring_state(self.workspace, name, found, labels)
 
     def _clear(self, root: Path) -> None:
         """Once an hour: compact what is old, remove what is very old."""
@@ -102,27 +104,34 @@ class Looker:
         settings = self.workspace.settings
         for name in monitored_models(root):
             files = MonitoringFiles(root, name)
-            compact_old(files, now - COMPACTED_AFTER)
+            compact_hourly_counts(files, now - COMPACTED_AFTER)
             files.remove_before(
                 now - timedelta(days=settings.monitoring_days), now - timedelta(days=settings.monitoring_row_days)
             )
 
 
-def last_day(workspace: Workspace, name: str) -> tuple[JSONMapping, JSONMapping]:
+def last_day_monitoring(workspace: Workspace, name: str) -> tuple[JSONMapping, JSONMapping]:
     """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
     watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
     try:
-        found = monitor(workspace, name, against=against)
+        found = monitoring_window_report(workspace, name, against=against)
     except InvalidRequest as reason:  # a model without counts of its training, and no other reference chosen
         seen = watching.window(datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + HOUR)
-        found = {"is_drifting": None, "why": str(reason), "rows": rows_of(seen.counts), "until": seen.until.isoformat()}
+        found = {
+            "is_drifting": None,
+            "why": str(reason),
+            "rows": served_row_counts(seen.counts),
+            "until": seen.until.isoformat(),
+        }
         found["version"] = watching.version.version
         if seen.counts.n_rows:
-            found["estimated"] = estimates(seen.counts)
-    return found, realised_of(watching, timedelta(days=1)) if watching.watched.schema.target is not None else {}
+            found["estimated"] = estimated_prediction_metrics(seen.counts)
+    return found, recent_labelled_report(
+        watching, timedelta(days=1)
+    ) if watching.watched.schema.target is not None else {}
 
 
-def set_series(name: str, found: JSONMapping, labels: JSONMapping) -> None:
+def set_prometheus_series(name: str, found: JSONMapping, labels: JSONMapping) -> None:
     """Set the Prometheus series of a model to what the last day shows."""
     columns, estimated, delay = found.get("columns", []), found.get("estimated", {}), labels.get("delay_s")
     values = {
@@ -142,7 +151,7 @@ def set_series(name: str, found: JSONMapping, labels: JSONMapping) -> None:
             MONITOR[series].labels(name).set(value)
 
 
-def keep_state(workspace: Workspace, name: str, found: JSONMapping, labels: JSONMapping) -> None:
+def save_monitoring_state(workspace: Workspace, name: str, found: JSONMapping, labels: JSONMapping) -> None:
     """Keep what a look has found, for lists of models: they read one small file, and test nothing."""
     realised, causes = labels.get("log_loss"), found.get("causes")
     loss = found.get("estimated", {}).get("log_loss") if realised is None else realised
@@ -155,20 +164,20 @@ def keep_state(workspace: Workspace, name: str, found: JSONMapping, labels: JSON
         "log_loss": loss,
         "log_loss_of": None if loss is None else "estimate" if realised is None else "labels",
     }
-    with with_records(workspace.layout.root, "states") as states:
+    with edit_alert_records(workspace.layout.root, "states") as states:
         states[name] = dict(state)
 
 
-def forget_states(root: Path, names: Sequence[str]) -> None:
+def delete_monitoring_states(root: Path, names: Sequence[str]) -> None:
     """Keep no state of models that are gone."""
-    with with_records(root, "states") as states:
+    with edit_alert_records(root, "states") as states:
         for name in set(states) - set(names):
             del states[name]
 
 
-def model_states(workspace: Workspace) -> dict[str, StateRecord]:
+def load_monitoring_states(workspace: Workspace) -> dict[str, StateRecord]:
     """What the last look at each model has found, by name; models that have served nothing yet have none."""
-    return {name: cast("StateRecord", one) for name, one in records_of(workspace.layout.root, "states").items()}
+    return {name: cast("StateRecord", one) for name, one in read_alert_records(workspace.layout.root, "states").items()}
 
 
 def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> JSONObject:
@@ -188,7 +197,7 @@ def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now:
     if own.watched.schema != other.watched.schema:
         reason = f"versions {own.version.version} and {before} code rows differently, so that they cannot be compared"
         return {"is_rolled_back": False, "reason": reason}
-    x, y = labelled_codes(own.files, own.version.version, own.watched.schema, end - SPAN, end)
+    x, y = labelled_row_codes(own.files, own.version.version, own.watched.schema, end - SPAN, end)
     if y.size < min_labels:
         return {
             "is_rolled_back": False,
@@ -223,7 +232,7 @@ def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now:
 def _before(workspace: Workspace, name: str, version: int) -> int:
     """The version that was champion before; LookupError if there is none."""
     moves = aliases.alias_history(workspace.control, name, 100).items
-    known = {one.version for one in model_versions.list_versions(workspace.control, name, limit=1000).items}
+    known = {one.version for one in model_versions.list_model_versions(workspace.control, name, limit=1000).items}
     others = [
         move.version for move in moves if move.alias == CHAMPION and move.version != version and move.version in known
     ]

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line, redact
-from learners.passes.sources.files import of_store
-from learners.passes.sources.opening import DATABASES, filesystem_of
+from learners.errors import SourceError, one_line_error_text, redact_uri_secrets
+from learners.passes.sources.files import store_error_reason
+from learners.passes.sources.opening import DATABASES, uri_filesystem
 from service.requests.problems import InvalidRequest
-from storage.files.atomic_files import drafting, publish
+from storage.files.atomic_files import draft_file_path, write_file_atomically
 
 Output = Path | str
 # Whose files appear when they are whole; elsewhere a file is written under another name first.
@@ -65,17 +65,19 @@ class Stored:
             raise self._refused(error) from error
 
     def _refused(self, error: Exception) -> SourceError:
-        return SourceError(self.address, of_store(error) or f"cannot be written ({one_line(error)}).")
+        return SourceError(
+            self.address, store_error_reason(error) or f"cannot be written ({one_line_error_text(error)})."
+        )
 
 
 def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
     return bool(filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
 
-def destination_of(output: Output) -> Path | Stored:
+def output_destination(output: Output) -> Path | Stored:
     """A path of this machine, or the file of a store; InvalidRequest if that cannot be written, SourceError if it is none."""
     text = str(output)
-    shown = redact(text)
+    shown = redact_uri_secrets(text)
     if "://" not in text:
         if address := re.match(r"[a-z][a-z0-9+.-]+:", Path(text).parts[0] if text else ""):
             raise InvalidRequest(
@@ -86,7 +88,7 @@ def destination_of(output: Output) -> Path | Stored:
         return Path(output)
     if text.partition("://")[0].lower() in DATABASES:
         raise InvalidRequest(f"{shown} is a database, and rows are written to files only. Name a file.", path=shown)
-    filesystem, path = filesystem_of(text)
+    filesystem, path = uri_filesystem(text)
     if isinstance(filesystem, pafs.LocalFileSystem):
         return Path(path)
     if "http" in filesystem.type_name:
@@ -97,59 +99,59 @@ def destination_of(output: Output) -> Path | Stored:
     return Stored(text, filesystem, path)
 
 
-def name_of(output: Output) -> PurePosixPath:
+def output_file_name(output: Output) -> PurePosixPath:
     """The name of the file to write, without the options of an address."""
-    place = destination_of(output)
+    place = output_destination(output)
     return PurePosixPath(PurePosixPath(place.path if isinstance(place, Stored) else place).name)
 
 
-def check_free(output: Output, *, replace: bool) -> None:
+def check_output_free(output: Output, *, replace: bool) -> None:
     """Refuse an address that cannot be written (SourceError, InvalidRequest), and a file that exists, unless `replace`."""
-    if destination_of(output).exists() and not replace:
-        shown = redact(str(output))
+    if output_destination(output).exists() and not replace:
+        shown = redact_uri_secrets(str(output))
         raise InvalidRequest(f"{shown} exists already. Choose another name, or replace it with --force.", path=shown)
 
 
 @contextmanager
-def delivering(output: Output, *, replace: bool) -> Iterator[Path]:
+def output_draft(output: Output, *, replace: bool) -> Iterator[Path]:
     """A local path to write to, in a private folder; what is there at the end appears at the output, whole.
 
-    Raises InvalidRequest or SourceError as of `check_free`; or if the store refuses the file.
+    Raises InvalidRequest or SourceError as of `check_output_free`; or if the store refuses the file.
     """
-    place = destination_of(output)
+    place = output_destination(output)
     if isinstance(place, Path):
-        with publish(place, replace=replace) as draft:
+        with write_file_atomically(place, replace=replace) as draft:
             yield draft
         return
-    with drafting(Path(tempfile.gettempdir()), "output") as draft:
+    with draft_file_path(Path(tempfile.gettempdir()), "output") as draft:
         yield draft
-        check_free(output, replace=replace)
+        check_output_free(output, replace=replace)
         place.put(draft)
 
 
 def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bool) -> int:
-    """Write what `make` gives to a file that appears when it is complete, after `check_free`; returns its bytes."""
-    check_free(output, replace=replace)
+    """Write what `make` gives to a file that appears when it is complete, after `check_output_free`; returns its bytes."""
+    check_output_free(output, replace=replace)
     text = make()
     content = text.encode() if isinstance(text, str) else text
-    with delivering(output, replace=replace) as draft:
+    with output_draft(output, replace=replace) as draft:
         draft.write_bytes(content)
     return len(content)
 
 
-def check_parquet(output: Output, *, replace: bool) -> None:
+def check_parquet_output(output: Output, *, replace: bool) -> None:
     """Refuse a file that has the suffix of something else, or exists and is not to be replaced (InvalidRequest)."""
-    name, shown = name_of(output), redact(str(output))
+    name, shown = output_file_name(output), redact_uri_secrets(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
             f"{shown} would be a Parquet file: name it {name.with_suffix('.parquet')}. To get {name.suffix}, convert "
             "it afterwards, such as with pandas.read_parquet.",
             path=shown,
         )
-    check_free(output, replace=replace)
+    check_output_free(output, replace=replace)
 
 
-def plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+def decode_dictionary_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows whose dictionaries are their values: a file that holds text may have been read as a dictionary."""
     columns = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
@@ -178,7 +180,7 @@ class ParquetDraft:
         self._writer.write_batch(batch)
 
 
-def in_order(work: Callable[[Item], Found], items: Iterable[Item], threads: int) -> Iterator[Found]:
+def ordered_thread_map(work: Callable[[Item], Found], items: Iterable[Item], threads: int) -> Iterator[Found]:
     """What a function makes of items, in their order, on threads; at most two items a thread are ahead."""
     with ThreadPoolExecutor(threads, thread_name_prefix="rows") as pool:
         waiting: deque[Future[Found]] = deque()

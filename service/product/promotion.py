@@ -19,17 +19,17 @@ from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.jobs.steps import Run, Steps
 from service.product.datasets.registration import get_dataset
-from service.product.datasets.training_rows import measuring_source, training_rows, training_source
+from service.product.datasets.training_rows import open_evaluation_source, open_training_source, select_training_rows
 from service.product.inference import scoring
-from service.product.monitoring.windows import monitor
-from service.product.train_steps import target_of, train_steps
-from service.product.versions.deletion import prune
-from service.product.versions.provenance import of_snapshot, scored_counts
+from service.product.monitoring.windows import monitoring_window_report
+from service.product.train_steps import train_steps, training_target
+from service.product.versions.deletion import prune_model_versions
+from service.product.versions.provenance import load_evaluation_counts, request_at_snapshot
 from service.product.versions.registry import aliases_of
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest, TrainRequest
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.workspace import Workspace
 from storage.errors import Conflict as Moved
 from storage.errors import CorruptFile, NotFound
@@ -67,7 +67,11 @@ class Verdict(NamedTuple):
 def refresh_steps(workspace: Workspace) -> Steps:
     """The steps of a job that refreshes: a look at the data, those of a training, then the decision."""
     train = {name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace).items()}
-    return {"inspect": partial(inspect, workspace), **train, "decide": _unless_skipped(partial(decide, workspace))}
+    return {
+        "inspect": partial(inspect_refresh_data, workspace),
+        **train,
+        "decide": _unless_skipped(partial(decide_promotion, workspace)),
+    }
 
 
 def _of_train(work: Work) -> Work:
@@ -84,14 +88,14 @@ def _unless_skipped(work: Work) -> Work:
     return run_unless
 
 
-def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
+def checked_refresh_training(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
     """The training of a refresh (NotFound); InvalidRequest if its rule has a metric of classes, and the model has none."""
     rule, train = request.promotion, request.train
     if rule.dataset is not None:
         get_dataset(workspace, rule.dataset)
     if train.dataset is not None:
         get_dataset(workspace, train.dataset)
-    if rule.metric != JOINT_METRIC and target_of(workspace, train) is None:
+    if rule.metric != JOINT_METRIC and training_target(workspace, train) is None:
         raise InvalidRequest(
             f"A model without a target has no {rule.metric}: promote by {JOINT_METRIC}, which is then the mean negative "
             "log likelihood of the rows.",
@@ -100,7 +104,7 @@ def checked_train(workspace: Workspace, request: RefreshRequest) -> TrainRequest
     return train
 
 
-def decide(workspace: Workspace, run: Run) -> JSONObject:
+def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
     """Measure challenger and champion, keep the decision, move the alias, and prune the model's old versions."""
     request = RefreshRequest(**run.request)
     published = run.receipts["publish"]
@@ -110,7 +114,7 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
     for attempt in range(DECISIONS):
         champion = aliases_of(workspace, name).get(request.promotion.alias)
         against = None if champion is None else _measured(workspace, name, champion, read, run)
-        is_promoted, reason = verdict(request.promotion, challenger, against)
+        is_promoted, reason = promotion_verdict(request.promotion, challenger, against)
         decision = Promotion(
             name=name,
             alias=request.promotion.alias,
@@ -135,10 +139,10 @@ def decide(workspace: Workspace, run: Run) -> JSONObject:
         "promotion decided", model=name, promoted=decision.is_promoted, reason=decision.reason
     )
     record = vars(decision) | {"decided_at": str(decision.decided_at)}
-    return {**published, "promotion": record, "pruned": prune(workspace, name, job_id=run.job_id)}
+    return {**published, "promotion": record, "pruned": prune_model_versions(workspace, name, job_id=run.job_id)}
 
 
-def verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
+def promotion_verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
     """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none."""
     if champion is not None and champion.version == challenger.version:
         return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
@@ -205,7 +209,7 @@ def _loss(metrics: JSONMapping, metric: str) -> float | None:
 def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:
     try:
         model = _mapped(workspace, name, number)
-        found = scoring.measure(model, read(model.schema), run.report)
+        found = scoring.measure_model(model, read(model.schema), run.report)
         shown = {f"{name}_of_class_shares": loss for name, loss in found.floor.items()}
         return Measured(number, found.metrics | shown, of_class_shares=found.floor)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
@@ -215,7 +219,7 @@ def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run
 def _mapped(workspace: Workspace, name: str, number: int) -> Model:
     version = model_versions.get_version(workspace.control, name, number)
     try:
-        return map_version(version).model
+        return map_model_version(version).model
     except CorruptFile:
         # A champion that was replaced and removed since its row was read is gone, and not damaged.
         model_versions.get_version(workspace.control, name, number)
@@ -232,31 +236,33 @@ def _schema(workspace: Workspace, name: str, number: int) -> Schema | None:
 
 def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schema | None) -> tuple[Read, JSONMapping]:
     """The rows that decide, as each model reads them, and how to say which they are."""
-    rule, train = request.promotion, of_snapshot(request.train, run.receipts.get("learn", {}).get("snapshot"))
+    rule, train = request.promotion, request_at_snapshot(request.train, run.receipts.get("learn", {}).get("snapshot"))
     most = workspace.settings.evaluation_rows
     dataset = rule.dataset or train.test_dataset
     if rule.dataset is not None or not train.keeps_back:
         uris = None if dataset else train.test_uris
 
         def read_all(schema: Schema | None) -> Source:
-            return measuring_source(workspace, uris, dataset, run, schema)
+            return open_evaluation_source(workspace, uris, dataset, run, schema)
 
         files = [file.path for file in read_all(schema).files]
         return lambda schema: read_all(schema).thinned(most), {"dataset": dataset, "files": files}
 
     def kept_back(schema: Schema | None) -> Source:
-        found = training_rows(workspace, training_source(workspace, train, run, schema), train, run).kept_back
+        found = select_training_rows(
+            workspace, open_training_source(workspace, train, run, schema), train, run
+        ).kept_back
         assert found is not None
         return found
 
     own = kept_back(schema)
-    newest = newest_files(own, rule.newest_files, rule.min_rows / train.holdout)
+    newest = newest_file_positions(own, rule.newest_files, rule.min_rows / train.holdout)
     files = [own.files[index].path for index in newest]
     description: JSONMapping = {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
     return lambda schema: kept_back(schema).only(set(newest)).thinned(most), description
 
 
-def newest_files(source: Source, n_files: int, n_rows: float) -> list[int]:
+def newest_file_positions(source: Source, n_files: int, n_rows: float) -> list[int]:
     """Positions of the files that changed last: so many files, and more until they hold so many rows."""
     chosen: list[int] = []
     rows = 0
@@ -273,7 +279,7 @@ class Quarantined(Conflict):
     """New data that differs from what the champion learned as broken data does; a person has to look at it."""
 
 
-def inspect(workspace: Workspace, run: Run) -> JSONObject:
+def inspect_refresh_data(workspace: Workspace, run: Run) -> JSONObject:
     """Whether to train: `is_skipped` says that too little has changed. Quarantined if the newest files are broken."""
     request = RefreshRequest(**run.request)
     champion = _champion(workspace, request)
@@ -282,7 +288,7 @@ def inspect(workspace: Workspace, run: Run) -> JSONObject:
     drifting = [] if request.quarantine_points is None else _look_at_files(workspace, request, champion, run)
     if request.when == "always":
         return {"is_skipped": False}
-    served = monitor(workspace, f"{champion.name}@{champion.version}")
+    served = monitoring_window_report(workspace, f"{champion.name}@{champion.version}")
     drifting += [cause["words"] for cause in served["causes"]] if served["is_drifting"] else []
     if drifting:
         return {"is_skipped": False, "because": drifting}
@@ -294,14 +300,14 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
     """Compare the newest file of the training data with what the champion learned; returns what has changed, in words."""
     train = request.train
     try:
-        model = map_version(champion).model
-        whole = training_source(workspace, train, run, model.schema)
+        model = map_model_version(champion).model
+        whole = open_training_source(workspace, train, run, model.schema)
         newest = max(range(len(whole.files)), key=lambda i: (whole.files[i].mtime_ns or 0, whole.files[i].path))
         rows = whole.only({newest}).thinned(MOST_ROWS)
         counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
         for batch in rows.batches(counts.columns):
             counts.update(batch)
-        reference = training_reference(counts.watched, scored_counts(champion, counts.watched))
+        reference = training_reference(counts.watched, load_evaluation_counts(champion, counts.watched))
         if reference is None or not counts.n_rows:
             return []
         found: JSONObject = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
@@ -322,6 +328,6 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
 
 def _champion(workspace: Workspace, request: RefreshRequest) -> ModelVersion | None:
     try:
-        return model_versions.find_version(workspace.control, f"{request.train.model}@{request.promotion.alias}")
+        return model_versions.find_model_version(workspace.control, f"{request.train.model}@{request.promotion.alias}")
     except NotFound:
         return None

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from learners import errors as learner_errors
 from service.requests import requests
 from service.requests.json_values import JSONObject
-from service.requests.validation_messages import complaints
+from service.requests.validation_messages import validation_messages_by_place
 from storage import errors as storage_errors
 
 MEDIA_TYPE = "application/problem+json"
@@ -133,9 +133,9 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
 STATUSES = sorted({status for _, status, _ in TABLE} | {500})
 
 
-def is_refused(error: BaseException) -> bool:
+def is_disk_write_refused(error: BaseException) -> bool:
     """Whether a full or read-only disk has refused a file, wherever that was."""
-    return isinstance(error, OSError) and storage_errors.is_refused_by_the_disk(error)
+    return isinstance(error, OSError) and storage_errors.is_disk_write_refusal(error)
 
 
 @dataclass(frozen=True)
@@ -167,16 +167,20 @@ class Problem:
         return members | self.fields | of_protocol
 
 
-def is_expected(error: BaseException) -> bool:
+def is_expected_error(error: BaseException) -> bool:
     """Whether the error stands in the table: ours, or one whose cause lies in the request."""
-    return is_refused(error) or isinstance(error, (ValidationError, *(kind for kind, _, _ in TABLE)))
+    return is_disk_write_refused(error) or isinstance(error, (ValidationError, *(kind for kind, _, _ in TABLE)))
 
 
-def problem_of(error: BaseException) -> Problem:
+def problem_from_error(error: BaseException) -> Problem:
     """The problem of an exception; one that is not in the table says nothing about our inside."""
     if isinstance(error, ValidationError):
         return Problem(422, "Invalid request", _complaints(error))
-    if isinstance(error, OSError) and not isinstance(error, storage_errors.StorageError) and is_refused(error):
+    if (
+        isinstance(error, OSError)
+        and not isinstance(error, storage_errors.StorageError)
+        and is_disk_write_refused(error)
+    ):
         detail = f"{error}. Free or remount the disk, then try again."
         return Problem(507, "Workspace cannot be written", detail)
     for kind, status, title in TABLE:
@@ -189,7 +193,9 @@ def _complaints(error: ValidationError) -> str:
     """Each member of a request shape that is wrong, and how."""
     root = getattr(requests, error.title, None)
     is_setting = error.title == "Settings"
-    messages = (f"{_name_of(place, is_setting)}: {words}" for place, words in complaints(error.errors(), root))
+    messages = (
+        f"{_name_of(place, is_setting)}: {words}" for place, words in validation_messages_by_place(error.errors(), root)
+    )
     return "; ".join(messages) + "."
 
 
@@ -198,13 +204,13 @@ def _name_of(place: tuple[object, ...], is_setting: bool) -> str:
     return f"FEWPASS_{text.upper()}" if is_setting else text
 
 
-def problem_of_status(status: int, detail: str | None = None) -> Problem:
+def problem_from_http_status(status: int, detail: str | None = None) -> Problem:
     """The problem of a bare HTTP status, such as 404 for a path or 405 for a method."""
     title = HTTPStatus(status).phrase
     return Problem(status, title, detail or title)
 
 
-def headers_of(problem: Problem) -> dict[str, str]:
+def problem_response_headers(problem: Problem) -> dict[str, str]:
     """What a problem says in headers: how to prove who asks, and when to ask again."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}

@@ -8,17 +8,17 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJso
 from learners.errors import InvalidParameter
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
-from learners.passes.memory import parse_bytes
+from learners.passes.memory import parse_memory_size
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from storage.files.workspace_layout import checked_alias, checked_name
+from storage.files.workspace_layout import checked_alias, checked_resource_name
 
 MAX_QUERIES = 10_000  # of one request or job
 NAME = r"^[a-z0-9][a-z0-9._-]{0,63}$"
 
 
 def _name(name: str) -> str:
-    return checked_name("model, data set, schedule or key", name)
+    return checked_resource_name("model, data set, schedule or key", name)
 
 
 # The patterns are for clients; a violation is told in our words.
@@ -33,7 +33,7 @@ WINDOW = r"^[1-9]\d{0,8}[mhdwf]$"
 
 
 def _window(length: str) -> str:
-    """The length of a window, refused in the words of `learners.passes.sources.row_filter.window`, before any file is opened."""
+    """The length of a window, refused in the words of `learners.passes.sources.row_filter.select_newest_rows`, before any file is opened."""
     if re.fullmatch(WINDOW, length) is None:
         raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
     return length
@@ -48,10 +48,10 @@ class Request(Body):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def n_bytes(given: object) -> int:
+def parse_memory_limit(given: object) -> int:
     """A memory limit as a number of bytes, or in words such as "2 GiB"; InvalidParameter if it is neither."""
     try:
-        number = given if isinstance(given, int) and not isinstance(given, bool) else parse_bytes(str(given))
+        number = given if isinstance(given, int) and not isinstance(given, bool) else parse_memory_size(str(given))
     except InvalidParameter:
         number = 0
     if not MIN_MEMORY <= number < MAX_MEMORY:
@@ -62,7 +62,7 @@ def n_bytes(given: object) -> int:
 MIN_MEMORY, MAX_MEMORY = 256 << 20, 1 << 50
 Bytes = Annotated[
     int,
-    BeforeValidator(n_bytes),
+    BeforeValidator(parse_memory_limit),
     WithJsonSchema(
         {
             "anyOf": [

@@ -9,7 +9,7 @@ from typing import get_args
 from pydantic import BaseModel
 
 from learners.models import query
-from learners.models.parameters import WORDS, words_of
+from learners.models.parameters import WORDS, parameter_error_message
 from service.requests import requests
 from service.requests.json_values import JSONMapping
 
@@ -23,7 +23,7 @@ MOST_SHOWN = 80
 OF_THE_WHOLE = {"missing", "union_tag_invalid", "union_tag_not_found"}  # their input is all that stands around
 
 
-def complaint(finding: JSONMapping, root: object = None) -> str:
+def validation_message(finding: JSONMapping, root: object = None) -> str:
     """One finding of `ValidationError.errors()` in words; those of the exception where one of our checks has found it.
 
     `root` is the shape that was looked for, so that its members can be named.
@@ -32,8 +32,8 @@ def complaint(finding: JSONMapping, root: object = None) -> str:
     if isinstance(context.get("error"), Exception):
         return str(context["error"]).removesuffix(".")
     if kind in {"extra_forbidden", "unexpected_keyword_argument"}:
-        return unknown_member(str(finding["loc"][-1]), members_at(finding["loc"], root))
-    words = words_of(finding)
+        return unknown_member_message(str(finding["loc"][-1]), request_member_names(finding["loc"], root))
+    words = parameter_error_message(finding)
     if kind not in WORDS:
         return words
     shown = "" if kind in OF_THE_WHOLE else repr(finding.get("input"))
@@ -41,7 +41,7 @@ def complaint(finding: JSONMapping, root: object = None) -> str:
     return f"{shown} {words}" if is_shown else words
 
 
-def unknown_member(name: str, known: Sequence[str]) -> str:
+def unknown_member_message(name: str, known: Sequence[str]) -> str:
     """That a member is not known, which are, and which of them is similar."""
     if not known:
         return "is not known"
@@ -50,7 +50,7 @@ def unknown_member(name: str, known: Sequence[str]) -> str:
     return "is not known" + (f" (similar: {near[0]})" if near else "") + f"; there {verb} {', '.join(known)}"
 
 
-def members_at(place: Sequence[object], root: object = None) -> list[str]:
+def request_member_names(place: Sequence[object], root: object = None) -> list[str]:
     """The members of the shape that a place lies in; none if it is not known."""
     shapes = JOBS | QUERIES if "queries" in place else QUERIES | JOBS  # some kinds have the same name
     around = next((shapes[part] for part in place[-2:-1] if part in shapes), None)
@@ -63,21 +63,23 @@ def members_at(place: Sequence[object], root: object = None) -> list[str]:
     return [name for name in inspect.signature(around).parameters if name != "kind"]
 
 
-def complaints(findings: Sequence[JSONMapping], root: object = None) -> list[tuple[tuple[object, ...], str]]:
+def validation_messages_by_place(
+    findings: Sequence[JSONMapping], root: object = None
+) -> list[tuple[tuple[object, ...], str]]:
     """All findings as (place, words); the branches of a value that may be of several types are one."""
     texts: dict[tuple[object, ...], str] = {}
     for finding in findings:
         place = tuple(part for part in finding["loc"] if not BRANCH.match(str(part)))
         column = _evidence_in(place)
         if column and finding["type"] == "finite_number":
-            texts[column] = complaint(finding, root)
+            texts[column] = validation_message(finding, root)
         elif column:
             whole = f"{repr(finding.get('input'))[:MOST_SHOWN]} " if place[len(column) :] == ("str",) else ""
             texts.setdefault(column, f"{whole}must be {EVIDENCE}")
         elif place and place[-1] in SCALARS and finding["type"].endswith(("_type", "_parsing")):
             texts[place[:-1]] = f"{repr(finding.get('input'))[:MOST_SHOWN]} must be text, a number, true, false or null"
         else:
-            words = complaint(finding, root)
+            words = validation_message(finding, root)
             texts[place] = f"{texts[place]}, {words}" if place in texts else words
     return list(texts.items())
 

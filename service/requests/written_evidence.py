@@ -18,7 +18,7 @@ END = r"[-+]?(?:\.?\d|P\w)[\w\s.:+-]*?"
 RANGE = re.compile(rf"({END})?\.\.({END})?")
 
 
-def evidence_of(texts: list[str]) -> JSONObject:
+def parse_written_evidence(texts: list[str]) -> JSONObject:
     """The evidence of a query, as JSON has it; InvalidRequest of a text that is none, and of a column that is given twice."""
     found: JSONObject = {}
     for text in texts:
@@ -35,7 +35,7 @@ def evidence_of(texts: list[str]) -> JSONObject:
     return found
 
 
-def likely_of(texts: list[str]) -> JSONObject:
+def parse_evidence_weights(texts: list[str]) -> JSONObject:
     """The weights of values by column, as JSON has them.
 
     Raises InvalidRequest of a text that is none, of a weight that is no number, and of a column or value that comes
@@ -44,11 +44,13 @@ def likely_of(texts: list[str]) -> JSONObject:
     found: JSONObject = {}
     for text in texts:
         quoted = re.match(rf"\s*({QUOTED})\s*:", text)
-        name, colon, rest = (scalar(quoted[1]), ":", text[quoted.end() :]) if quoted else text.partition(":")
+        name, colon, rest = (
+            (parse_scalar_value(quoted[1]), ":", text[quoted.end() :]) if quoted else text.partition(":")
+        )
         weights: dict[str, float] = {}
         at = 0
         while colon and (item := WEIGHT.match(rest, at)):
-            value, at = str(scalar(item[1])) if item[1].startswith('"') else item[1], item.end()
+            value, at = str(parse_scalar_value(item[1])) if item[1].startswith('"') else item[1], item.end()
             _check_new(weights, value)
             try:
                 weights[value] = float(item[2])
@@ -62,7 +64,7 @@ def likely_of(texts: list[str]) -> JSONObject:
     return found
 
 
-def pairs_of(texts: list[str]) -> JSONObject:
+def parse_name_value_pairs(texts: list[str]) -> JSONObject:
     """Values by name, as JSON has them; InvalidRequest of a text that is no pair, and of a name that is given twice."""
     found: JSONObject = {}
     for text in texts:
@@ -70,11 +72,11 @@ def pairs_of(texts: list[str]) -> JSONObject:
         if not separator:
             raise InvalidRequest(f"{text!r} is not name=value.")
         _check_new(found, name)
-        found[name] = scalar(value, name)
+        found[name] = parse_scalar_value(value, name)
     return found
 
 
-def scalar(text: str, name: str = "") -> Any:
+def parse_scalar_value(text: str, name: str = "") -> Any:
     """A value as JSON has it, or else the text itself; InvalidRequest of a whole number of thousands of digits."""
     try:
         return json.loads(text)
@@ -89,10 +91,10 @@ def _known(text: str, name: str, operator: str, value: str) -> Any:
     if operator == "=":
         ends = RANGE.fullmatch(value)
         if ends is None or not (ends[1] or ends[2]):
-            return scalar(value, name)
+            return parse_scalar_value(value, name)
         return {side: _number(end) for side, end in zip(("low", "high"), ends.groups(), strict=True) if end}
     if operator == "!=" and not value.startswith("{"):
-        return {"none_of": [scalar(value, name)]}
+        return {"none_of": [parse_scalar_value(value, name)]}
     if not value.endswith("}"):
         raise InvalidRequest(f"{text!r} has a set without an end: write it as {{a,b}}.")
     members = _members(value[1:-1])
@@ -105,7 +107,7 @@ def _members(text: str) -> list[Any]:
         member = MEMBER.match(text, at)
         if member is None:
             raise InvalidRequest(f"{text!r} is no list of values: put quotes around values with commas.")
-        found.append(scalar(member[1].strip()))
+        found.append(parse_scalar_value(member[1].strip()))
         at = member.end()
     return found
 

@@ -39,7 +39,7 @@ def top_classes(probabilities: Floats, k: int) -> TopClasses:
     return TopClasses(codes, np.take_along_axis(probabilities, codes, axis=1))
 
 
-def top_batch(classes: list[Value], top: TopClasses) -> pa.RecordBatch:
+def top_classes_batch(classes: list[Value], top: TopClasses) -> pa.RecordBatch:
     """The answer as a table: `prediction` (a dictionary of the classes), `top_classes` and `top_probabilities` (lists)."""
     values = pa.array(classes)
     codes, k = top.codes.astype(np.int32), top.codes.shape[1]
@@ -57,7 +57,7 @@ def _lists(values: pa.Array, size: int) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(np.arange(0, len(values) + 1, size, dtype=np.int32)), values)
 
 
-def check_columns(n_classes: int, top_k: int | None) -> None:
+def check_class_columns(n_classes: int, top_k: int | None) -> None:
     """Refuse a table with a column for each of many classes (InvalidRequest)."""
     if top_k is None and n_classes > FEW_CLASSES:
         raise InvalidRequest(
@@ -75,7 +75,7 @@ def check_top_k(top_k: int | None, interval: float | None) -> None:
         raise InvalidRequest("Intervals are of all classes: ask for them without top_k.", parameter="top_k")
 
 
-def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
+def check_class_answer_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
     """Refuse an answer that many classes make too large; InvalidRequest, saying how many rows may be sent at once."""
     if n_classes <= FEW_CLASSES:
         return
@@ -89,27 +89,27 @@ def check_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
         )
 
 
-def check_answer(n_rows: int, n_classes: int, top_k: int | None, interval: float | None) -> None:
+def check_class_answer(n_rows: int, n_classes: int, top_k: int | None, interval: float | None) -> None:
     """Refuse what does not go together, and an answer that would be too large (InvalidRequest)."""
     check_top_k(top_k, interval)
-    check_size(n_rows, n_classes, top_k)
+    check_class_answer_size(n_rows, n_classes, top_k)
 
 
-def classes_in_json(classes: list[Value], probabilities: Floats, top_k: int | None = None) -> JSONObject:
+def class_answer_json(classes: list[Value], probabilities: Floats, top_k: int | None = None) -> JSONObject:
     """Predictions and probabilities: of all classes, or of the most probable ones of each row."""
     if top_k is None:
         predictions = [classes[code] for code in probabilities.argmax(axis=1)]
-        return {"classes": classes, "predictions": predictions, "probabilities": rows_in_json(probabilities)}
+        return {"classes": classes, "predictions": predictions, "probabilities": encode_json_rows(probabilities)}
     top = top_classes(probabilities, top_k)
     words = [[classes[code] for code in codes] for codes in top.codes.tolist()]
     return {
         "predictions": [row[0] for row in words],
-        "probabilities": rows_in_json(top.probabilities),
+        "probabilities": encode_json_rows(top.probabilities),
         "top_classes": words,
     }
 
 
-def rows_in_json(rows: Floats | list[Any]) -> msgspec.Raw:
+def encode_json_rows(rows: Floats | list[Any]) -> msgspec.Raw:
     """(n_rows, …) numbers, or records, as a list in JSON, written piece by piece so that other threads get their turn in between."""
     pieces = []
     for first in range(0, len(rows), ROWS_AT_A_TIME):

@@ -7,13 +7,13 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.orders.model import OrderModel
-from learners.registry.networks.of_models import circuit_of
+from learners.registry.networks.of_models import compile_model_circuit
 
 _compiled: WeakKeyDictionary[LookupModel | OrderModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
 
 
-def n_kept_edges() -> int:
+def n_compiled_network_edges() -> int:
     """The edges of all circuits of networks that this process keeps."""
     with _compiling:
         return sum(int(kept.circuit.children.size) for kept in _compiled.values())
@@ -28,5 +28,5 @@ def compiled_network(model: LookupModel | OrderModel, max_edges: int = MAX_EDGES
     with _compiling:
         if model in _compiled:
             return _compiled[model]
-        _compiled[model] = circuit_of(model, max_edges)
+        _compiled[model] = compile_model_circuit(model, max_edges)
         return _compiled[model]

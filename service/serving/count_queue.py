@@ -38,7 +38,7 @@ class Logged(NamedTuple):
     is_counted: Mask
 
 
-def logged_rows(
+def logged_predictions(
     x: Codes, probabilities: Floats, keys: Keys, is_counted: Mask, moment: datetime, keeps_rows: bool
 ) -> Logged:
     """Those of some predictions that have a key (empty: none); or all of them, with their codes.

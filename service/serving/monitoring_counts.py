@@ -11,13 +11,19 @@ import numpy as np
 import structlog
 
 from learners.kernels.arrays import Codes, Mask, Uint64s
-from learners.kernels.random import random_bits_at
+from learners.kernels.random import random_bits_array
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.served_counts import BatchRows, RecordRows, ServedCounts, ServedRows, status_counts
-from learners.schema.encoding.encode import encoder_of
+from learners.monitoring.served_counts import (
+    BatchRows,
+    RecordRows,
+    ServedCounts,
+    ServedRows,
+    served_value_status_counts,
+)
+from learners.schema.encoding.encode import cached_schema_encoder
 from learners.schema.encoding.json_records import Observed
-from service.serving.count_queue import Waiting, Watch, logged_rows, predictions_table
+from service.serving.count_queue import Waiting, Watch, logged_predictions, predictions_table
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError
@@ -198,8 +204,8 @@ class Observer:
         compared = chosen_raw
         if chosen.size >= MANY and not isinstance(raw, BatchRows):
             compared = chosen[_chosen(rows.first_id + 1, n_rows, COMPARED_ONE_IN)[chosen]]
-        encoder = encoder_of(schema).inputs
-        statuses = status_counts(codes, raw, schema.attributes, chosen_raw, compared, encoder)
+        encoder = cached_schema_encoder(schema).inputs
+        statuses = served_value_status_counts(codes, raw, schema.attributes, chosen_raw, compared, encoder)
         statuses[denied] = 0
         counts.add_statuses(statuses)
 
@@ -210,7 +216,9 @@ class Observer:
         keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
         if rows.probabilities is None or (rows.keys is None and not keeps_rows):
             return
-        watch.logged.append(logged_rows(rows.x, rows.probabilities, rows.keys, is_counted, self.clock(), keeps_rows))
+        watch.logged.append(
+            logged_predictions(rows.x, rows.probabilities, rows.keys, is_counted, self.clock(), keeps_rows)
+        )
 
     def flush(self, is_end: bool = False) -> None:
         """Write what has changed; hours that are over, and versions that nobody asks any more, are closed and forgotten here.
@@ -263,7 +271,7 @@ def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:
 
 
 def _sampled(ids: Uint64s, one_in: int) -> Mask:
-    return np.asarray(random_bits_at(ids) % np.uint64(one_in) == 0)
+    return np.asarray(random_bits_array(ids) % np.uint64(one_in) == 0)
 
 
 def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:

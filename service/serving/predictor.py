@@ -14,30 +14,30 @@ import numpy as np
 import pyarrow as pa
 import structlog
 
-from learners.answer_checks import distributions
+from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
-from learners.errors import InvalidParameter, LearnerError, NoClass, names_with_similar
+from learners.errors import InvalidParameter, LearnerError, NoClass, names_with_suggestions
 from learners.models.model import Model
 from learners.monitoring.served_counts import RawRows
 from learners.registry.model_kinds import load_model
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.json_records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest
-from service.serving.compiled_networks import compiled_network, n_kept_edges
+from service.serving.compiled_networks import compiled_network, n_compiled_network_edges
 from service.serving.count_queue import Keys, Watch
 from service.serving.monitoring_counts import Observer
 from service.telemetry import MAPPED_MODELS, PREDICTED_ROWS, SWAPS
-from storage.control.control import Control, generation
+from storage.control.control import Control, control_generation
 from storage.errors import CorruptFile, NotFound, OutdatedModel
 from storage.models import model_versions
 from storage.models.compiled import map_compiled
-from storage.models.model_file import verify
+from storage.models.model_file import verify_model_files
 from storage.models.model_versions import ModelVersion
 
 MOST_CHARACTERS = 200
@@ -52,12 +52,12 @@ Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
 
 @contextlib.contextmanager
-def usable(version: ModelVersion) -> Iterator[None]:
+def translate_model_errors(version: ModelVersion) -> Iterator[None]:
     """Say what a model fails with: CorruptFile if its files are not what was written, else OutdatedModel."""
     try:
         yield
     except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
-        verify(version.duckdb_path)  # raises CorruptFile, with the file and what is wrong with it
+        verify_model_files(version.duckdb_path)  # raises CorruptFile, with the file and what is wrong with it
         reason = f"{type(error).__name__}: {error}"
         raise OutdatedModel(f"{version.name}@{version.version}", reason, training_command(version)) from error
 
@@ -156,7 +156,7 @@ class Served:
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row's are no distribution."""
-        return distributions(self.model.predict_proba(chunk))
+        return check_answer_distributions(self.model.predict_proba(chunk))
 
     def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
         """Count rows that were answered; `classify` counts its records itself, but for `count_rows`."""
@@ -177,9 +177,9 @@ class Served:
             if not record.keys() <= known:
                 unknown = next(name for name in record if name not in known)
                 raise InvalidRequest(
-                    f"Model {self.name!r} knows no column {names_with_similar([shorten(unknown)], list(known))}. "
+                    f"Model {self.name!r} knows no column {names_with_suggestions([shorten_model_name(unknown)], list(known))}. "
                     f"Rename it, leave it out, {way_out}.",
-                    column=shorten(unknown),
+                    column=shorten_model_name(unknown),
                 )
 
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
@@ -187,7 +187,7 @@ class Served:
         if names in self.checked_columns:
             return
         if len(set(names)) < len(names):
-            twice = shorten(Counter(names).most_common(1)[0][0])
+            twice = shorten_model_name(Counter(names).most_common(1)[0][0])
             raise InvalidRequest(f"Column {twice!r} comes twice. Send it once.", column=twice)
         self.check_names([dict.fromkeys(names)], ignore_unknown, way_out)
         if not ignore_unknown and len(self.checked_columns) < MAX_CHECKED:
@@ -205,7 +205,7 @@ class Predictor:
     def __init__(self, control: Control, max_mapped: int = 256, observer: Observer | None = None) -> None:
         self.control, self.observer = control, observer
         self.max_mapped = max_mapped
-        self.generation = generation(control)  # as it was taken over last
+        self.generation = control_generation(control)  # as it was taken over last
         self.damaged: dict[
             str, str
         ] = {}  # what is wrong with what a reference means now; what was mapped before is served
@@ -222,7 +222,7 @@ class Predictor:
         """The model of a reference, mapping it if need be; NotFound if there is no such model, version or alias."""
         with self._lock:
             try:
-                served = self._map(model_versions.find_version(self.control, reference))
+                served = self._map(model_versions.find_model_version(self.control, reference))
             except CorruptFile as error:
                 self._complain({reference: str(error)})
                 self.damaged[reference] = str(error)
@@ -240,14 +240,14 @@ class Predictor:
         A damaged version costs the references that mean it, and no others; they are tried again each time. Returns whether
         anything had changed.
         """
-        fresh = generation(self.control)
+        fresh = control_generation(self.control)
         if fresh == self.generation and not self.damaged:
             return False
         with self._lock:
             swapped, damaged = dict(self._served), {}
             for reference in [*self._served, *self.damaged] if fresh != self.generation else list(self.damaged):
                 try:
-                    swapped[reference] = self._map(model_versions.find_version(self.control, reference))
+                    swapped[reference] = self._map(model_versions.find_model_version(self.control, reference))
                 except NotFound:
                     swapped.pop(reference, None)
                     structlog.get_logger("predictor").info("reference is gone", reference=reference)
@@ -274,9 +274,9 @@ class Predictor:
         if served is None:
             self._unusable.check(version)
             try:
-                served = map_version(version, self.observer)
-                with usable(version):
-                    rehearse(served)
+                served = map_model_version(version, self.observer)
+                with translate_model_errors(version):
+                    warm_up_served_model(served)
             except CorruptFile as error:
                 self._unusable.add(version, error)
                 raise
@@ -302,10 +302,10 @@ class Predictor:
         self._served = {reference: served for reference, served in self._served.items() if served is not gone}
 
 
-def map_version(version: ModelVersion, observer: Observer | None = None) -> Served:
+def map_model_version(version: ModelVersion, observer: Observer | None = None) -> Served:
     """Map the compiled file of a version (CorruptFile) and make it ready to answer; an observer is told of what it answers."""
     header, arrays = map_compiled(version.arrow_path)
-    with usable(version):
+    with translate_model_errors(version):
         model = load_model(header, arrays)
         watch = None if observer is None else observer.watch(model, version.name, version.version)
         classify = record_classifier(model, watch)
@@ -321,12 +321,12 @@ def map_version(version: ModelVersion, observer: Observer | None = None) -> Serv
     )
 
 
-def shorten(name: str) -> str:
+def shorten_model_name(name: str) -> str:
     """A name as a client has sent it, short enough to be told back."""
     return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
 
 
-def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
+def credible_intervals_of_rows(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
     """The credible intervals of a model that has them; InvalidParameter if it has none: XGBoost, or m-estimates."""
     if not hasattr(model, "credible_intervals"):
         text = f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
@@ -335,7 +335,7 @@ def intervals_of(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities,
     return low, high
 
 
-def scored_batch(
+def predictions_batch(
     classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
 ) -> pa.RecordBatch:
     """The answer as a table: `prediction` (a dictionary of the classes), then `probability_<class>` (float64) of each class.
@@ -353,7 +353,7 @@ def scored_batch(
     return pa.RecordBatch.from_arrays([prediction, *columns], names=["prediction", *names])
 
 
-def rehearse(served: Served) -> None:
+def warm_up_served_model(served: Served) -> None:
     """Answer for rows of which nothing is known, on a thread: what runs for the first time compiles or loads, for seconds."""
     with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
         _answer_nothing(served)
@@ -363,10 +363,10 @@ def _answer_nothing(served: Served) -> None:
     with contextlib.suppress(NoClass):  # some models answer queries only
         served.classify({})
         for n_rows in REHEARSED:
-            served.predict_proba(encode_records([{}] * n_rows, served.schema))
+            served.predict_proba(encode_json_records([{}] * n_rows, served.schema))
     if isinstance(served.model, CircuitModel):
         served.model.prepare()
     network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
     if isinstance(network, LookupModel):
         with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
-            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_kept_edges())).prepare()
+            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_compiled_network_edges())).prepare()

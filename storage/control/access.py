@@ -13,10 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from storage.control import tables
-from storage.control.control import Control, bump_generation
+from storage.control.control import Control, bump_control_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.files.workspace_layout import checked_name
+from storage.files.workspace_layout import checked_resource_name
 
 _KEYS = tables.keys
 _PREFIX = "fp_"
@@ -55,50 +55,52 @@ class ApiKey:
         return self.expires_at is None or self.expires_at.timestamp() > time.time()
 
 
-def token_sha256(token: bytes) -> str:
+def api_key_token_sha256(token: bytes) -> str:
     """Under what a key is kept; 256 random bits need no slow hash."""
     return hashlib.sha256(token).hexdigest()
 
 
-def create_key(control: Control, name: str, role: Role | str, expires_at: datetime | None = None) -> tuple[ApiKey, str]:
+def create_api_key(
+    control: Control, name: str, role: Role | str, expires_at: datetime | None = None
+) -> tuple[ApiKey, str]:
     """Make a key, which ends at an aware moment or never; returns it, and its token, which is not stored and cannot be shown again.
 
     Raises InvalidName; Conflict if the name is taken, also by a revoked key: a name in a log means one key.
     """
-    key = ApiKey(secrets.token_hex(6), checked_name("key", name), Role(role), tables.now(), expires_at)
+    key = ApiKey(secrets.token_hex(6), checked_resource_name("key", name), Role(role), tables.utc_now(), expires_at)
     token = _PREFIX + secrets.token_urlsafe(32)
-    values = vars(key) | {"role": key.role.value, "token_sha256": token_sha256(token.encode())}
+    values = vars(key) | {"role": key.role.value, "token_sha256": api_key_token_sha256(token.encode())}
     try:
         with control.writing() as connection:
             connection.execute(sa.insert(_KEYS).values(**values))
-            bump_generation(connection)
+            bump_control_generation(connection)
     except IntegrityError as error:
         raise Conflict("key", name, "exists already, perhaps revoked. Use a new name.") from error
     return key, token
 
 
-def list_keys(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ApiKey]:
+def list_api_keys(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ApiKey]:
     """A page of the keys, also the revoked ones, ordered by name; InvalidCursor if the cursor is of another list."""
     with control.reading() as connection:
         return page_of_rows(connection, sa.select(_KEYS), _KEYS.c.name, limit, cursor).of(_key)
 
 
-def revoke_key(control: Control, name: str) -> ApiKey:
+def revoke_api_key(control: Control, name: str) -> ApiKey:
     """End a key now; NotFound if there is none. To revoke it again changes nothing."""
     with control.writing() as connection:
         still = (_KEYS.c.name == name) & _KEYS.c.revoked_at.is_(None)
-        if connection.execute(sa.update(_KEYS).where(still).values(revoked_at=tables.now())).rowcount:
-            bump_generation(connection)
+        if connection.execute(sa.update(_KEYS).where(still).values(revoked_at=tables.utc_now())).rowcount:
+            bump_control_generation(connection)
         row = connection.execute(sa.select(_KEYS).where(_KEYS.c.name == name)).one_or_none()
     if row is None:
         raise NotFound("key", name)
     return _key(row)
 
 
-def hashed_keys(control: Control) -> dict[str, ApiKey]:
+def api_keys_by_hash(control: Control) -> dict[str, ApiKey]:
     """The valid keys by the SHA-256 of their tokens, for a server that checks them in memory."""
     # By hash, so that the time of a look-up tells nothing about a token.
-    is_valid = _KEYS.c.revoked_at.is_(None) & (_KEYS.c.expires_at.is_(None) | (_KEYS.c.expires_at > tables.now()))
+    is_valid = _KEYS.c.revoked_at.is_(None) & (_KEYS.c.expires_at.is_(None) | (_KEYS.c.expires_at > tables.utc_now()))
     with control.reading() as connection:
         return {row.token_sha256: _key(row) for row in connection.execute(sa.select(_KEYS).where(is_valid))}
 
@@ -119,31 +121,31 @@ class BrowserSession:
     expires_at: datetime  # aware, UTC
 
 
-def open_session(control: Control, key_sha256: str, origin: str, lifetime: timedelta) -> str:
+def create_browser_session(control: Control, key_sha256: str, origin: str, lifetime: timedelta) -> str:
     """Begin a session, and forget those that have expired; returns its id, which is not stored and cannot be shown again."""
     session_id = secrets.token_urlsafe(32)
-    now = tables.now()
-    row = BrowserSession(session_sha256(session_id), key_sha256, origin, now + lifetime)
+    now = tables.utc_now()
+    row = BrowserSession(browser_session_sha256(session_id), key_sha256, origin, now + lifetime)
     with control.writing() as connection:
         connection.execute(sa.delete(_SESSIONS).where(_SESSIONS.c.expires_at <= now))
         connection.execute(sa.insert(_SESSIONS).values(**vars(row)))
     return session_id
 
 
-def find_session(control: Control, id_sha256: str) -> BrowserSession | None:
+def find_browser_session(control: Control, id_sha256: str) -> BrowserSession | None:
     """The session of a hashed id, unless it has expired or was ended."""
-    alive = (_SESSIONS.c.id_sha256 == id_sha256) & (_SESSIONS.c.expires_at > tables.now())
+    alive = (_SESSIONS.c.id_sha256 == id_sha256) & (_SESSIONS.c.expires_at > tables.utc_now())
     with control.reading() as connection:
         row = connection.execute(sa.select(_SESSIONS).where(alive)).one_or_none()
     return None if row is None else BrowserSession(**row._mapping)
 
 
-def end_session(control: Control, id_sha256: str) -> None:
+def delete_browser_session(control: Control, id_sha256: str) -> None:
     """End a session; to end it again changes nothing."""
     with control.writing() as connection:
         connection.execute(sa.delete(_SESSIONS).where(_SESSIONS.c.id_sha256 == id_sha256))
 
 
-def session_sha256(session_id: str) -> str:
+def browser_session_sha256(session_id: str) -> str:
     """Under what a session is kept; 256 random bits need no slow hash."""
     return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -24,7 +24,7 @@ from storage.errors import (
     Unstorable,
     Unwritable,
 )
-from storage.files.workspace_layout import create_private
+from storage.files.workspace_layout import create_private_file
 
 BUSY_TIMEOUT_S = 15.0
 POLL_S = 0.01
@@ -78,7 +78,7 @@ class Control:
         """Write over a commit that SQLite has in its log and could not sync; else whoever opens the file next may find it there."""
         try:
             with self._transaction() as writer:
-                bump_generation(writer)
+                bump_control_generation(writer)
         except (Unwritable, ControlUnavailable):
             return False
         return True
@@ -145,13 +145,13 @@ class Control:
         self.close()
 
 
-def generation(control: Control) -> int:
+def control_generation(control: Control) -> int:
     """A number that has grown whenever a version, an alias or an API key has changed: serving processes poll it."""
     with control.reading() as connection:
         return int(connection.execute(sa.select(tables.generation.c.value)).scalar_one())
 
 
-def bump_generation(connection: Connection) -> None:
+def bump_control_generation(connection: Connection) -> None:
     """Let serving processes know, once this transaction is through, that something has changed."""
     connection.execute(sa.update(tables.generation).values(value=tables.generation.c.value + 1))
 
@@ -166,11 +166,11 @@ def open_control(url: str, root: Path | str | None = None) -> Control:
     if root is None and parsed.database and parsed.get_backend_name() == "sqlite":
         root = Path(parsed.database).parent
     if parsed.database and parsed.get_backend_name() == "sqlite":
-        create_private(Path(parsed.database))  # its logs beside it get the same mode
+        create_private_file(Path(parsed.database))  # its logs beside it get the same mode
     control = Control(_engine(parsed), None if root is None else Path(root).absolute())
     try:
         with _our_errors(parsed):
-            migrations.upgrade(control.engine, control.writing)
+            migrations.apply_missing_migrations(control.engine, control.writing)
     except BaseException:
         control.close()
         raise
@@ -261,7 +261,7 @@ def _our_errors(url: URL) -> Iterator[None]:
         raise
 
 
-def as_storage_error(error: DBAPIError) -> StorageError:
+def translate_database_error(error: DBAPIError) -> StorageError:
     """An error of the database that came by another way than `Control`, as ours: the job queue has its own connections."""
     return _translated("the control database", "the control database", error)
 

@@ -37,7 +37,7 @@ def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: flo
 
     It holds the lock of its slot, so whoever had a lease for the same slot on this machine is dead: that lease ends.
     """
-    values = {"id": worker, "host": host, "slot": slot, "beats": 0, "lease_s": lease_s, "renewed_at": tables.now()}
+    values = {"id": worker, "host": host, "slot": slot, "beats": 0, "lease_s": lease_s, "renewed_at": tables.utc_now()}
     with control.writing() as connection:
         connection.execute(sa.delete(_WORKERS).where(_WORKERS.c.host == host, _WORKERS.c.slot == slot))
         connection.execute(sa.insert(_WORKERS).values(**values))
@@ -48,7 +48,7 @@ def renew_lease(control: Control, worker: str) -> None:
     """Say that the worker lives; LeaseLost if others have ended the lease."""
     renewed = sa.update(_WORKERS).where(_WORKERS.c.id == worker)
     with control.writing() as connection:
-        values = {"beats": _WORKERS.c.beats + 1, "renewed_at": tables.now()}
+        values = {"beats": _WORKERS.c.beats + 1, "renewed_at": tables.utc_now()}
         if connection.execute(renewed.values(**values)).rowcount == 0:
             raise LeaseLost(worker)
 
@@ -59,7 +59,7 @@ def end_lease(control: Control, worker: str) -> bool:
         return connection.execute(sa.delete(_WORKERS).where(_WORKERS.c.id == worker)).rowcount == 1
 
 
-def leases(control: Control) -> tuple[Lease, ...]:
+def list_worker_leases(control: Control) -> tuple[Lease, ...]:
     """All leases that nobody has ended, by worker."""
     with control.reading() as connection:
         rows = connection.execute(sa.select(_WORKERS).order_by(_WORKERS.c.id))

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 
 from storage.control import tables
 from storage.errors import InvalidCursor
-from storage.files.workspace_layout import is_name
+from storage.files.workspace_layout import is_valid_name
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
@@ -34,7 +34,7 @@ class Page(Generic[Item]):
         return Page(tuple(map(make, self.items)), self.next_cursor)
 
 
-def pages(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
+def iterate_page_items(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
     """All items of a list, page by page; `page_of(limit, cursor)` gives one."""
     cursor: str | None = None
     while True:
@@ -74,6 +74,6 @@ def _key_of(cursor: str, python_type: type) -> int | str:
         raise InvalidCursor(cursor) from error
     # Nothing but what a column of keys can hold goes to the database.
     is_number = python_type is int and type(key) is int and abs(key) < 2**31
-    if not is_number and not (python_type is str and is_name(key)):
+    if not is_number and not (python_type is str and is_valid_name(key)):
         raise InvalidCursor(cursor)
     return cast("int | str", key)

@@ -14,28 +14,28 @@ from sqlalchemy.engine import Engine
 
 from storage.control.migrations import VERSION_TABLE
 from storage.errors import CorruptFile, Unwritable
-from storage.files.workspace_layout import create_private
+from storage.files.workspace_layout import create_private_file
 
 PRIMARY_CODE = 0xFF  # of an extended error code of SQLite, such as SQLITE_IOERR_WRITE
 OF_THE_DISK = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY}
 FIRST = (3, 42)  # that knows 'subsec'
 
 
-def copy_control(source: Path | str, target: Path | str) -> None:
+def copy_control_database(source: Path | str, target: Path | str) -> None:
     """Copy the database as it is at one moment, while others write; CorruptFile if either file is damaged, Unwritable."""
-    create_private(Path(target))
+    create_private_file(Path(target))
     with _ours(source, target), _opened(Path(source)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
         # One file without a write-ahead log beside it, which a copy of the backup could forget.
         copy.execute("PRAGMA journal_mode = DELETE")
     with Path(target).open("rb") as file:
         os.fsync(file.fileno())
-    damages = damages_of_control(target)
+    damages = control_integrity_errors(target)
     if damages:
         raise CorruptFile(target, f"{damages[0]}. Check the disk, then make the backup again.")
 
 
-def damages_of_control(path: Path | str) -> list[str]:
+def control_integrity_errors(path: Path | str) -> list[str]:
     """What SQLite finds wrong with the file: pages, indexes, references; nothing is changed."""
     try:
         with _opened(Path(path)) as connection:
@@ -47,7 +47,7 @@ def damages_of_control(path: Path | str) -> list[str]:
         return [str(error)]
 
 
-def revision_of_control(path: Path | str) -> str | None:
+def control_database_revision(path: Path | str) -> str | None:
     """The revision of the tables, or None if the file holds none of ours."""
     try:
         with _opened(Path(path)) as connection:
@@ -73,7 +73,7 @@ def _ours(source: Path | str, target: Path | str) -> Iterator[None]:
         raise CorruptFile(source, f"{error}. Stop fewpass and restore the file from a backup.") from error
 
 
-def bring_clock() -> None:
+def install_sqlite_clock() -> None:
     """Give the connections of SQLAlchemy to SQLite that function, where it is missing."""
     if sqlite3.sqlite_version_info < FIRST and not event.contains(Engine, "connect", _with_clock):
         event.listen(Engine, "connect", _with_clock)

@@ -32,7 +32,7 @@ class UtcDateTime(sa.types.TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     """The present moment, aware, in UTC."""
     return datetime.now(UTC)
 

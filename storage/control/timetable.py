@@ -16,7 +16,7 @@ from storage.control import tables
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.files.workspace_layout import checked_name, known_name
+from storage.files.workspace_layout import checked_resource_name, require_valid_name
 
 _SCHEDULES, _RUNS = tables.schedules, tables.runs
 KEPT_RUNS = 1000  # of each schedule; the jobs themselves are kept apart
@@ -33,7 +33,7 @@ class Run:
     outcome: Outcome  # submitted on time, later, or by request; left out as told; or refused when it was submitted
     job_id: str | None
     reason: str
-    decided_at: datetime | None = None  # aware, UTC; set by `record_run`
+    decided_at: datetime | None = None  # aware, UTC; set by `record_schedule_run`
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Schedule:
 
 def create_schedule(control: Control, schedule: Schedule) -> Schedule:
     """Store a schedule, and return it as stored; repeated, nothing changes. InvalidName; Conflict with another definition."""
-    checked_name("schedule", schedule.name)
-    now = tables.now()
+    checked_resource_name("schedule", schedule.name)
+    now = tables.utc_now()
     values = _values(schedule) | {"id": secrets.token_hex(8), "created_at": now, "changed_at": now}
     with control.writing() as connection:
         row = _row_of(connection, schedule.name)
@@ -103,7 +103,7 @@ def change_schedule(control: Control, before: Schedule, after: Schedule) -> Sche
         if (stored.id, stored.changed_at) != (before.id, before.changed_at):
             reason = "was changed by somebody else in the meantime. Look at it and try again."
             raise Conflict("schedule", before.name, reason)
-        values = _values(after) | {"name": before.name, "changed_at": tables.now()}
+        values = _values(after) | {"name": before.name, "changed_at": tables.utc_now()}
         connection.execute(sa.update(_SCHEDULES).where(_SCHEDULES.c.name == before.name).values(**values))
         return _existing(connection, before.name)
 
@@ -117,14 +117,14 @@ def delete_schedule(control: Control, name: str) -> Schedule:
     return schedule
 
 
-def has_run(control: Control, schedule: Schedule, due_at: datetime) -> bool:
+def has_schedule_run(control: Control, schedule: Schedule, due_at: datetime) -> bool:
     """Whether it has been decided already what comes of that time."""
     query = sa.select(_RUNS.c.id).where(_RUNS.c.schedule == schedule.id, _RUNS.c.due_at == due_at)
     with control.reading() as connection:
         return connection.execute(query).one_or_none() is not None
 
 
-def last_job(control: Control, schedule: Schedule) -> str | None:
+def last_scheduled_job(control: Control, schedule: Schedule) -> str | None:
     """The newest job that a schedule has submitted."""
     submitted = sa.select(_RUNS.c.job_id).where(_RUNS.c.schedule == schedule.id, _RUNS.c.job_id.is_not(None))
     with control.reading() as connection:
@@ -132,27 +132,29 @@ def last_job(control: Control, schedule: Schedule) -> str | None:
     return job_id
 
 
-def record_run(control: Control, schedule: Schedule, run: Run) -> Run:
+def record_schedule_run(control: Control, schedule: Schedule, run: Run) -> Run:
     """Keep what came of a run, and return it as stored; of two that decide about the same time, the first counts."""
     with control.writing() as connection:
         here = (_RUNS.c.schedule == schedule.id) & (_RUNS.c.due_at == run.due_at)
         row = connection.execute(sa.select(_RUNS).where(here)).one_or_none()
         if row is None:
-            values = vars(run) | {"schedule": schedule.id, "decided_at": tables.now()}
+            values = vars(run) | {"schedule": schedule.id, "decided_at": tables.utc_now()}
             connection.execute(sa.insert(_RUNS).values(**values))
             _forget_old_runs(connection, schedule.id)
             row = connection.execute(sa.select(_RUNS).where(here)).one()
     return _run(row)
 
 
-def set_next_due(control: Control, schedule: Schedule, next_due_at: datetime) -> None:
+def set_schedule_next_due(control: Control, schedule: Schedule, next_due_at: datetime) -> None:
     """Move on to the next time, unless the schedule was changed, or moved on by another worker, since it was read."""
     chosen = (_SCHEDULES.c.id == schedule.id) & (_SCHEDULES.c.next_due_at == schedule.next_due_at)
     with control.writing() as connection:
         connection.execute(sa.update(_SCHEDULES).where(chosen).values(next_due_at=next_due_at))
 
 
-def list_runs(control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Run]:
+def list_runs_of_schedule(
+    control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
+) -> Page[Run]:
     """A page of the runs of a schedule, newest first; NotFound if there is no such schedule, InvalidCursor."""
     with control.reading() as connection:
         schedule = _existing(connection, name)
@@ -172,7 +174,7 @@ def _row_of(connection: Connection, name: str) -> tables.Row | None:
 
 
 def _existing(connection: Connection, name: str) -> Schedule:
-    row = _row_of(connection, known_name("schedule", name))
+    row = _row_of(connection, require_valid_name("schedule", name))
     if row is None:
         raise NotFound("schedule", name)
     return _schedule(row, _last_runs(connection, [row.id]))

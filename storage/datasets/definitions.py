@@ -14,7 +14,7 @@ from storage.control import tables
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.files.workspace_layout import checked_name, known_name
+from storage.files.workspace_layout import checked_resource_name, require_valid_name
 
 _DATASETS = tables.datasets
 
@@ -35,8 +35,8 @@ class Dataset:
 
 def register_dataset(control: Control, dataset: Dataset) -> Dataset:
     """Store a dataset, and return it as stored; repeated, nothing changes. InvalidName; Conflict with another definition."""
-    checked_name("dataset", dataset.name)
-    dataset = replace(dataset, created_at=tables.now())
+    checked_resource_name("dataset", dataset.name)
+    dataset = replace(dataset, created_at=tables.utc_now())
     with control.writing() as connection:
         row = _row_of(connection, dataset.name)
         if row is None:
@@ -48,7 +48,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
     return _dataset(row)
 
 
-def describe_dataset(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, object]]) -> Dataset:
+def set_dataset_schema(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, object]]) -> Dataset:
     """Store what was found in a dataset, its schema and its files, in place of what was found before (NotFound)."""
     with control.writing() as connection:
         _existing(connection, name)
@@ -57,7 +57,7 @@ def describe_dataset(control: Control, name: str, schema_json: str, files: Seque
         return _dataset(_existing(connection, name))
 
 
-def keep_files(control: Control, name: str, files: Sequence[Mapping[str, object]]) -> None:
+def set_dataset_files(control: Control, name: str, files: Sequence[Mapping[str, object]]) -> None:
     """Store which files a dataset has now; one that was deleted meanwhile stays deleted."""
     with control.writing() as connection:
         values = {"files": [dict(file) for file in files]}
@@ -70,7 +70,7 @@ def get_dataset(control: Control, name: str) -> Dataset:
         return _dataset(_existing(connection, name))
 
 
-def is_registered(control: Control, name: str) -> bool:
+def is_registered_dataset(control: Control, name: str) -> bool:
     """Whether there is a dataset of that name."""
     with control.reading() as connection:
         return _row_of(connection, name) is not None
@@ -95,7 +95,7 @@ def _row_of(connection: Connection, name: str) -> tables.Row | None:
 
 
 def _existing(connection: Connection, name: str) -> tables.Row:
-    row = _row_of(connection, known_name("dataset", name))
+    row = _row_of(connection, require_valid_name("dataset", name))
     if row is None:
         raise NotFound("dataset", name, connection.scalars(sa.select(_DATASETS.c.name).limit(MOST_NAMES)))
     return row

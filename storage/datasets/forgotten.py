@@ -17,7 +17,12 @@ import sqlalchemy as sa
 from storage.control import tables
 from storage.control.control import Control
 from storage.errors import CorruptFile
-from storage.files.atomic_files import checked_document, exclusive, publish, with_sum
+from storage.files.atomic_files import (
+    exclusive_file_lock,
+    json_with_checksum,
+    parse_checked_json,
+    write_file_atomically,
+)
 
 _RULES = tables.forgotten_rules
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -49,7 +54,7 @@ class _Stored(TypedDict):
     withdrawals: NotRequired[list[Withdrawal]]  # oldest first
 
 
-def rule_sha256(where: str) -> str:
+def forgotten_rule_sha256(where: str) -> str:
     """By which a model tells the rules that it was learned under: the text may name somebody, and models are carried elsewhere."""
     return hashlib.sha256(where.encode()).hexdigest()
 
@@ -125,16 +130,16 @@ class Forgotten:
     def save(self) -> None:
         """Write what has changed, beside what others have written since this was read (Unwritable, CorruptFile)."""
         if self._is_changed:
-            with exclusive(self.path):
+            with exclusive_file_lock(self.path):
                 self._rules = _merged(_read(self.path), self._rules)
-                with publish(self.path, replace=True) as draft:
-                    draft.write_text(with_sum({"rules": list(self._rules.values())}))
+                with write_file_atomically(self.path, replace=True) as draft:
+                    draft.write_text(json_with_checksum({"rules": list(self._rules.values())}))
             self._is_changed = False
 
 
 def _read(path: Path) -> dict[str, _Stored]:
     try:
-        rules = cast("list[_Stored]", checked_document(path, path.read_bytes())["rules"])
+        rules = cast("list[_Stored]", parse_checked_json(path, path.read_bytes())["rules"])
         return {rule["where"]: rule for rule in rules}
     except FileNotFoundError:
         return {}
@@ -180,7 +185,7 @@ def _moment(withdrawal: Withdrawal) -> datetime:
     return datetime.fromisoformat(withdrawal["at"])
 
 
-def known_rules(control: Control) -> dict[Path, frozenset[str]]:
+def recorded_forgotten_rules(control: Control) -> dict[Path, frozenset[str]]:
     """The conditions that each file of rules must have, those of rules that were taken back included.
 
     Files whose rules were all made by a release before 0005 are missing until they are next read by a training.
@@ -192,13 +197,13 @@ def known_rules(control: Control) -> dict[Path, frozenset[str]]:
     return {path: frozenset(conditions) for path, conditions in found.items()}
 
 
-def note_rules(control: Control, path: Path, conditions: Iterable[str]) -> None:
+def record_forgotten_rules(control: Control, path: Path, conditions: Iterable[str]) -> None:
     """Note the rules of a file after it was written; those that are noted already stay.
 
     In this order a crash in between leaves a rule that stands and is noted by the next training, and a backup, which copies
     the database first, has every rule that its database names.
     """
-    rules = {rule_sha256(where): where for where in conditions}
+    rules = {forgotten_rule_sha256(where): where for where in conditions}
     stored = control.relative(path)
     query = sa.select(_RULES.c.where_sha256).where(_RULES.c.path == stored)
     with control.reading() as connection:

@@ -83,7 +83,7 @@ class RowPredicate:
     def _connection(self) -> duckdb.DuckDBPyConnection:
         # A connection serves one thread at a time; passes have several.
         if not hasattr(self._own, "connection"):
-            self._own.connection = duckdb_files.in_memory()
+            self._own.connection = duckdb_files.open_isolated_duckdb()
         connection: duckdb.DuckDBPyConnection = self._own.connection
         return connection
 
@@ -93,7 +93,7 @@ def _parsed(text: str) -> object:
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise InvalidPredicate(text.encode("ascii", "backslashreplace").decode(), "it holds something that is not text")
     try:
-        with duckdb_files.in_memory() as connection:
+        with duckdb_files.open_isolated_duckdb() as connection:
             parameters = [f"{_BEFORE}{text}{_AFTER}"]
             ((document,),) = connection.execute("SELECT json_serialize_sql(?)", parameters).fetchall()
         parsed = json.loads(document)

@@ -20,14 +20,14 @@ from pyarrow import types
 from storage.errors import CorruptFile, InvalidName
 from storage.files import duckdb_files
 from storage.files.atomic_files import (
-    checked_document,
-    drafting,
-    publish,
-    refusals_of_the_disk,
-    settle,
+    disk_errors_as_unwritable,
+    draft_file_path,
+    json_with_checksum,
+    parse_checked_json,
+    publish_draft_file,
     sha256_of_file,
-    verify_file,
-    with_sum,
+    verify_file_sha256,
+    write_file_atomically,
 )
 from storage.files.duckdb_files import Blob, read_blobs, write_blobs
 
@@ -73,7 +73,7 @@ class StatisticStore:
         for path in self._paths(_checked_key(key)):
             with suppress(FileNotFoundError):  # pruned by another process since the folder was listed
                 path.stat()
-                verify_file(path, path.stem.rpartition("-")[2])
+                verify_file_sha256(path, path.stem.rpartition("-")[2])
                 return _read(path, key, self._reader)
         return None
 
@@ -118,14 +118,14 @@ class StatisticStore:
         """
         if self._paths(_checked_key(key)):
             return
-        with drafting(self.directory, "statistic.duckdb") as draft:
+        with draft_file_path(self.directory, "statistic.duckdb") as draft:
             _write(draft, key, table, spec or {}, self._writer)
             path = self.directory / f"{key}-{sha256_of_file(draft)}.duckdb"
-            settle(draft, path)
+            publish_draft_file(draft, path)
         if identities := sorted(files):
-            with drafting(self.directory, "statistic.json") as draft:
-                draft.write_text(with_sum({"spec": spec or {}, "schema": schema, "files": identities}))
-                settle(draft, path.with_suffix(".json"))
+            with draft_file_path(self.directory, "statistic.json") as draft:
+                draft.write_text(json_with_checksum({"spec": spec or {}, "schema": schema, "files": identities}))
+                publish_draft_file(draft, path.with_suffix(".json"))
 
     def discard(self, key: str) -> None:
         """Remove what is stored under the key, also if it is damaged; Unwritable if the disk refuses."""
@@ -157,7 +157,7 @@ def _checked_key(key: str) -> str:
 
 
 def _entry(path: Path) -> Entry:
-    about = checked_document(path, path.read_bytes())
+    about = parse_checked_json(path, path.read_bytes())
     schema, spec = about["schema"], about["spec"]
     if not isinstance(spec, dict) or not isinstance(about["files"], list):
         raise TypeError("It does not say what the statistic describes")
@@ -167,7 +167,7 @@ def _entry(path: Path) -> Entry:
 
 
 def _unlink(path: Path) -> None:
-    with refusals_of_the_disk(path):
+    with disk_errors_as_unwritable(path):
         path.with_suffix(".json").unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
@@ -194,12 +194,12 @@ def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object], w
         }
     )
     flat = [i for i, field in enumerate(table.schema) if _is_flat(field.type)]
-    with duckdb_files.writing(draft, writer) as connection:
-        duckdb_files.create(connection, "about", about)
+    with duckdb_files.open_duckdb_for_writing(draft, writer) as connection:
+        duckdb_files.create_duckdb_table(connection, "about", about)
         if flat:
             names = _sql_names(table.schema.names)
             columns = table.select(flat).rename_columns([names[i] for i in flat])
-            duckdb_files.create(connection, "statistic", columns)
+            duckdb_files.create_duckdb_table(connection, "statistic", columns)
         write_blobs(connection, _wide_columns(table, flat))
 
 
@@ -221,7 +221,7 @@ def _wide_columns(table: pa.Table, flat: list[int]) -> Iterator[Blob]:
 
 
 def _read(path: Path, key: str, reader: duckdb_files.Instance) -> pa.Table:
-    with duckdb_files.reading(path, reader) as connection:
+    with duckdb_files.open_duckdb_for_reading(path, reader) as connection:
         ((stored_key, n_rows, serialized),) = connection.sql("SELECT key, n_rows, arrow_schema FROM about").fetchall()
         schema = pa.ipc.read_schema(pa.py_buffer(serialized))
         columns: dict[int, pa.ChunkedArray] = {}
@@ -264,6 +264,6 @@ class CheckpointFile:
         with pa.ipc.new_stream(sink, noted.schema) as writer:
             writer.write_table(noted)
         body = sink.getvalue()
-        with publish(self.path, replace=True) as draft, draft.open("wb") as file:
+        with write_file_atomically(self.path, replace=True) as draft, draft.open("wb") as file:
             file.write(hashlib.sha256(body).digest())
             file.write(body)

@@ -26,18 +26,18 @@ _SUM = "xxh3_128"
 
 
 @contextmanager
-def drafting(directory: Path, name: str) -> Iterator[Path]:
+def draft_file_path(directory: Path, name: str) -> Iterator[Path]:
     """The path of a draft in a private folder inside `directory`, for a file that is not yet fit to be seen.
 
     The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
-    lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `sweep` knows the
+    lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `delete_abandoned_drafts` knows the
     abandoned ones without asking about process ids or ages. A missing directory is created, the file is not.
     """
-    with refusals_of_the_disk(directory):
+    with disk_errors_as_unwritable(directory):
         _make_directory(directory)
         folder, lock = _locked_folder(directory)
     try:
-        with refusals_of_the_disk(directory):
+        with disk_errors_as_unwritable(directory):
             yield folder / name
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -45,32 +45,32 @@ def drafting(directory: Path, name: str) -> Iterator[Path]:
 
 
 @contextmanager
-def drafting_beside(path: Path) -> Iterator[Path]:
+def draft_path_beside(path: Path) -> Iterator[Path]:
     """A private place beside `path`, from where one rename brings a folder or a file there; swept away should this process die.
 
     What killed processes have left beside it is removed first. Only folders with the names of our drafts are touched, and
     only those whose lock the kernel has dropped: the place may be anybody's.
     """
-    with drafting(path.parent, path.name) as draft:
+    with draft_file_path(path.parent, path.name) as draft:
         for folder in path.parent.iterdir():
             if _DRAFT.fullmatch(folder.name) and folder != draft.parent:
-                sweep_one(folder)
+                delete_abandoned_draft(folder)
         yield draft
 
 
 @contextmanager
-def exclusive(path: Path) -> Iterator[None]:
+def exclusive_file_lock(path: Path) -> Iterator[None]:
     """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
-    with refusals_of_the_disk(path):
+    with disk_errors_as_unwritable(path):
         _make_directory(path.parent)
         with path.with_name(f".{path.name}.lock").open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
 
-def make_folder(folder: Path, mode: int = 0o777) -> None:
+def create_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it, durably (Unwritable); a mode is for the folder alone, and only if it is new."""
-    with refusals_of_the_disk(folder):
+    with disk_errors_as_unwritable(folder):
         _make_directory(folder, mode)
 
 
@@ -100,7 +100,7 @@ def _locked_folder(directory: Path) -> tuple[Path, int]:
 
 
 @contextmanager
-def refusals_of_the_disk(path: Path, then: str = "then try again.") -> Iterator[None]:
+def disk_errors_as_unwritable(path: Path, then: str = "then try again.") -> Iterator[None]:
     """An error of the disk is said as Unwritable of this path, with what to do once the disk works."""
     try:
         yield
@@ -111,18 +111,18 @@ def refusals_of_the_disk(path: Path, then: str = "then try again.") -> Iterator[
         raise Unwritable(path, reason) from error
 
 
-def sweep(directory: Path) -> tuple[Path, ...]:
+def delete_abandoned_drafts(directory: Path) -> tuple[Path, ...]:
     """Remove the drafts below `directory` whose writer is dead, and return them; those of living writers, in any process, stay."""
     removed = []
     # os.walk and not Path.rglob, which raises when a folder vanishes under it.
     for parent, names, _ in os.walk(directory):
         drafts = [name for name in names if name.startswith(".") and name.endswith(_PARTIAL)]
         names[:] = sorted(set(names) - set(drafts))
-        removed += [folder for name in drafts if sweep_one(folder := Path(parent, name))]
+        removed += [folder for name in drafts if delete_abandoned_draft(folder := Path(parent, name))]
     return tuple(removed)
 
 
-def sweep_one(folder: Path) -> bool:
+def delete_abandoned_draft(folder: Path) -> bool:
     """Remove a draft whose writer is dead; whether it was."""
     with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -135,7 +135,7 @@ def sweep_one(folder: Path) -> bool:
     return False
 
 
-def files_below(directory: Path) -> Iterator[Path]:
+def visible_files_below(directory: Path) -> Iterator[Path]:
     """The files below a directory in the order of their names, without drafts and other hidden ones.
 
     A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes. Raises
@@ -151,12 +151,12 @@ def files_below(directory: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
 
 
-def settle(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
+def publish_draft_file(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
     """Give a complete draft its name: fsync, its mode, rename, fsync of the folder.
 
     Raises Unwritable if the disk refuses; the name is then not taken, or taken by the whole file.
     """
-    with refusals_of_the_disk(path):
+    with disk_errors_as_unwritable(path):
         with draft.open("rb") as file:
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
@@ -164,11 +164,11 @@ def settle(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
         fsync_directory(path.parent)
 
 
-def settle_tree(draft: Path, path: Path) -> None:
+def publish_draft_folder(draft: Path, path: Path) -> None:
     """Give a complete folder its name: fsync of every file, of every folder, rename, fsync of the folder above.
 
     The draft is on the same file system; the path may be an empty folder, which is replaced. Raises OSError if the disk
-    refuses; `drafting_beside` says it as Unwritable.
+    refuses; `draft_path_beside` says it as Unwritable.
     """
     for parent, _, names in os.walk(draft, topdown=False):
         for name in names:
@@ -190,7 +190,7 @@ def fsync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
+def write_file_atomically(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
     """Write a file so that others see all of it or nothing; its folder is created if missing.
 
     Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
@@ -200,10 +200,10 @@ def publish(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) 
     """
     path = Path(path)
     _check_free(path, replace)
-    with drafting(path.parent, path.name) as draft:
+    with draft_file_path(path.parent, path.name) as draft:
         yield draft
         _check_free(path, replace)
-        settle(draft, path, mode)
+        publish_draft_file(draft, path, mode)
 
 
 def _check_free(path: Path, replace: bool) -> None:
@@ -219,7 +219,7 @@ def sha256_of_file(path: Path | str) -> str:
 
 def write_manifest(path: Path | str, files: dict[str, str]) -> None:
     """Publish file name -> SHA-256 beside `path`, in the format that ``sha256sum --check`` reads."""
-    with publish(path, replace=True) as draft:
+    with write_file_atomically(path, replace=True) as draft:
         draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
 
 
@@ -239,7 +239,7 @@ def read_manifest(path: Path | str) -> dict[str, str]:
     return files
 
 
-def verify_file(path: Path | str, sha256: str) -> None:
+def verify_file_sha256(path: Path | str, sha256: str) -> None:
     """Check the bytes of a file; CorruptFile if it is missing or its SHA-256 differs."""
     path = Path(path)
     try:
@@ -250,13 +250,13 @@ def verify_file(path: Path | str, sha256: str) -> None:
         raise CorruptFile(path, f"its SHA-256 is {actual[:16]}…, not {sha256[:16]}…. Restore it from a backup.")
 
 
-def with_sum(document: Mapping[str, object]) -> str:
+def json_with_checksum(document: Mapping[str, object]) -> str:
     """A JSON object as text, with the sum of all its other members."""
     return json.dumps({_SUM: _sum_of(document), **document}, indent=1)
 
 
-def checked_document(path: Path, text: str | bytes) -> dict[str, object]:
-    """The object that `with_sum` wrote; of one without a sum, as earlier releases wrote them, nothing is checked.
+def parse_checked_json(path: Path, text: str | bytes) -> dict[str, object]:
+    """The object that `json_with_checksum` wrote; of one without a sum, as earlier releases wrote them, nothing is checked.
 
     Raises CorruptFile if the sum is another one, ValueError or TypeError if the text is no JSON object.
     """

@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from storage.errors import CorruptFile, StorageError, Unstorable, Unwritable, is_refused_by_the_disk
+from storage.errors import CorruptFile, StorageError, Unstorable, Unwritable, is_disk_write_refusal
 
 # Resident memory is this limit plus about 85 MB, and what passes through in between: 2,048 values of each column.
 MEMORY_LIMIT_BYTES = 256 << 20
@@ -97,10 +97,10 @@ class Instance:
 
 
 @contextmanager
-def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_duckdb_for_writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection to a new DuckDB file; on success its write-ahead log is checkpointed into it and it is closed.
 
-    The draft is in a private folder (`storage.files.atomic_files.drafting`); DuckDB spills beside it. `instance` is of
+    The draft is in a private folder (`storage.files.atomic_files.draft_file_path`); DuckDB spills beside it. `instance` is of
     somebody who writes many files; by default one of its own. Raises Unwritable if the disk refuses.
     """
     options = f"STORAGE_VERSION '{STORAGE_VERSION}'"
@@ -112,7 +112,7 @@ def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.Du
             connection.execute("CHECKPOINT")
     except duckdb.Error as error:
         # DuckDB calls it fatal where it happens within a checkpoint.
-        if isinstance(error, duckdb.IOException) or is_refused_by_the_disk(error):
+        if isinstance(error, duckdb.IOException) or is_disk_write_refusal(error):
             raise Unwritable(draft, f"{_first_line(error)} Free or remount the disk, then try again.") from error
         raise StorageError(f"{draft.name} could not be written: {_first_line(error)}") from error
     log = draft.with_name(draft.name + ".wal")
@@ -122,7 +122,7 @@ def writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.Du
 
 
 @contextmanager
-def reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+def open_duckdb_for_reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection that reads a published file; CorruptFile if DuckDB cannot make sense of it.
 
     `instance` is of the file's folder, of somebody who reads many files; by default one of its own.
@@ -142,31 +142,31 @@ def reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.Duc
         raise CorruptFile(path, f"{_first_line(error)} Restore it from a backup.") from error
 
 
-def insert(
+def insert_record_batches(
     connection: duckdb.DuckDBPyConnection, table: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema
 ) -> None:
     """Append record batches to a table by position, one at a time."""
     connection.register("batches", pa.RecordBatchReader.from_batches(schema, iter(batches)))
     try:
-        connection.execute(f"INSERT INTO {quote(table)} SELECT * FROM batches")
+        connection.execute(f"INSERT INTO {quote_sql_identifier(table)} SELECT * FROM batches")
     finally:
         connection.unregister("batches")
 
 
-def create(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
+def create_duckdb_table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
     """Make a table of an Arrow table, in the order of its rows; Unstorable without columns, or of a type that DuckDB lacks."""
     if table.num_columns == 0:
         raise Unstorable(f"Table {name!r}", "it has no columns.")
     try:
         connection.register("rows", table)
-        connection.execute(f"CREATE TABLE {quote(name)} AS SELECT * FROM rows")
+        connection.execute(f"CREATE TABLE {quote_sql_identifier(name)} AS SELECT * FROM rows")
     except (duckdb.NotImplementedException, duckdb.CatalogException, duckdb.InvalidInputException) as error:
         raise Unstorable(f"Table {name!r}", _first_line(error)) from error
     finally:
         connection.unregister("rows")
 
 
-def quote(identifier: str) -> str:
+def quote_sql_identifier(identifier: str) -> str:
     """An SQL identifier, whatever characters it holds."""
     return '"' + identifier.replace('"', '""') + '"'
 
@@ -179,7 +179,7 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0].rstrip(".") + "."
 
 
-def in_memory() -> duckdb.DuckDBPyConnection:
+def open_isolated_duckdb() -> duckdb.DuckDBPyConnection:
     """A connection that can reach no file and no network, for conditions that people write."""
     return duckdb.connect(":memory:", config=_COMMON | {"enable_external_access": False, "lock_configuration": True})
 
@@ -209,7 +209,7 @@ def write_blobs(connection: duckdb.DuckDBPyConnection, blobs: Iterable[Blob]) ->
         "CREATE TABLE arrays (name VARCHAR, part INTEGER, dtype VARCHAR, shape BIGINT[], sha256 VARCHAR, n_bytes BIGINT, "
         "data BLOB USING COMPRESSION uncompressed)"
     )
-    insert(connection, "arrays", (part for blob in blobs for part in _parts(blob)), _SCHEMA)
+    insert_record_batches(connection, "arrays", (part for blob in blobs for part in _parts(blob)), _SCHEMA)
 
 
 def _parts(blob: Blob) -> Iterator[pa.RecordBatch]:
@@ -256,7 +256,7 @@ def _unpacked(path: Path, name: str, data: pa.Buffer, n_bytes: int) -> np.ndarra
         raise CorruptFile(path, f"array {name!r} cannot be unpacked. Restore the file from a backup.") from error
 
 
-def array_of_blob(path: Path, blob: Blob) -> np.ndarray:
+def array_from_blob(path: Path, blob: Blob) -> np.ndarray:
     """The array that a blob holds, read-only, without a copy; CorruptFile if dtype, shape and size do not fit."""
     dtype = np.dtype(blob.dtype)
     if math.prod(blob.shape) * dtype.itemsize != blob.data.size:

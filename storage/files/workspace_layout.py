@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import InvalidName, NotFound, Unwritable
-from storage.files.atomic_files import drafting, make_folder, refusals_of_the_disk, sweep
+from storage.files.atomic_files import (
+    create_folder,
+    delete_abandoned_drafts,
+    disk_errors_as_unwritable,
+    draft_file_path,
+)
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 RESERVED_ALIASES = frozenset({"latest", "versions"})
@@ -22,37 +27,37 @@ SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json")
 _LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
 
 
-def checked_name(kind: str, name: str) -> str:
+def checked_resource_name(kind: str, name: str) -> str:
     """The name itself, if it is safe as a folder and in a URL.
 
     Raises InvalidName unless it is 1 to 64 of ``a-z 0-9 . _ -`` and starts with a letter or a digit.
     """
-    if not is_name(name):
+    if not is_valid_name(name):
         raise InvalidName(kind, name, "1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or a digit")
     return name
 
 
-def is_name(name: object) -> bool:
+def is_valid_name(name: object) -> bool:
     """Whether something of that name can exist at all. What is looked up comes from a URL: any text."""
     # fullmatch and not match with "$": that would let a trailing newline through.
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
-def is_version(number: int) -> bool:
+def is_valid_version_number(number: int) -> bool:
     """Whether a version of that number can exist at all: columns of databases hold no greater ones."""
     return 1 <= number < 1 << 31
 
 
-def known_name(kind: str, name: str) -> str:
+def require_valid_name(kind: str, name: str) -> str:
     """The name itself; NotFound if nothing can have it."""
-    if not is_name(name):
+    if not is_valid_name(name):
         raise NotFound(kind, name)
     return name
 
 
 def checked_alias(alias: str) -> str:
     """The alias itself, if it cannot be mistaken for a version number or for a word of the API."""
-    checked_name("alias", alias)
+    checked_resource_name("alias", alias)
     if alias.isdigit() or alias in RESERVED_ALIASES:
         raise InvalidName("alias", alias, "a word: digits are version numbers, and 'latest' and 'versions' are taken")
     return alias
@@ -99,27 +104,27 @@ class Layout:
 
     def model_directory(self, name: str) -> Path:
         """The folder of the model's files."""
-        return self.models / checked_name("model", name)
+        return self.models / checked_resource_name("model", name)
 
     def dataset_directory(self, dataset: str) -> Path:
         """The folder of what is known of a dataset."""
-        return self.datasets / checked_name("dataset", dataset)
+        return self.datasets / checked_resource_name("dataset", dataset)
 
     def scratch_directory(self, job_id: str) -> Path:
         """The folder of what a job may lose."""
-        return self.scratch / checked_name("job", job_id)
+        return self.scratch / checked_resource_name("job", job_id)
 
     def job_output(self, job_id: str) -> Path:
         """The Parquet file of rows that a job wrote, kept as long as the job is known."""
-        return self.root / "outputs" / f"{checked_name('job', job_id)}.parquet"
+        return self.root / "outputs" / f"{checked_resource_name('job', job_id)}.parquet"
 
     def create(self) -> Layout:
         """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
-        make_folder(self.root, 0o700)
+        create_folder(self.root, 0o700)
         for name in PRIVATE_FOLDERS:
-            make_folder(self.root / name, private_mode(self.root, 0o770))
+            create_folder(self.root / name, private_file_mode(self.root, 0o770))
         for folder in (self.models, self.datasets, self.scratch, self.queries):
-            sweep(folder)
+            delete_abandoned_drafts(folder)
         return self
 
 
@@ -131,9 +136,9 @@ class Temporary(ExitStack):
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
-        self.path = self.enter_context(drafting(directory, "temporary"))
+        self.path = self.enter_context(draft_file_path(directory, "temporary"))
         try:
-            make_folder(self.path)
+            create_folder(self.path)
         except BaseException:
             self.close()
             raise
@@ -166,18 +171,18 @@ class Witness:
         """Nothing is held."""
 
 
-def private_mode(folder: Path, mode: int) -> int:
+def private_file_mode(folder: Path, mode: int) -> int:
     """A mode without rights of others, and of the group only where it may write in `folder`: so a workspace is shared."""
     return mode & (0o770 if folder.stat().st_mode & stat.S_IWGRP else 0o700)
 
 
-def create_private(path: Path) -> None:
+def create_private_file(path: Path) -> None:
     """Make an empty file for this user, unless there is one; a disk that refuses is left to whoever writes the file."""
     with suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private_mode(path.parent, 0o660)))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private_file_mode(path.parent, 0o660)))
 
 
-def open_to_others(root: Path) -> Iterator[Path]:
+def world_readable_paths(root: Path) -> Iterator[Path]:
     """The workspace if others may enter it, and the secrets in it that they could then read."""
     places = [root, *(path for pattern in SECRETS for path in sorted(root.glob(pattern)))]
     for path in places:
@@ -186,7 +191,7 @@ def open_to_others(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def remove_model(duckdb_path: Path | str) -> None:
+def delete_model_files(duckdb_path: Path | str) -> None:
     """Remove the files of a version, after its row is gone; those that are missing already are no matter.
 
     Raises Unwritable, naming the first file that the disk refuses to remove; the others are removed.
@@ -195,7 +200,7 @@ def remove_model(duckdb_path: Path | str) -> None:
     for suffix in (".sha256", ".arrow", ".duckdb"):
         path = Path(duckdb_path).with_suffix(suffix)
         try:
-            with refusals_of_the_disk(path, _LEFT):
+            with disk_errors_as_unwritable(path, _LEFT):
                 path.unlink(missing_ok=True)
         except Unwritable as error:
             refused.append(error)

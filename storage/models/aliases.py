@@ -9,10 +9,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.control import Control, bump_generation
+from storage.control.control import Control, bump_control_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
-from storage.files.workspace_layout import checked_alias, is_name, is_version, known_name
+from storage.files.workspace_layout import checked_alias, is_valid_name, is_valid_version_number, require_valid_name
 
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
 
@@ -33,10 +33,10 @@ class AliasMove:
 def set_alias(control: Control, name: str, alias: str, version: int, reason: str = "") -> None:
     """Point an alias at a version; where it points already, nothing changes. InvalidName; NotFound without such a version."""
     with control.writing() as connection:
-        point_alias(connection, name, alias, version, reason)
+        set_alias_in_transaction(connection, name, alias, version, reason)
 
 
-def point_alias(connection: Connection, name: str, alias: str, version: int, reason: str) -> None:
+def set_alias_in_transaction(connection: Connection, name: str, alias: str, version: int, reason: str) -> None:
     """`set_alias` inside a transaction that does more than that."""
     checked_alias(alias)
     if not _exists(connection, name, version):
@@ -58,12 +58,12 @@ def delete_alias(control: Control, name: str, alias: str) -> None:
         if _pointer(connection, name, alias) is None:
             raise _no_alias(connection, name, alias)
         connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias))
-        bump_generation(connection)
+        bump_control_generation(connection)
 
 
-def aliases(control: Control, name: str) -> dict[str, int]:
+def versions_by_alias(control: Control, name: str) -> dict[str, int]:
     """Alias -> version, in the order of the aliases; empty if the model has none."""
-    if not is_name(name):
+    if not is_valid_name(name):
         return {}
     with control.reading() as connection:
         rows = connection.execute(sa.select(_ALIASES).where(_ALIASES.c.name == name).order_by(_ALIASES.c.alias)).all()
@@ -72,7 +72,7 @@ def aliases(control: Control, name: str) -> dict[str, int]:
 
 def alias_names(connection: Connection, name: str) -> list[str]:
     """The aliases of a model."""
-    if not is_name(name):
+    if not is_valid_name(name):
         return []
     return list(connection.scalars(sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name)))
 
@@ -106,21 +106,21 @@ def alias_history(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[AliasMove]:
     """The moves of a model's aliases, newest first, also of deleted ones; NotFound of no possible name, InvalidCursor."""
-    query = sa.select(_MOVES).where(_MOVES.c.name == known_name("model", name))
+    query = sa.select(_MOVES).where(_MOVES.c.name == require_valid_name("model", name))
     with control.reading() as connection:
         rows = page_of_rows(connection, query, _MOVES.c.id, limit, cursor, newest_first=True)
     return rows.of(lambda row: AliasMove(row.alias, row.version, row.reason, row.moved_at))
 
 
 def _exists(connection: Connection, name: str, version: int) -> bool:
-    if not (is_name(name) and is_version(version)):
+    if not (is_valid_name(name) and is_valid_version_number(version)):
         return False
     query = sa.select(_VERSIONS.c.version).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
     return connection.execute(query).one_or_none() is not None
 
 
 def _pointer(connection: Connection, name: str, alias: str) -> tables.Row | None:
-    if not (is_name(name) and is_name(alias)):
+    if not (is_valid_name(name) and is_valid_name(alias)):
         return None
     query = sa.select(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias)
     return connection.execute(query).one_or_none()
@@ -131,10 +131,10 @@ def _place(connection: Connection, move: int | None) -> tables.Row | None:
 
 
 def _move(connection: Connection, name: str, alias: str, version: int, parent: int | None, reason: str) -> None:
-    values = {"version": version, "parent": parent, "reason": reason, "moved_at": tables.now()}
+    values = {"version": version, "parent": parent, "reason": reason, "moved_at": tables.utc_now()}
     insert = sa.insert(_MOVES).values(name=name, alias=alias, **values)
     move = connection.execute(insert.returning(_MOVES.c.id)).scalar_one()
     chosen = (_ALIASES.c.name == name) & (_ALIASES.c.alias == alias)
     if connection.execute(sa.update(_ALIASES).where(chosen).values(version=version, move=move)).rowcount == 0:
         connection.execute(sa.insert(_ALIASES).values(name=name, alias=alias, version=version, move=move))
-    bump_generation(connection)
+    bump_control_generation(connection)

@@ -33,7 +33,7 @@ _VALUE_BYTES = 16  # of a number, as Python and Arrow have it at most
 _TOO_LARGE = "Export it again; or import it where more is allowed (FEWPASS_MAX_MODEL_BYTES)."
 
 
-def manifest_of(version: ModelVersion) -> dict[str, object]:
+def bundle_manifest(version: ModelVersion) -> dict[str, object]:
     """What the registry knows of a version, without the paths of this workspace."""
     facts = {name: value for name, value in vars(version).items() if name not in ("duckdb_path", "arrow_path")}
     facts |= {"files": [dict(file) for file in version.files], "created_at": str(version.created_at)}
@@ -60,7 +60,7 @@ def bundle_chunks(version: ModelVersion) -> Iterator[bytes]:
 
 
 def _manifest_bytes(version: ModelVersion) -> bytes:
-    return json.dumps(manifest_of(version), indent=2, sort_keys=True).encode()
+    return json.dumps(bundle_manifest(version), indent=2, sort_keys=True).encode()
 
 
 def _tar_header(name: str, size: int, moment: datetime | None) -> bytes:
@@ -119,14 +119,14 @@ def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, object]:
     return dict(manifest)
 
 
-def check_decoded_size(path: Path, max_bytes: int) -> int:
+def check_decoded_model_size(path: Path, max_bytes: int) -> int:
     """Refuse a DuckDB file of a model that would take more memory than is allowed; returns the bytes that it takes.
 
     A few kilobytes of a DuckDB file may stand for a billion equal rows, and a part of an array may be packed a thousandfold.
     Rows are counted, then lengths of texts and what parts say that they unpack to; nothing is fetched or unpacked.
     CorruptFile names the table.
     """
-    with duckdb_files.reading(path) as connection:
+    with duckdb_files.open_duckdb_for_reading(path) as connection:
         columns = connection.sql(
             "SELECT table_name, list(column_name ORDER BY column_index), list(data_type ORDER BY column_index), "
             f"count(*) FROM duckdb_columns() WHERE NOT internal AND schema_name = 'main' GROUP BY table_name LIMIT {MOST_TABLES + 1}"
@@ -146,7 +146,7 @@ def _table_bytes(
     connection: duckdb.DuckDBPyConnection, path: Path, table: str, kinds: dict[str, str], left: int
 ) -> int:
     """Of the rows of a table; where the rows alone are too many, nothing else is looked at."""
-    name = duckdb_files.quote(table)
+    name = duckdb_files.quote_sql_identifier(table)
     ((n_rows,),) = connection.sql(f"SELECT count(*) FROM {name}").fetchall()
     n_bytes = int(n_rows) * _VALUE_BYTES * len(kinds)
     if n_bytes > left:
@@ -157,7 +157,7 @@ def _table_bytes(
             continue
         length = "octet_length(encode(CAST({} AS VARCHAR)))" if kind != "BLOB" else "octet_length({})"
         ((n,),) = connection.sql(
-            f"SELECT coalesce(sum({length.format(duckdb_files.quote(column))}), 0) FROM {name}"
+            f"SELECT coalesce(sum({length.format(duckdb_files.quote_sql_identifier(column))}), 0) FROM {name}"
         ).fetchall()
         n_bytes += int(n)
     if packed is not None and {"n_bytes", "data"} <= kinds.keys():

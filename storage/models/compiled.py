@@ -20,7 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from storage.errors import CorruptFile, Unstorable
-from storage.files.atomic_files import publish
+from storage.files.atomic_files import write_file_atomically
 
 Header = dict[str, object]
 Arrays = dict[str, np.ndarray]
@@ -86,10 +86,10 @@ def write_compiled(
     token = _token(text)
     metadata[_SEAL] = token + b"0" * SUM_DIGITS
     batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, metadata=metadata))
-    with publish(path, replace=replace) as draft:
+    with write_file_atomically(path, replace=replace) as draft:
         with pa.OSFile(str(draft), "wb") as file, pa.ipc.new_file(file, batch.schema) as writer:
             writer.write_batch(batch)
-        seal(draft, token)
+        write_embedded_checksum(draft, token)
 
 
 def _token(text: bytes) -> bytes:
@@ -131,7 +131,9 @@ def _check_seal(path: Path, metadata: Mapping[bytes, bytes], text: bytes) -> Non
     if metadata[_FORMAT_KEY] == _UNSEALED:
         return
     token = _token(text)
-    if metadata[_SEAL][: len(token)] != token or not is_sealed(path, token, metadata[_SEAL][len(token) :]):
+    if metadata[_SEAL][: len(token)] != token or not is_embedded_checksum_valid(
+        path, token, metadata[_SEAL][len(token) :]
+    ):
         raise CorruptFile(path, "its sum is not the one that was written. Rebuild it from the model's DuckDB file.")
 
 
@@ -158,7 +160,7 @@ def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
     return array
 
 
-def seal(path: Path, token: bytes) -> None:
+def write_embedded_checksum(path: Path, token: bytes) -> None:
     """Put the sum of a whole file, a draft, into the file itself, in the places that were left for it.
 
     `token` stands where the sum belongs, before as many zeros as a sum has digits.
@@ -171,7 +173,7 @@ def seal(path: Path, token: bytes) -> None:
         content.flush()
 
 
-def is_sealed(path: Path, token: bytes, digest: bytes) -> bool:
+def is_embedded_checksum_valid(path: Path, token: bytes, digest: bytes) -> bool:
     """Whether the sum of a whole file is the one that was put into it; all of it is read, once."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         places = _places(content, token)

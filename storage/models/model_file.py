@@ -21,16 +21,16 @@ import pyarrow as pa
 from storage.errors import Conflict, CorruptFile, NotFound
 from storage.files import duckdb_files
 from storage.files.atomic_files import (
-    drafting,
-    make_folder,
+    create_folder,
+    draft_file_path,
+    publish_draft_file,
     read_manifest,
-    settle,
     sha256_of_file,
-    verify_file,
+    verify_file_sha256,
     write_manifest,
 )
-from storage.files.duckdb_files import Blob, array_of_blob, read_blobs, write_blobs
-from storage.files.workspace_layout import checked_name, remove_model
+from storage.files.duckdb_files import Blob, array_from_blob, read_blobs, write_blobs
+from storage.files.workspace_layout import checked_resource_name, delete_model_files
 from storage.models.compiled import Arrays, Header, array_bytes, header_json, write_compiled
 
 Completed = Callable[[Mapping[str, object], Arrays], Mapping[str, np.ndarray]]
@@ -61,8 +61,8 @@ def write_model(
     the compiled form holds them. `tables` are for people. Raises InvalidName; Conflict if a table has the name of one of
     ours, or two have the same name to SQL, which ignores case; Unstorable; Unwritable if the disk refuses: then no file stays.
     """
-    folder = Path(directory) / checked_name("model", name)
-    with drafting(folder, "model.duckdb") as draft:
+    folder = Path(directory) / checked_resource_name("model", name)
+    with draft_file_path(folder, "model.duckdb") as draft:
         derived = header.get("derived", ())
         assert isinstance(derived, Sequence)
         stored = {array: arrays[array] for array in arrays if array not in derived}
@@ -77,11 +77,11 @@ def _settle_all(
 ) -> ModelFiles:
     """All files of a version under their final names, or none."""
     try:
-        settle(draft, duckdb_path)
+        publish_draft_file(draft, duckdb_path)
         return _compile(duckdb_path, sha256, header, arrays)
     except BaseException:
         with suppress(OSError):  # of a disk that refuses everything; doctor finds what stays
-            remove_model(duckdb_path)
+            delete_model_files(duckdb_path)
         raise
 
 
@@ -105,11 +105,11 @@ def _write_duckdb(
         Blob(name, np.asarray(array).dtype.str, np.shape(array), array_bytes(name, array))
         for name, array in arrays.items()
     ]
-    with duckdb_files.writing(draft) as connection:
-        duckdb_files.create(connection, "header", pa.table({"json": [text], "sha256": [_sha256(text)]}))
+    with duckdb_files.open_duckdb_for_writing(draft) as connection:
+        duckdb_files.create_duckdb_table(connection, "header", pa.table({"json": [text], "sha256": [_sha256(text)]}))
         write_blobs(connection, blobs)
         for name, table in tables.items():
-            duckdb_files.create(connection, name, table)
+            duckdb_files.create_duckdb_table(connection, name, table)
 
 
 def _sha256(text: str) -> str:
@@ -124,7 +124,7 @@ def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
         names.add(name.lower())
 
 
-def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
+def read_model_file(duckdb_path: Path | str) -> tuple[Header, Arrays]:
     """Header and arrays of a model, from its DuckDB file, but for derived ones; every array is checked against its SHA-256.
 
     The arrays are read-only, in memory. Raises NotFound if there is no such file, or CorruptFile.
@@ -134,14 +134,14 @@ def read_model(duckdb_path: Path | str) -> tuple[Header, Arrays]:
         ((text, sha256),) = connection.sql("SELECT json, sha256 FROM header").fetchall()
         if not isinstance(text, str) or _sha256(text) != sha256:
             raise CorruptFile(path, "its header is not what was written. Restore it from a backup.")
-        arrays = {blob.name: array_of_blob(path, blob) for blob in read_blobs(connection, path)}
+        arrays = {blob.name: array_from_blob(path, blob) for blob in read_blobs(connection, path)}
     try:
         return json.loads(text), arrays
     except (ValueError, RecursionError) as error:
         raise CorruptFile(path, f"its header is not JSON ({error}). Restore it from a backup.") from error
 
 
-def refuse_views(path: Path) -> None:
+def refuse_model_file_views(path: Path) -> None:
     """Refuse a file that holds SQL of somebody else (NotFound, CorruptFile)."""
     with _opened(path):
         pass
@@ -153,13 +153,13 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     if not path.exists():
         raise NotFound("model file", str(path))
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
-    with duckdb_files.reading(path) as connection:
+    with duckdb_files.open_duckdb_for_reading(path) as connection:
         if views := [name for (name,) in connection.sql(query).fetchall()]:
             raise CorruptFile(path, f"{', '.join(views)} is a view, and model files have none. Do not use this file.")
         yield connection
 
 
-def read_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
+def read_model_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
     """One of the tables for people; None if the file has none of that name (NotFound, CorruptFile)."""
     with _opened(Path(duckdb_path)) as connection:
         return connection.table(table).to_arrow_table() if _has(connection, table) else None
@@ -169,7 +169,7 @@ def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
     return (table,) in connection.sql("SELECT table_name FROM duckdb_tables()").fetchall()
 
 
-def read_pairs(duckdb_path: Path | str, table: str) -> dict[str, str]:
+def read_model_key_values(duckdb_path: Path | str, table: str) -> dict[str, str]:
     """A table of names and texts: `provenance` (values as JSON) or `libraries`; empty if there is none. NotFound, CorruptFile."""
     path = Path(duckdb_path)
     with _opened(path) as connection:
@@ -179,7 +179,7 @@ def read_pairs(duckdb_path: Path | str, table: str) -> dict[str, str]:
     return pairs
 
 
-def adopt_model(
+def adopt_model_file(
     directory: Path | str,
     name: str,
     version: int,
@@ -189,23 +189,23 @@ def adopt_model(
 ) -> ModelFiles:
     """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
 
-    The draft, on the same file system, is moved; header and arrays are what `read_model` gave for it, with its derived
+    The draft, on the same file system, is moved; header and arrays are what `read_model_file` gave for it, with its derived
     arrays. Raises InvalidName or Unwritable.
     """
     sha256 = sha256_of_file(draft)
-    duckdb_path = Path(directory) / checked_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
-    make_folder(duckdb_path.parent)
+    duckdb_path = Path(directory) / checked_resource_name("model", name) / f"{int(version)}-{sha256[:8]}.duckdb"
+    create_folder(duckdb_path.parent)
     return _settle_all(draft, duckdb_path, sha256, header, arrays)
 
 
-def verify(duckdb_path: Path | str) -> None:
+def verify_model_files(duckdb_path: Path | str) -> None:
     """Check both files of a model version, byte by byte; CorruptFile names the one that is missing or damaged."""
     path = Path(duckdb_path)
     manifest = read_manifest(path.with_suffix(".sha256"))
     for file in (path, path.with_suffix(".arrow")):
         if file.name not in manifest:
             raise CorruptFile(file, "its manifest does not list it. Restore both from a backup.")
-        verify_file(file, manifest[file.name])
+        verify_file_sha256(file, manifest[file.name])
 
 
 def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
@@ -216,6 +216,6 @@ def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
     path = Path(duckdb_path)
     manifest = path.with_suffix(".sha256")
     sha256 = read_manifest(manifest).get(path.name, "") if manifest.exists() else sha256_of_file(path)
-    verify_file(path, sha256)
-    header, arrays = read_model(path)
+    verify_file_sha256(path, sha256)
+    header, arrays = read_model_file(path)
     return _compile(path, sha256, header, completed(header, arrays)).arrow_path

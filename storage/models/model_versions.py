@@ -17,12 +17,18 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.control import Control, bump_generation
+from storage.control.control import Control, bump_control_generation
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, LeaseLost, NotFound, OutcomeUnknown, StorageError
-from storage.files.atomic_files import make_folder, refusals_of_the_disk
-from storage.files.workspace_layout import Layout, checked_name, is_version, known_name, remove_model
-from storage.models.aliases import alias_names, aliased_version, point_alias
+from storage.files.atomic_files import create_folder, disk_errors_as_unwritable
+from storage.files.workspace_layout import (
+    Layout,
+    checked_resource_name,
+    delete_model_files,
+    is_valid_version_number,
+    require_valid_name,
+)
+from storage.models.aliases import alias_names, aliased_version, set_alias_in_transaction
 
 CHAMPION = "champion"
 LATEST = "latest"
@@ -72,13 +78,13 @@ def reserve_version(control: Control, name: str) -> int:
     It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
     Raises InvalidName.
     """
-    checked_name("model", name)
+    checked_resource_name("model", name)
     with control.writing() as connection:
         update = sa.update(_MODELS).where(_MODELS.c.name == name).values(last_version=_MODELS.c.last_version + 1)
         grown = update.returning(_MODELS.c.last_version)
         number = connection.execute(grown).scalar_one_or_none()
         if number is None:
-            connection.execute(sa.insert(_MODELS).values(name=name, last_version=0, created_at=tables.now()))
+            connection.execute(sa.insert(_MODELS).values(name=name, last_version=0, created_at=tables.utc_now()))
             number = connection.execute(grown).scalar_one()
     return int(number)
 
@@ -91,30 +97,30 @@ def add_version(
     The aliases point at it from then on, with the reason why; in the same transaction. Raises Conflict if the number was
     not reserved, or is registered already by another job.
     """
-    version = replace(version, created_at=tables.now())
+    version = replace(version, created_at=tables.utc_now())
     with control.writing() as connection:
         if version.job_id is not None:
-            row = row_of_job(connection, version.name, version.job_id)
+            row = find_job_version_row(connection, version.name, version.job_id)
             if row is not None:
-                return version_of_row(control, row)
+                return model_version_from_row(control, row)
         label = f"{version.name}@{version.version}"
         reserved = connection.execute(
             sa.select(_MODELS.c.last_version).where(_MODELS.c.name == version.name)
         ).scalar_one_or_none()
         if reserved is None or not 1 <= version.version <= reserved:
             raise Conflict("model version", label, "has a number that was not reserved. Take it from reserve_version.")
-        if row_of(connection, version.name, version.version) is not None:
+        if find_version_row(connection, version.name, version.version) is not None:
             raise Conflict(
                 "model version", label, "is registered already, and versions never change. Reserve a new number."
             )
         connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
         for alias in aliases:
-            point_alias(connection, version.name, alias, version.version, reason)
-        bump_generation(connection)
-        return version_of_row(control, resolved_row(connection, version.name, version.version))
+            set_alias_in_transaction(connection, version.name, alias, version.version, reason)
+        bump_control_generation(connection)
+        return model_version_from_row(control, resolve_version_row(connection, version.name, version.version))
 
 
-def find_version(control: Control, reference: str) -> ModelVersion:
+def find_model_version(control: Control, reference: str) -> ModelVersion:
     """The version that "name", "name@3" or "name@alias" means now; NotFound if there is none."""
     name, _, version = reference.partition("@")
     return get_version(control, name, version or None)
@@ -127,13 +133,13 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
     at all, else with kind "model version".
     """
     with control.reading() as connection:
-        row = resolved_row(connection, name, ref)
-    return version_of_row(control, row)
+        row = resolve_version_row(connection, name, ref)
+    return model_version_from_row(control, row)
 
 
-def resolved_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
+def resolve_version_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
     """The row that `get_version` tells of, inside a transaction that does more than that."""
-    known_name("model", name)
+    require_valid_name("model", name)
     query = sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
     latest = connection.execute(query).scalar_one()
     if latest is None:
@@ -146,7 +152,7 @@ def resolved_row(connection: Connection, name: str, ref: str | int | None) -> ta
         number = int(ref)
     else:
         number = aliased_version(connection, name, ref)
-    row = row_of(connection, name, number) if number is not None and is_version(number) else None
+    row = find_version_row(connection, name, number) if number is not None and is_valid_version_number(number) else None
     if row is None:
         known = alias_names(connection, name)
         raise NotFound("model version", f"{name}@{ref}", [f"{name}@{alias}" for alias in known])
@@ -171,7 +177,7 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
     return rows.of(lambda row: RegisteredModel(**row._mapping, aliases=pointers[row.name]))
 
 
-def served_since(control: Control) -> Mapping[str, datetime]:
+def default_version_created_at(control: Control) -> Mapping[str, datetime]:
     """When the version was made that each model's bare name means, by name."""
     newest = _VERSIONS.alias("newest")
     latest = sa.select(sa.func.max(newest.c.version)).where(newest.c.name == _VERSIONS.c.name).scalar_subquery()
@@ -185,37 +191,37 @@ def served_since(control: Control) -> Mapping[str, datetime]:
         return {row.name: row.created_at for row in connection.execute(query)}
 
 
-def list_versions(
+def list_model_versions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[ModelVersion]:
     """A page of the versions of a model, newest first; NotFound if the model has no version at all, InvalidCursor."""
     with control.reading() as connection:
-        query = sa.select(_VERSIONS).where(_VERSIONS.c.name == known_name("model", name))
+        query = sa.select(_VERSIONS).where(_VERSIONS.c.name == require_valid_name("model", name))
         rows = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
         if not rows.items and cursor is None:
             raise _no_model(connection, name)
-    return rows.of(partial(version_of_row, control))
+    return rows.of(partial(model_version_from_row, control))
 
 
-def set_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
+def store_version_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
     """Set one tag of a version, or remove it with None; the others stay. NotFound without such a version, or tag to remove."""
     with control.writing() as connection:
-        tags = dict(resolved_row(connection, name, version).tags)
+        tags = dict(resolve_version_row(connection, name, version).tags)
         if value is None and tag not in tags:
             raise NotFound("tag", tag)
         tags = {key: text for key, text in (tags | {tag: value}).items() if text is not None}
         chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
         connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=tags))
-        return version_of_row(control, resolved_row(connection, name, version))
+        return model_version_from_row(control, resolve_version_row(connection, name, version))
 
 
-def row_of(connection: Connection, name: str, version: int) -> tables.Row | None:
+def find_version_row(connection: Connection, name: str, version: int) -> tables.Row | None:
     """The row of a version, if there is one."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
     return connection.execute(query).one_or_none()
 
 
-def row_of_job(connection: Connection, name: str, job_id: str) -> tables.Row | None:
+def find_job_version_row(connection: Connection, name: str, job_id: str) -> tables.Row | None:
     """The row of the version that a job has made, if it has."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.job_id == job_id)
     return connection.execute(query).one_or_none()
@@ -225,7 +231,7 @@ def _no_model(connection: Connection, name: str) -> NotFound:
     return NotFound("model", name, connection.scalars(sa.select(_VERSIONS.c.name).distinct().limit(MOST_NAMES)))
 
 
-def finite_or_null(metrics: Mapping[str, object]) -> dict[str, object]:
+def nonfinite_metrics_as_null(metrics: Mapping[str, object]) -> dict[str, object]:
     """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
     return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
 
@@ -233,7 +239,7 @@ def finite_or_null(metrics: Mapping[str, object]) -> dict[str, object]:
 def _values(control: Control, version: ModelVersion) -> dict[str, object]:
     return vars(version) | {
         "parameters": dict(version.parameters),
-        "metrics": finite_or_null(version.metrics),
+        "metrics": nonfinite_metrics_as_null(version.metrics),
         "files": [dict(file) for file in version.files],
         "tags": dict(version.tags),
         "duckdb_path": control.relative(version.duckdb_path),
@@ -241,27 +247,27 @@ def _values(control: Control, version: ModelVersion) -> dict[str, object]:
     }
 
 
-def version_of_row(control: Control, row: tables.Row) -> ModelVersion:
+def model_version_from_row(control: Control, row: tables.Row) -> ModelVersion:
     """A row of `control_tables.versions` with its paths made absolute."""
     paths = {name: control.absolute(row._mapping[name]) for name in ("duckdb_path", "arrow_path")}
     return ModelVersion(**dict(row._mapping) | paths | {"files": tuple(row.files)})
 
 
 @contextmanager
-def publishing(folder: Path) -> Iterator[None]:
+def version_publishing_lock(folder: Path) -> Iterator[None]:
     """While a version's files may be there without its row; the kernel ends this with the process, however it dies.
 
     A missing folder of the model is created (Unwritable).
     """
-    make_folder(folder)
-    with refusals_of_the_disk(folder):
+    create_folder(folder)
+    with disk_errors_as_unwritable(folder):
         lock = (folder / _LOCK).open("a")
     with lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
         yield
 
 
-def register(
+def register_model_version(
     control: Control,
     version: ModelVersion,
     *,
@@ -287,21 +293,21 @@ def register(
         if registered is not None and registered.sha256 == version.sha256:
             return registered  # it is in, and only the answer was lost
         with suppress(OSError):  # of a disk that refuses everything: doctor finds what stays
-            remove_model(version.duckdb_path)
+            delete_model_files(version.duckdb_path)
         raise
     if found.duckdb_path != version.duckdb_path:
-        remove_model(version.duckdb_path)
+        delete_model_files(version.duckdb_path)
     return found
 
 
-def version_of_job(control: Control, name: str, job_id: str) -> ModelVersion | None:
+def find_job_model_version(control: Control, name: str, job_id: str) -> ModelVersion | None:
     """The version of a model that a job has registered already, if it has."""
     with control.reading() as connection:
-        row = row_of_job(connection, name, job_id)
-    return None if row is None else version_of_row(control, row)
+        row = find_job_version_row(connection, name, job_id)
+    return None if row is None else model_version_from_row(control, row)
 
 
-def abandoned_files(control: Control, layout: Layout, *, is_removing: bool) -> tuple[Path, ...]:
+def abandoned_version_files(control: Control, layout: Layout, *, is_removing: bool) -> tuple[Path, ...]:
     """Files of versions that no row names, and that nobody is publishing: a process was killed in between.
 
     When removing, only those go that have the name of a version's file.
@@ -341,5 +347,5 @@ def _known(control: Control, name: str) -> set[str]:
 def _registered(control: Control, version: ModelVersion) -> ModelVersion | None:
     """What is registered under the number; asked as a writer, who waits for a transaction whose end nobody has heard."""
     with control.writing() as connection:
-        row = row_of(connection, version.name, version.version)
-    return None if row is None else version_of_row(control, row)
+        row = find_version_row(connection, version.name, version.version)
+    return None if row is None else model_version_from_row(control, row)

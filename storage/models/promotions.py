@@ -12,9 +12,9 @@ from storage.control import tables
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict
-from storage.files.workspace_layout import known_name
-from storage.models.aliases import aliased_version, point_alias
-from storage.models.model_versions import finite_or_null
+from storage.files.workspace_layout import require_valid_name
+from storage.models.aliases import aliased_version, set_alias_in_transaction
+from storage.models.model_versions import nonfinite_metrics_as_null
 
 _PROMOTIONS = tables.promotions
 
@@ -53,7 +53,9 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
         if aliased_version(connection, promotion.name, promotion.alias) != promotion.champion:
             raise Conflict("alias", f"{promotion.name}@{promotion.alias}", "was moved in the meantime. Decide again.")
         if promotion.is_promoted:
-            point_alias(connection, promotion.name, promotion.alias, promotion.challenger, promotion.reason)
+            set_alias_in_transaction(
+                connection, promotion.name, promotion.alias, promotion.challenger, promotion.reason
+            )
         connection.execute(sa.insert(_PROMOTIONS).values(**_values(promotion)))
         return _promotion(connection.execute(of_job).one())
 
@@ -62,7 +64,7 @@ def list_promotions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[Promotion]:
     """A page of the decisions about a model, newest first; NotFound if no model can have that name, InvalidCursor."""
-    query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == known_name("model", name))
+    query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == require_valid_name("model", name))
     with control.reading() as connection:
         return page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True).of(_promotion)
 
@@ -70,10 +72,10 @@ def list_promotions(
 def _values(promotion: Promotion) -> dict[str, object]:
     return vars(promotion) | {
         "rule": dict(promotion.rule),
-        "challenger_metrics": promotion.challenger_metrics and finite_or_null(promotion.challenger_metrics),
-        "champion_metrics": promotion.champion_metrics and finite_or_null(promotion.champion_metrics),
+        "challenger_metrics": promotion.challenger_metrics and nonfinite_metrics_as_null(promotion.challenger_metrics),
+        "champion_metrics": promotion.champion_metrics and nonfinite_metrics_as_null(promotion.champion_metrics),
         "measured_on": dict(promotion.measured_on),
-        "decided_at": tables.now(),
+        "decided_at": tables.utc_now(),
     }
 
 

@@ -1,4 +1,4 @@
-"""Versions and models that go, and how many are kept: rows first, here; then files, by `storage.files.workspace_layout.remove_model`."""
+"""Versions and models that go, and how many are kept: rows first, here; then files, by `storage.files.workspace_layout.delete_model_files`."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
-from storage.control.control import Control, bump_generation
+from storage.control.control import Control, bump_control_generation
 from storage.errors import Conflict, NotFound
-from storage.files.workspace_layout import known_name
-from storage.models.model_versions import ModelVersion, resolved_row, version_of_row
+from storage.files.workspace_layout import require_valid_name
+from storage.models.model_versions import ModelVersion, model_version_from_row, resolve_version_row
 
 _MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
 
 
-def delete_version(control: Control, name: str, version: int) -> ModelVersion:
+def delete_model_version(control: Control, name: str, version: int) -> ModelVersion:
     """Forget a version, and return it with the paths of its files; NotFound, or Conflict if an alias points at it."""
     with control.writing() as connection:
-        gone = version_of_row(control, resolved_row(connection, name, version))
+        gone = model_version_from_row(control, resolve_version_row(connection, name, version))
         query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
         pointing = connection.execute(query.order_by(_ALIASES.c.alias)).scalars().all()
         if pointing:
@@ -35,7 +35,7 @@ def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
     What is made under the name later goes on counting, so that a number never means two versions. Returns the versions
     that were deleted, newest first. Raises NotFound if it has no version.
     """
-    known_name("model", name)
+    require_valid_name("model", name)
     with control.writing() as connection:
         gone = _versions_of(control, connection, name)
         for table in (tables.aliases, tables.moves, tables.promotions):
@@ -45,7 +45,7 @@ def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
     return gone
 
 
-def retain_versions(
+def delete_unretained_versions(
     control: Control, name: str, keep: int, is_spared: Callable[[ModelVersion], bool] = lambda _: False
 ) -> tuple[ModelVersion, ...]:
     """Forget all but the newest `keep` versions; those that an alias points at always stay.
@@ -53,7 +53,7 @@ def retain_versions(
     `is_spared` is asked of each version that would go, inside the transaction, whether somebody still needs it. Returns the
     versions that were deleted, newest first. Raises NotFound if there is none.
     """
-    known_name("model", name)
+    require_valid_name("model", name)
     with control.writing() as connection:
         found = _versions_of(control, connection, name)
         pointed = set(connection.execute(sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name)).scalars())
@@ -63,17 +63,17 @@ def retain_versions(
     return gone
 
 
-def set_retention(control: Control, name: str, keep: int | None) -> None:
+def set_version_retention(control: Control, name: str, keep: int | None) -> None:
     """Say how many versions of a model are to be kept, None for all; NotFound if there is no such model."""
-    changed = sa.update(_MODELS).where(_MODELS.c.name == known_name("model", name)).values(keep_versions=keep)
+    changed = sa.update(_MODELS).where(_MODELS.c.name == require_valid_name("model", name)).values(keep_versions=keep)
     with control.writing() as connection:
         if connection.execute(changed).rowcount == 0:
             raise NotFound("model", name)
 
 
-def retention(control: Control, name: str) -> int | None:
+def get_version_retention(control: Control, name: str) -> int | None:
     """How many versions of a model are to be kept, None if all; NotFound if there is no such model."""
-    query = sa.select(_MODELS.c.keep_versions).where(_MODELS.c.name == known_name("model", name))
+    query = sa.select(_MODELS.c.keep_versions).where(_MODELS.c.name == require_valid_name("model", name))
     with control.reading() as connection:
         row = connection.execute(query).one_or_none()
     if row is None:
@@ -85,7 +85,7 @@ def retention(control: Control, name: str) -> int | None:
 def _versions_of(control: Control, connection: Connection, name: str) -> tuple[ModelVersion, ...]:
     """All versions of a model that has one, newest first."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())
-    found = tuple(version_of_row(control, row) for row in connection.execute(query))
+    found = tuple(model_version_from_row(control, row) for row in connection.execute(query))
     if not found:
         raise NotFound("model", name)
     return found
@@ -94,4 +94,4 @@ def _versions_of(control: Control, connection: Connection, name: str) -> tuple[M
 def _delete_rows(connection: Connection, name: str, numbers: Sequence[int]) -> None:
     if numbers:
         connection.execute(sa.delete(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version.in_(numbers)))
-        bump_generation(connection)
+        bump_control_generation(connection)

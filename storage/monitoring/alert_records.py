@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import exclusive, make_folder, publish
-from storage.files.workspace_layout import private_mode
+from storage.files.atomic_files import create_folder, exclusive_file_lock, write_file_atomically
+from storage.files.workspace_layout import private_file_mode
 
 # What JSON holds; each kind has a TypedDict below that says what is in it.
 Records = dict[str, dict[str, Any]]
@@ -90,7 +90,7 @@ class DeliveryRecord(TypedDict):
     error: str | None
 
 
-def records_of(root: Path, kind: str) -> Records:
+def read_alert_records(root: Path, kind: str) -> Records:
     """All records of a kind, by their ids; CorruptFile if a file is damaged."""
     path = _path(root, kind)
     try:
@@ -102,7 +102,7 @@ def records_of(root: Path, kind: str) -> Records:
     return found
 
 
-def records_mark(root: Path) -> tuple[int, ...]:
+def alert_records_fingerprint(root: Path) -> tuple[int, ...]:
     """What changes when alerts, or the states of models, are written."""
     mark: list[int] = []
     for kind in ("alerts", "states"):
@@ -113,16 +113,16 @@ def records_mark(root: Path) -> tuple[int, ...]:
 
 
 @contextmanager
-def with_records(root: Path, kind: str) -> Iterator[Records]:
+def edit_alert_records(root: Path, kind: str) -> Iterator[Records]:
     """The records of a kind to be changed; they are written when the caller has not raised, and nobody else writes meanwhile."""
     path = _path(root, kind)
-    make_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
-    with exclusive(path):
-        found = records_of(root, kind)
+    create_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
+    with exclusive_file_lock(path):
+        found = read_alert_records(root, kind)
         before = json.dumps(found)
         yield found
         if json.dumps(found) != before:
-            with publish(path, replace=True, mode=private_mode(path.parent, 0o660)) as draft:
+            with write_file_atomically(path, replace=True, mode=private_file_mode(path.parent, 0o660)) as draft:
                 draft.write_text(json.dumps(found), encoding="utf-8")
 
 

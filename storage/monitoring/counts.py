@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import files_below, publish
-from storage.files.workspace_layout import checked_name
+from storage.files.atomic_files import visible_files_below, write_file_atomically
+from storage.files.workspace_layout import checked_resource_name
 
 HOUR = timedelta(hours=1)
 FORM = "%Y%m%dT%H"
@@ -67,7 +67,7 @@ class MonitoringFiles:
     """The folder of one model, below the root of the workspace."""
 
     def __init__(self, root: Path, model: str) -> None:
-        self.folder = Path(root) / "monitoring" / checked_name("model", model)
+        self.folder = Path(root) / "monitoring" / checked_resource_name("model", model)
 
     def write_slice(
         self,
@@ -134,7 +134,7 @@ class MonitoringFiles:
 
     def decide(self, choice: MonitorChoice) -> None:
         """Keep what was decided for the model."""
-        with publish(self.folder / "monitor.json", replace=True) as draft:
+        with write_file_atomically(self.folder / "monitor.json", replace=True) as draft:
             draft.write_text(json.dumps(choice), encoding="utf-8")
 
     def versions(self) -> tuple[int, ...]:
@@ -209,10 +209,12 @@ class MonitoringFiles:
     def _parquets(folder: Path) -> tuple[Path, ...]:
         if not folder.is_dir():
             return ()
-        return tuple(path for path in files_below(folder) if path.suffix == ".parquet" and path.parent == folder)
+        return tuple(
+            path for path in visible_files_below(folder) if path.suffix == ".parquet" and path.parent == folder
+        )
 
 
-def compact_old(files: MonitoringFiles, before: datetime) -> int:
+def compact_hourly_counts(files: MonitoringFiles, before: datetime) -> int:
     """Add up the hours of each day that ended before a moment into one file a layout; returns how many files went.
 
     A day that has its file already keeps its later hours beside it: sums do not care. Killed in between, a day would be
@@ -225,7 +227,7 @@ def compact_old(files: MonitoringFiles, before: datetime) -> int:
             gone += _remove_held(files.folder / str(version) / whole_day.path.name, list(whole_day.holds))
         days: dict[tuple[str, str], list[SliceFile]] = {}
         for one in files.slices(version, until=before):
-            is_done = one.is_closed or not is_alive(files.folder.parents[1], one.process)
+            is_done = one.is_closed or not is_counting_process_alive(files.folder.parents[1], one.process)
             if one.end - one.start <= HOUR and one.end <= before and is_done:
                 days.setdefault((f"{one.start:{DAY}}", one.layout), []).append(one)
         for (day, layout), hours in sorted(days.items()):
@@ -295,7 +297,7 @@ class Alive:
         self._file.close()
 
 
-def is_alive(root: Path, process: str) -> bool:
+def is_counting_process_alive(root: Path, process: str) -> bool:
     """Whether a process that counts is still there."""
     try:
         with _sign(root, process).open("r") as file:
@@ -323,7 +325,7 @@ def _remove_old(paths: tuple[Path, ...], before: datetime) -> int:
 
 def _write(path: Path, table: pa.Table, header: Mapping[str, object]) -> None:
     table = table.replace_schema_metadata({META: json.dumps(header).encode()})
-    with publish(path, replace=True) as draft:
+    with write_file_atomically(path, replace=True) as draft:
         pq.write_table(table, draft, compression="zstd")
 
 

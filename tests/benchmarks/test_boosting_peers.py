@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.boosting_peers import BOOSTING
-from learners.models.parameters import parse
+from learners.models.parameters import parse_parameters_dataclass
 
 SMALL = {"xgboost-slow": {"rounds": 5}, "xgboost-tuned": {"trials": 2, "rounds": 5}}
 
@@ -22,7 +22,7 @@ def test_they_learn_from_words_and_numbers_with_gaps(name, n_classes):
     gaps = pa.array(np.where(random.random(90) < 0.1, np.nan, number), from_pandas=True)
     table = pa.table({"number": gaps, "word": pa.array(word).take(pa.array([*range(89), None]))})
     peer = BOOSTING[name]
-    predict = peer.fit(table, y, parse(peer.parameters, name, SMALL.get(name, {})), 0, 1)
+    predict = peer.fit(table, y, parse_parameters_dataclass(peer.parameters, name, SMALL.get(name, {})), 0, 1)
     p = predict(table.append_column("other", gaps).select(["number", "word"]))
     assert p.shape == (90, n_classes)
     assert p.sum(axis=1) == pytest.approx(np.ones(90), abs=1e-5)

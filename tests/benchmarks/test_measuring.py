@@ -9,7 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 import numpy as np
 import pytest
 
-from benchmarks.measuring import Figure, alternated_apart, apart, report
+from benchmarks.measuring import Figure, alternated_apart, report, run_in_fresh_process
 
 
 def killed():
@@ -18,15 +18,15 @@ def killed():
 
 def test_what_a_task_raises_in_its_process_is_raised_here():
     with pytest.raises(ValueError, match="invalid literal"):
-        apart(int, "x")
+        run_in_fresh_process(int, "x")
     with pytest.raises(BrokenProcessPool):
-        apart(killed)
+        run_in_fresh_process(killed)
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="elsewhere a peak begins with the parent's")
 def test_the_peak_of_a_task_is_not_that_of_its_parent():
     held = np.ones(40_000_000)  # 305 MiB
-    _, peak = apart(statistics.mean, [1.0])
+    _, peak = run_in_fresh_process(statistics.mean, [1.0])
     assert peak < held.nbytes
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from learners import Source, encode, load_model
 from learners.circuits.model import CircuitModel
-from learners.circuits.recipes import continue_learning
-from learners.circuits.streaming.online import pseudo_counts_of
+from learners.circuits.recipes import streaming_update_recipe
+from learners.circuits.streaming.online import circuit_pseudo_counts
 from learners.circuits.structures.learnspn import learnspn
 from learners.errors import InvalidParameter, NoClass, SchemaError
 from learners.models.query import Conditional, Map, Marginal
@@ -101,7 +101,9 @@ def test_it_goes_on_learning_from_tomorrow_s_files(folder, learning):
 
     today = load_model(*first(paths[:2]).to_arrays())
     start = today.posterior.structure
-    tomorrow = drive(Learner("spn", continue_learning(schema, today.posterior, today.facts), 1), Source.open(paths[2:]))
+    tomorrow = drive(
+        Learner("spn", streaming_update_recipe(schema, today.posterior, today.facts), 1), Source.open(paths[2:])
+    )
     assert tomorrow.facts["n_rows"] == 1800
     whole = type(today.posterior)(start, today.posterior.prior, learning, rows_of=today.posterior.rows_of)
     for batch in Source.open(paths).batches(schema.columns):
@@ -118,7 +120,7 @@ def test_more_passes_over_the_stream_fit_better(folder):
     assert once < twice < often
     assert models[1].posterior.n_rows == 1800, "no row counts twice"
     restarted = type(models[0].posterior)(
-        models[0].circuit, pseudo_counts_of(models[0].circuit, 1.0), "bmm", rows_of=models[0].posterior.rows_of
+        models[0].circuit, circuit_pseudo_counts(models[0].circuit, 1.0), "bmm", rows_of=models[0].posterior.rows_of
     )
     for batch in Source.open(folder).batches(models[0].schema.columns):
         restarted.update(encode(batch, models[0].schema))

@@ -14,12 +14,12 @@ from learners import TAN, Source, drive, load_model
 from learners.classifiers.averaged_trees import (
     GRID,
     AveragedTrees,
-    best_tree,
-    edge_probabilities,
-    most_probable_prior,
+    empirical_bayes_tree_posterior,
+    most_probable_tree_edges,
+    tree_edge_probabilities,
     tree_posterior,
 )
-from learners.classifiers.tree_sum_kernels import log_tree_sum_of_logs
+from learners.classifiers.tree_sum_kernels import log_spanning_tree_sum_of_logs
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray, InvalidParameter
 from learners.registry import recipes
@@ -47,7 +47,9 @@ def test_the_enumeration_is_complete():
 def test_the_sum_is_that_of_all_trees(n, seed, spread):
     """However far the weights lie apart: no double holds e^20,000."""
     logs = log_weights_of(n, seed, spread)
-    assert log_tree_sum_of_logs(logs) == pytest.approx(np.logaddexp.reduce(naive_logs(logs)), rel=1e-12, abs=1e-9)
+    assert log_spanning_tree_sum_of_logs(logs) == pytest.approx(
+        np.logaddexp.reduce(naive_logs(logs)), rel=1e-12, abs=1e-9
+    )
 
 
 def test_nothing_is_lost_where_a_determinant_cancels():
@@ -57,7 +59,7 @@ def test_nothing_is_lost_where_a_determinant_cancels():
         for i, j in itertools.combinations(group, 2):
             logs[i, j] = logs[j, i] = 700.0
     logs[2, 3] = logs[3, 2] = -700.0
-    assert log_tree_sum_of_logs(logs) == pytest.approx(2 * (math.log(3.0) + 1400.0) - 700.0, rel=1e-14)
+    assert log_spanning_tree_sum_of_logs(logs) == pytest.approx(2 * (math.log(3.0) + 1400.0) - 700.0, rel=1e-14)
 
 
 @given(n=st.integers(1, 6), seed=st.integers(0, 10_000), spread=st.sampled_from([0.0, 1.0, 300.0]))
@@ -69,10 +71,10 @@ def test_edges_are_as_probable_as_in_all_trees(n, seed, spread):
     for edges, weight in zip(naive.all_trees(n), weights, strict=True):
         for i, j in edges:
             expected[i, j] += weight
-    found = edge_probabilities(logs)
+    found = tree_edge_probabilities(logs)
     np.testing.assert_allclose(found, expected + expected.T, atol=1e-9)
     assert found.sum() == pytest.approx(2 * max(0, n - 1))
-    best = {frozenset(edge) for edge in best_tree(logs)}
+    best = {frozenset(edge) for edge in most_probable_tree_edges(logs)}
     assert sum(logs[tuple(edge)] for edge in best) == pytest.approx(max(of_trees))
 
 
@@ -117,7 +119,7 @@ def test_so_it_is_for_more_attributes(n):
 def test_the_prior_with_the_largest_evidence_is_chosen():
     _, pairs, *_ = problem(4, 60, 3)
     evidence = {ess: tree_posterior(pairs, ess).log_evidence for ess in GRID}
-    assert most_probable_prior(pairs).ess == max(evidence, key=evidence.get)
+    assert empirical_bayes_tree_posterior(pairs).ess == max(evidence, key=evidence.get)
 
 
 def test_absent_attributes_are_left_out():

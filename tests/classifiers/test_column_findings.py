@@ -11,17 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners import Source, drive
-from learners.classifiers.column_findings import contexts_of, folding_costs, information_of_parents, table_warnings
+from learners.classifiers.column_findings import (
+    folded_value_information_loss,
+    most_frequent_contexts,
+    parent_information_gains,
+    training_column_warnings,
+)
 from learners.classifiers.estimates.context_tree import context_tree_from_cells, m_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.monitoring.count_layout import network_of
+from learners.monitoring.count_layout import monitored_network
 from learners.registry import recipes
-from learners.schema.column_summary import FoldingCost, losses
+from learners.schema.column_summary import FoldingCost, schema_loss_warnings
 
 
 def told_of(path, columns=None, learner="nb"):
     model = drive(recipes.learner(learner, {}, "y", None, columns), Source.open(path), threads=1)
-    return model.schema, table_warnings(model.schema, network_of(model))
+    return model.schema, training_column_warnings(model.schema, monitored_network(model))
 
 
 @pytest.fixture
@@ -109,13 +114,13 @@ def test_each_parent_tells_its_conditional_mutual_information(seed, n_rows, n_pa
             entropy(list(map(tuple, part))) for part in (np.hstack([before, x]), before, np.hstack([after, x]), after)
         )
         wanted.append(with_before - of_before - (with_after - of_after))
-    assert information_of_parents(tree) == pytest.approx(np.maximum(0, wanted), abs=1e-9)
+    assert parent_information_gains(tree) == pytest.approx(np.maximum(0, wanted), abs=1e-9)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(0, 2))
 def test_contexts_tell_rows_and_probabilities(seed, n_rows, n_parents):
     rows, tree = drawn_tree(seed, n_rows, n_parents)
-    found = contexts_of(tree, m_estimates(tree, 1.0), 1000)
+    found = most_frequent_contexts(tree, m_estimates(tree, 1.0), 1000)
     counted = Counter(map(tuple, rows.tolist()))
     assert sum(int(context.n_rows.sum()) for context in found) == n_rows
     sizes = [int(context.n_rows.sum()) for context in found]
@@ -147,7 +152,7 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed, max_values):
     y = (x * 7 + rng.integers(0, 3, 300)) % 3
     table = pa.table({"shop": [f"s{a:02d}" for a in x], "other": ["a", "b"] * 150, "class": [f"c{b}" for b in y]})
     model = learned(table, max_values)
-    found = folding_costs(model)
+    found = folded_value_information_loss(model)
     kept = set(model.schema.attributes[0].values)
     rows = list(zip(table["shop"].to_pylist(), table["class"].to_pylist(), strict=True))
     folded = [label for value, label in rows if value not in kept]
@@ -162,11 +167,11 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed, max_values):
 
 def test_the_cost_is_told():
     model = learned(pa.table({"x": list("aaabbbcdef") * 10, "class": list("uvuvuvuvuv") * 10}), 2)
-    assert losses(model.schema, {"x": FoldingCost(0.4, 0.27725)}) == [
+    assert schema_loss_warnings(model.schema, {"x": FoldingCost(0.4, 0.27725)}) == [
         "Column 'x' keeps 2 values; 4 rarer ones share one code, in 40.0% of the rows: told apart, they could lower the "
         "log loss by at most 0.277. Raise max_values to keep more."
     ]
-    assert folding_costs(model)["x"].most_nats == pytest.approx(0.4 * log(2))
-    assert losses(model.schema) == [
+    assert folded_value_information_loss(model)["x"].most_nats == pytest.approx(0.4 * log(2))
+    assert schema_loss_warnings(model.schema) == [
         "Column 'x' keeps 2 values; 4 rarer ones share one code. Raise max_values to keep more."
     ]

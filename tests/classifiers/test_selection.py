@@ -3,10 +3,10 @@ import pyarrow as pa
 import pytest
 
 from learners import Source, collect, drive
-from learners.classifiers.estimates.context_tree import each_grown
-from learners.classifiers.selection import PrefixLosses, measure
+from learners.classifiers.estimates.context_tree import iterate_tree_levels
+from learners.classifiers.selection import PrefixLosses, selection_loss_tables
 from learners.classifiers.selection_kernels import ONE
-from learners.classifiers.structure import Structure, k_dependence
+from learners.classifiers.structure import Structure, k_dependence_structure
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic, InvalidParameter, StatisticMismatch
@@ -31,10 +31,10 @@ def chunk_of(rng, sizes, n_classes, n_rows):
 def measured(schema, chunk, k, loss="squared", mixes=True):
     pairs = PairwiseCounts(schema)
     pairs.update(chunk)
-    structure = k_dependence(pairs, k)
+    structure = k_dependence_structure(pairs, k)
     families = FamilyCounts(schema, structure.families())
     families.update(chunk)
-    of = measure(schema, structure, each_grown(families), families.class_counts, mixes)
+    of = selection_loss_tables(schema, structure, iterate_tree_levels(families), families.class_counts, mixes)
     losses = PrefixLosses(schema, of, families.class_counts, loss)
     losses.update(chunk)
     return structure, losses
@@ -92,7 +92,7 @@ def test_of_equal_losses_the_smallest_model_wins():
     structure = Structure((0, 1, 2), ((), (0,), (0, 1)))
     families = FamilyCounts(schema, structure.families())
     families.update(chunk)
-    of = measure(schema, structure, each_grown(families), families.class_counts)
+    of = selection_loss_tables(schema, structure, iterate_tree_levels(families), families.class_counts)
     losses = PrefixLosses(schema, of, families.class_counts)
     losses.update(chunk)
     best = losses.best()
@@ -126,7 +126,7 @@ def test_skdb_keeps_what_helps_and_stores_the_whole_surface():
 
 def test_its_parameters_are_checked():
     with pytest.raises(InvalidParameter, match="loss"):
-        recipes.parse_parameters("skdb", {"loss": "log"})
+        recipes.parse_learner_parameters("skdb", {"loss": "log"})
 
 
 def test_reduced_counts_equal_counting_the_shorter_families():

@@ -8,7 +8,12 @@ import pytest
 from hypothesis import given
 
 from learners import Source, encode, infer_schema
-from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.classifiers.structure import (
+    Structure,
+    k_dependence_structure,
+    naive_bayes_structure,
+    tree_augmented_structure,
+)
 from learners.counts.information import conditional_mutual_information, mutual_information
 from learners.counts.pairwise import PairwiseCounts
 from tests import laws, strategies
@@ -49,9 +54,9 @@ def test_of_random_rows_equal_the_naive_reference(drawn):
         return
     chunk = strategies.joined(parts)
     with_class, between = matrices(chunk.x, chunk.y)
-    assert_tan_equals_naive(tree_augmented(pairs), with_class, between)
+    assert_tan_equals_naive(tree_augmented_structure(pairs), with_class, between)
     for k in (1, 2, 5):
-        assert_kdb_equals_naive(k_dependence(pairs, k), with_class, between, k)
+        assert_kdb_equals_naive(k_dependence_structure(pairs, k), with_class, between, k)
 
 
 @lru_cache(maxsize=1)
@@ -76,9 +81,9 @@ def test_of_public_sets_equal_the_naive_reference(path):
     with_class, between = matrices(chunk.x, chunk.y)
     assert np.allclose(mutual_information(pairs), with_class, rtol=0, atol=1e-12)
     assert np.allclose(conditional_mutual_information(pairs), between, rtol=0, atol=1e-12)
-    assert_tan_equals_naive(tree_augmented(pairs), with_class, between)
+    assert_tan_equals_naive(tree_augmented_structure(pairs), with_class, between)
     for k in (1, 2, 3):
-        assert_kdb_equals_naive(k_dependence(pairs, k), with_class, between, k)
+        assert_kdb_equals_naive(k_dependence_structure(pairs, k), with_class, between, k)
 
 
 def test_equal_information_is_ordered_by_column():
@@ -90,8 +95,8 @@ def test_equal_information_is_ordered_by_column():
     schema = strategies.schema_of((7, 7, 7, 7), 3)
     pairs = PairwiseCounts(schema)
     pairs.update(strategies.Chunk(np.array([column, relabelled, column, relabelled]), y))
-    assert k_dependence(pairs, 2) == Structure((0, 1, 2, 3), ((), (0,), (0, 1), (0, 1)))
-    assert tree_augmented(pairs) == Structure((0, 1, 2, 3), ((), (0,), (0,), (0,)))
+    assert k_dependence_structure(pairs, 2) == Structure((0, 1, 2, 3), ((), (0,), (0, 1), (0, 1)))
+    assert tree_augmented_structure(pairs) == Structure((0, 1, 2, 3), ((), (0,), (0,), (0,)))
 
 
 def test_a_wide_column_of_chance_is_nobodys_parent():
@@ -103,15 +108,15 @@ def test_a_wide_column_of_chance_is_nobodys_parent():
     wide = rng.integers(0, 200, 2000).astype(np.uint8)
     pairs = PairwiseCounts(strategies.schema_of((200, 2, 2), 2))
     pairs.update(strategies.Chunk(np.array([wide, told, follows]), y))
-    assert k_dependence(pairs, 1) == Structure((1, 0, 2), ((), (1,), (0,)))
-    assert k_dependence(pairs, 1, width_cost=2.0) == Structure((1, 2, 0), ((), (1,), (2,)))
-    assert tree_augmented(pairs).order == (1, 0, 2)
-    assert tree_augmented(pairs, width_cost=2.0).order == (1, 2, 0)
+    assert k_dependence_structure(pairs, 1) == Structure((1, 0, 2), ((), (1,), (0,)))
+    assert k_dependence_structure(pairs, 1, width_cost=2.0) == Structure((1, 2, 0), ((), (1,), (2,)))
+    assert tree_augmented_structure(pairs).order == (1, 0, 2)
+    assert tree_augmented_structure(pairs, width_cost=2.0).order == (1, 2, 0)
 
 
 def test_naive_bayes_has_no_edges():
-    assert naive_structure(3) == Structure((0, 1, 2), ((), (), ()))
-    assert naive_structure(0) == Structure((), ())
+    assert naive_bayes_structure(3) == Structure((0, 1, 2), ((), (), ()))
+    assert naive_bayes_structure(0) == Structure((), ())
 
 
 @pytest.mark.parametrize(("order", "parents"), [((0, 1), ((1,), ())), ((0, 0), ((), ())), ((0,), ((0,),))])

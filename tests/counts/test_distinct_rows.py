@@ -10,8 +10,8 @@ from hypothesis import given
 
 from learners.counts.distinct_rows import DistinctRows
 from learners.errors import StatisticMismatch
-from learners.passes.memory import limit_memory, memory_limit
-from learners.schema.schema_growth import code_maps
+from learners.passes.memory import memory_limit, set_memory_limit
+from learners.schema.schema_growth import schema_code_maps
 from tests import laws, strategies
 
 
@@ -19,9 +19,9 @@ from tests import laws, strategies
 def little_memory(tmp_path):
     """A limit that a few hundred rows exceed."""
     before = memory_limit()
-    limit_memory(8 * 20_000, tmp_path)
+    set_memory_limit(8 * 20_000, tmp_path)
     yield tmp_path
-    limit_memory(before.n_bytes, before.directory)
+    set_memory_limit(before.n_bytes, before.directory)
 
 
 def counted(rows):
@@ -54,14 +54,14 @@ def test_files_take_what_memory_does_not_hold(little_memory):
     spilled = laws.updated(DistinctRows(schema), parts)
     assert not spilled.is_in_memory
     assert list(little_memory.rglob("*.run"))
-    limit_memory(1 << 30)
+    set_memory_limit(1 << 30)
     whole = laws.updated(DistinctRows(schema), parts)
     assert whole.is_in_memory
     assert spilled == whole
     assert spilled.to_arrow().equals(whole.to_arrow())
     assert len(list(spilled.blocks())) > 10
     assert counted(spilled) == counted(whole)
-    limit_memory(8 * 20_000, little_memory)
+    set_memory_limit(8 * 20_000, little_memory)
     for empty in (DistinctRows(schema), whole.empty()):
         laws.what_was_added_can_be_subtracted(empty, parts)
         laws.merging_commutes_and_associates(empty, parts)
@@ -72,11 +72,11 @@ def test_rows_are_read_by_a_schema_that_has_grown():
     schema = strategies.schema_of([3, 5, 200], 2, {1})
     grown = strategies.extended(schema)
     chunk = strategies.chunk_of(1, schema, 500)
-    maps = code_maps(schema, grown)
+    maps = schema_code_maps(schema, grown)
     recoded = laws.updated(DistinctRows(schema), [chunk]).recoded(grown, maps)
     expected = np.stack([maps.attributes[i][column] for i, column in enumerate(chunk.x)])
     assert counted(recoded) == Counter(tuple(row) for row in expected.T.tolist())
-    back = code_maps(grown, schema)
+    back = schema_code_maps(grown, schema)
     assert recoded.recoded(schema, back) == laws.updated(DistinctRows(schema), [chunk])
     other = laws.updated(DistinctRows(grown), [strategies.chunk_of(2, grown, 500)])
     assert other.recoded(schema, back) is None

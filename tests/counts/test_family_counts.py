@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from learners.counts import family_counts as family_module
 from learners.counts import sparse_counts
-from learners.counts.family_counts import Family, FamilyCounts, tables_of
+from learners.counts.family_counts import Family, FamilyCounts, empty_family_tables
 from learners.errors import FamilyTooLarge
 from learners.passes.memory import MemoryLimit
 from tests import laws, strategies
@@ -138,6 +138,6 @@ def test_a_family_that_63_bits_cannot_number_is_refused_by_name():
 def test_sparse_families_share_half_of_what_dense_tables_leave(tmp_path):
     whole = MemoryLimit(8 * 80_000, tmp_path)
     for sizes, n_bytes in (([10**9] * 4, 10_000), ([1000, 1000, 10**9, 10**9], (80_000 - 2 * 8 * 1000) // 4)):
-        assert tables_of(sizes, whole)[-1].sparse.limit.n_bytes == n_bytes
-    tables = tables_of([1000, 1000, 5000, 10**9], whole)
+        assert empty_family_tables(sizes, whole)[-1].sparse.limit.n_bytes == n_bytes
+    tables = empty_family_tables([1000, 1000, 5000, 10**9], whole)
     assert [cells.dense is not None for cells in tables] == [True, True, False, False]

@@ -15,8 +15,8 @@ from learners import Source, collect
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.component_search import ExpectedMoments
 from learners.circuits.mixtures.passes import DrawnNumbers
-from learners.classifiers.estimates.context_tree import each_grown
-from learners.classifiers.selection import PrefixLosses, measure
+from learners.classifiers.estimates.context_tree import iterate_tree_levels
+from learners.classifiers.selection import PrefixLosses, selection_loss_tables
 from learners.classifiers.structure import Structure
 from learners.counts.distinct_rows import DistinctRows
 from learners.counts.family_counts import Family, FamilyCounts
@@ -47,7 +47,7 @@ def prefix_losses(schema, parts):
     families = laws.updated(FamilyCounts(schema, structure.families()), parts)
     if not families.n_rows:
         families.update(strategies.chunk_of(0, schema, 5))
-    of = measure(schema, structure, each_grown(families), families.class_counts)
+    of = selection_loss_tables(schema, structure, iterate_tree_levels(families), families.class_counts)
     return PrefixLosses(schema, of, families.class_counts)
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.counts.kernels import row_hashes
+from learners.counts.kernels import hash_row_contents
 from learners.counts.row_samples import RESERVE, HoldOut, random_folds
 from tests import laws, strategies
 
@@ -93,7 +93,7 @@ def test_hashes_are_sums_of_the_keys_of_values(drawn):
     expected = (expected ^ (expected >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     expected ^= expected >> np.uint64(31)
     hashes = np.empty(chunk.n_rows, np.uint64)
-    row_hashes(chunk.x, chunk.y, schema.value_keys, schema.class_keys, hashes)
+    hash_row_contents(chunk.x, chunk.y, schema.value_keys, schema.class_keys, hashes)
     assert np.array_equal(hashes, expected)
 
 
@@ -109,12 +109,12 @@ def test_a_hold_out_is_subtracted_while_enough_is_known():
 
 
 def test_a_larger_domain_changes_no_hash():
-    from learners.schema.schema_growth import code_maps
+    from learners.schema.schema_growth import schema_code_maps
 
     small, large = strategies.schema_of((4, 3), 2), strategies.schema_of((9, 5), 3, {0})
     chunk = strategies.chunk_of(0, small, 500)
     counted = laws.updated(HoldOut(small), [chunk])
-    recoded = counted.recoded(large, code_maps(small, large))
+    recoded = counted.recoded(large, schema_code_maps(small, large))
     assert np.array_equal(recoded.sample.hashes, counted.sample.hashes)
     moved = type(chunk)((chunk.x + np.array([[1], [0]])).astype(np.uint8), chunk.y.copy())
     assert recoded == laws.updated(HoldOut(large), [moved])

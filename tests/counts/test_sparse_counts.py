@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.counts.family_counts import Family, FamilyCounts
-from learners.counts.sparse_counts import Run, SparseCells, count_keys, sum_of_runs
+from learners.counts.sparse_counts import Run, SparseCells, count_distinct_keys, sum_sparse_runs
 from learners.errors import InvalidParameter
 from learners.passes import memory
-from learners.passes.memory import MemoryLimit, parse_bytes
+from learners.passes.memory import MemoryLimit, parse_memory_size
 from tests import laws, strategies
 
 KEYS = st.lists(st.integers(0, 2**62), max_size=60) | st.lists(st.integers(0, 40), max_size=60)
@@ -25,13 +25,13 @@ def as_counter(run):
 def test_runs_count_and_merge_as_dictionaries_do(lists):
     whole, total = Run(np.empty(0, np.int64), np.empty(0, np.int64)), Counter()
     for keys in lists:
-        run = count_keys(np.array(keys, np.int64), 63)
+        run = count_distinct_keys(np.array(keys, np.int64), 63)
         assert run.cells.tolist() == sorted(set(keys))
         assert as_counter(run) == Counter(keys)
-        whole, total = sum_of_runs(whole, run), total + Counter(keys)
+        whole, total = sum_sparse_runs(whole, run), total + Counter(keys)
     assert as_counter(whole) == total
-    gone = count_keys(np.array(lists[0] if lists else [], np.int64), 63)
-    left = sum_of_runs(whole, Run(gone.cells, -gone.counts))
+    gone = count_distinct_keys(np.array(lists[0] if lists else [], np.int64), 63)
+    left = sum_sparse_runs(whole, Run(gone.cells, -gone.counts))
     assert as_counter(left) == total - Counter(lists[0] if lists else [])
     assert np.all(left.counts > 0), "what adds up to nothing leaves no trace"
 
@@ -42,10 +42,13 @@ def test_runs_count_and_merge_as_dictionaries_do(lists):
 def test_short_and_long_keys_are_counted_alike(keys, data):
     """Keys of up to 32 bits are kept in half of the memory, and sorted by as few digits as they need."""
     n_bits = data.draw(st.integers(max(1, max(keys, default=0).bit_length()), 32))
-    short, long = count_keys(np.array(keys, np.uint32), n_bits), count_keys(np.array(keys, np.int64), n_bits)
+    short, long = (
+        count_distinct_keys(np.array(keys, np.uint32), n_bits),
+        count_distinct_keys(np.array(keys, np.int64), n_bits),
+    )
     assert as_counter(short) == as_counter(long) == Counter(keys)
-    assert (short.cells.dtype, sum_of_runs(short, short).cells.dtype) == (np.uint32, np.int64)
-    assert as_counter(sum_of_runs(short, long)) == Counter(keys + keys)
+    assert (short.cells.dtype, sum_sparse_runs(short, short).cells.dtype) == (np.uint32, np.int64)
+    assert as_counter(sum_sparse_runs(short, long)) == Counter(keys + keys)
     assert short.cells.tolist() == long.cells.tolist() == sorted(set(keys))
 
 
@@ -95,10 +98,10 @@ def test_family_counts_do_not_depend_on_the_memory(tmp_path, monkeypatch):
     ("text", "n_bytes"), [("64MiB", 2**26), ("1g", 2**30), ("1.5 GB", 3 * 2**29), ("100000000", 10**8), ("2TiB", 2**41)]
 )
 def test_sizes_are_read(text, n_bytes):
-    assert parse_bytes(text) == n_bytes
+    assert parse_memory_size(text) == n_bytes
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1g", "10", "1e9", "63M"])
 def test_other_sizes_are_refused(text):
     with pytest.raises(InvalidParameter, match="a number of bytes such as 512MiB"):
-        parse_bytes(text)
+        parse_memory_size(text)

@@ -8,15 +8,15 @@ from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.fit import (
     MOST_ROWS,
     Pool,
-    fit_members,
-    left_out_prior,
-    left_out_scores,
-    log_probabilities,
-    solved_trees,
-    terms_of,
+    fit_ensemble_members,
+    fit_family_trees,
+    leave_one_out_log_prior,
+    leave_one_out_log_probabilities,
+    leave_one_out_log_scores,
+    member_log_terms,
 )
 from learners.ensembles.members import Member
-from learners.ensembles.pool import pool_tables
+from learners.ensembles.pool import compile_ensemble_pool_tables
 from tests import strategies
 
 SIZES = [4, 3, 3, 2]
@@ -37,19 +37,21 @@ def test_rows_left_out_are_scored_by_the_trees_as_they_were_solved(n_classes):
     members = (member([0, 1, 2, 3]), member([0, 1, 3, 2]))  # they share families
     counts = FamilyCounts(schema, [family for one in members for family in one.families])
     counts.update(drawn)
-    fitted = fit_members(counts, members, drawn, 2, has_correction=True)
+    fitted = fit_ensemble_members(counts, members, drawn, 2, has_correction=True)
     assert min(one.k for one in fitted.members) < 3  # so levels have been cut off
 
     expected = np.zeros((drawn.n_rows, n_classes))
-    whole = solved_trees(counts, [family for one in members for family in one.families], 1)
+    whole = fit_family_trees(counts, [family for one in members for family in one.families], 1)
     for one in fitted.members:
-        log_p = log_probabilities(one.member, whole, drawn, n_classes, 1)
-        expected += np.einsum("rfc,f->rc", terms_of(log_p, one.k), np.concatenate([one.a, one.b])) / len(members)
-    expected += left_out_prior(counts.class_counts, drawn.y)
+        log_p = leave_one_out_log_probabilities(one.member, whole, drawn, n_classes, 1)
+        expected += np.einsum("rfc,f->rc", member_log_terms(log_p, one.k), np.concatenate([one.a, one.b])) / len(
+            members
+        )
+    expected += leave_one_out_log_prior(counts.class_counts, drawn.y)
 
-    tables = pool_tables(schema, counts.class_counts, Pool(fitted.members, fitted.levels))
+    tables = compile_ensemble_pool_tables(schema, counts.class_counts, Pool(fitted.members, fitted.levels))
     last = slice(MOST_ROWS - 200, None)
-    found = left_out_scores(tables, counts.class_counts, fitted.own[:, last].mean(axis=0), drawn.rows(last), 2)
+    found = leave_one_out_log_scores(tables, counts.class_counts, fitted.own[:, last].mean(axis=0), drawn.rows(last), 2)
     against = found - expected[last]  # one constant a row: the share of the classes is of one row more
     assert np.ptp(against, axis=1).max() < 1e-4
     assert np.abs(fitted.scores - expected[: fitted.rows.y.size]).max() < 1e-4

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
-from learners.classifiers.lookup.compilation import compile_tables
-from learners.classifiers.lookup.look_up_tables import log_joints
+from learners.classifiers.lookup.compilation import compile_lookup_tables
+from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.ensembles.levels import Levels
 from learners.ensembles.pool import PooledFamilies
@@ -114,7 +114,7 @@ def test_weighted_estimates_are_as_defined(sizes, n_classes, form, is_averaged):
     levels = levels_of(counts, sizes[0])
     a, b = 0.7, 1.3
     weighted = levels.weighted(a, b)
-    tables = compile_tables(
+    tables = compile_lookup_tables(
         schema,
         PooledFamilies((0,), (family.parents,)),
         counts.class_counts,
@@ -127,7 +127,7 @@ def test_weighted_estimates_are_as_defined(sizes, n_classes, form, is_averaged):
         array.setflags(write=False)
     asked = with_missing(5, schema, strategies.chunk_of(4, schema, 60), 0.3)
     joint = np.empty((60, n_classes))
-    log_joints(tables, asked.x, 0, 60, joint)
+    fill_class_log_joints(tables, asked.x, 0, 60, joint)
     rows, customers = naive.tree_of(*counts.cells(0)), naive.customers_of(levels.tree, levels.arrays.customers)
     log_p = partial(naive.log_probability, rows, customers, levels.arrays.concentration[1:], sizes[0])
     for row in range(60):

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from learners import Source, collect, encode, explain, load_model
 from learners.classifiers.lookup.lookup import REMADE
 from learners.counts.family_counts import Family, FamilyCounts
-from learners.ensembles.budget import Budget, chosen
-from learners.ensembles.cuts import LARGE, ensemble_schema, members_in
-from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, solved_trees
-from learners.ensembles.members import bound_parents, draw_members
+from learners.ensembles.budget import Budget, choose_ensemble_within_budget
+from learners.ensembles.cuts import LARGE, ensemble_schema, n_members_with_cuts
+from learners.ensembles.fit import FEWEST_MEMBERS, MORE_PARENTS, fit_family_trees
+from learners.ensembles.members import draw_ensemble_members, limit_member_parents
 from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import MemoryStore, Part, drive
@@ -127,20 +127,20 @@ def test_explanations_add_up(n_classes):
 def test_the_flat_trees_are_those_of_xgboost(n_classes):
     import xgboost
 
-    from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
-    from learners.ensembles.correction.forest_kernels import add_scores
+    from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
+    from learners.ensembles.correction.forest_kernels import add_forest_scores
 
     model = trained(n_classes=n_classes)
     correction = model.correction
     assert correction is not None, "two numbers that matter together need one"
     chunk = chunk_for(model)
     scores = np.zeros((chunk.n_rows, n_classes))
-    add_scores(correction.forest, chunk.x, model.schema.domain_sizes, scores)
+    add_forest_scores(correction.forest, chunk.x, model.schema.domain_sizes, scores)
     codes = CodeTable(model.schema)
     rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
     expected = np.zeros_like(scores)
     for serialised, weight in zip(correction.boosters, correction.weights, strict=True):
-        margin = loaded_booster(serialised).predict(rows, output_margin=True)
+        margin = load_xgboost_booster(serialised).predict(rows, output_margin=True)
         if n_classes == 2:
             expected[:, 1] += weight * margin
         else:
@@ -215,14 +215,14 @@ def test_a_budget_is_kept_and_told():
 
 def test_trees_correct_fewer_networks_of_a_large_table():
     def members(asked, n_rows, *, has_correction=True, **budget):
-        return chosen(asked, has_correction, Budget(**budget)).for_table(n_rows, 10).members
+        return choose_ensemble_within_budget(asked, has_correction, Budget(**budget)).for_table(n_rows, 10).members
 
     assert [members(None, n) for n in (LARGE - 1, LARGE, 10**7)] == [8, 4, 4]
     assert members(None, LARGE, has_correction=False) == 8
     assert members(None, LARGE, seconds=2) == 8, "two seconds leave no time for trees"
     assert members(6, LARGE) == members(6, 10) == 6
     schema = drive(recipes.learner("auto", {}, "class"), Source.of_table(table_of(LARGE))).schema
-    assert members_in(schema) == 4
+    assert n_members_with_cuts(schema) == 4
     again = drive(recipes.learner("auto", {}, "class", schema), Source.of_table(table_of(LARGE)))
     assert not [words for words in again.facts["choice"] if "given schema" in words]
 
@@ -235,11 +235,11 @@ def test_families_of_a_large_table_keep_few_parents():
     schema = ensemble_schema(collect(ColumnSummaries("class"), Source.of_table(rows)), 32, 0)
     views = Views(schema)
     drawn = views.chunk(encode(rows, schema))
-    members = draw_members(None, views, (3,) * 32, 0)
-    assert bound_parents(members, views.schema, drawn, n) == members
+    members = draw_ensemble_members(None, views, (3,) * 32, 0)
+    assert limit_member_parents(members, views.schema, drawn, n) == members
 
     def n_parents(n_members):
-        kept = bound_parents(members[:n_members], views.schema, drawn, 100_000)
+        kept = limit_member_parents(members[:n_members], views.schema, drawn, 100_000)
         return sum(len(family.parents) for family in kept[0].families)
 
     assert n_parents(32) < n_parents(8) == n_parents(4) < sum(len(family.parents) for family in members[0].families)
@@ -271,7 +271,7 @@ def test_a_family_is_solved_as_if_its_later_parents_were_not_counted(seed, k):
     for counted in (Family(2, (0, 1)), own):
         counts = FamilyCounts(schema, [counted])
         counts.update(chunk)
-        found.append(solved_trees(counts, [own], 1)[own])
+        found.append(fit_family_trees(counts, [own], 1)[own])
     deep, flat = found
     assert np.array_equal(deep.tree.cell_count, flat.tree.cell_count)
     assert np.array_equal(deep.arrays.customers, flat.arrays.customers)

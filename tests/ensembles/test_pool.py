@@ -10,14 +10,14 @@ import pytest
 from scipy.special import logsumexp
 
 from learners import Source, collect, drive, encode, load_model
-from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
+from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, parent_grouping
-from learners.ensembles.fit import solved_trees
+from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, member_parent_grouping_index
+from learners.ensembles.fit import fit_family_trees
 from learners.ensembles.levels import Levels
-from learners.ensembles.members import distinct_families, draw_members
-from learners.ensembles.recipes import largest_k
+from learners.ensembles.members import distinct_families, draw_ensemble_members
+from learners.ensembles.recipes import draw_max_parents_per_member
 from learners.passes.column_summaries import ColumnSummaries
 from learners.registry import recipes
 from learners.schema import Chunk
@@ -59,10 +59,10 @@ def family_terms(model, x, y):
     of_pairs = Views(model.schema, OF_PAIRS)
     pairs = PairwiseCounts(of_pairs.schema)
     pairs.update(of_pairs.chunk(chunk))
-    members = draw_members(pairs, views, largest_k(MEMBERS, y.size, 0), 0)
+    members = draw_ensemble_members(pairs, views, draw_max_parents_per_member(MEMBERS, y.size, 0), 0)
     counts = FamilyCounts(views.schema, distinct_families(members))
     counts.update(views.chunk(chunk))
-    solved = solved_trees(counts, distinct_families(members), 1)
+    solved = fit_family_trees(counts, distinct_families(members), 1)
     by_views, tables, entries = naive.codes_by_views(model.schema, x), model._tables, model.entries
     terms = []
     for entry, view in enumerate(tables.attribute.tolist()):
@@ -90,7 +90,7 @@ def ensemble_scores(model, training, x, labels):
     scores = np.zeros((x.shape[1], len(labels)))
     if model.correction is not None:
         share = model.facts["correction"]["weights"]["from ensemble"]
-        boosters = [json.loads(bytes(loaded_booster(one).save_raw("json"))) for one in model.correction.boosters]
+        boosters = [json.loads(bytes(load_xgboost_booster(one).save_raw("json"))) for one in model.correction.boosters]
         numbers, is_absent = CodeTable(model.schema).features(x), (x == model.schema.domain_sizes[:, np.newaxis]).T
         scores += naive.forest_scores(boosters, model.correction.weights, numbers, is_absent, n.size)[:, labels]
     scale = share * model.facts["temperature"]
@@ -113,7 +113,10 @@ def ensemble_scores(model, training, x, labels):
 def joint_scores(model, number, x):
     """(n, n_classes) log P(class, known) of a joint member: the sum over all values of what is missing."""
     network = model.joints.models[number]
-    by_joint, sizes = naive.codes_by_views(model.schema, x, parent_grouping(number)), network.schema.domain_sizes
+    by_joint, sizes = (
+        naive.codes_by_views(model.schema, x, member_parent_grouping_index(number)),
+        network.schema.domain_sizes,
+    )
     found = []
     for row in by_joint.T:
         choices = [[int(code)] if code < size else range(size) for code, size in zip(row, sizes, strict=True)]
@@ -166,7 +169,10 @@ def test_where_columns_are_missing_both_answers_are_pooled(learner, n_classes):
 @pytest.mark.parametrize(("learner", "n_classes"), [("eskdb", 2), ("auto", 2)])
 def test_the_information_of_a_column_is_that_of_its_counts(learner, n_classes):
     model, x, y = trained(learner, n_classes)
-    by_joint, sizes = naive.codes_by_views(model.schema, x, parent_grouping(0)), model.joint.schema.domain_sizes
+    by_joint, sizes = (
+        naive.codes_by_views(model.schema, x, member_parent_grouping_index(0)),
+        model.joint.schema.domain_sizes,
+    )
     found = []
     for codes, size in zip(by_joint, sizes, strict=True):
         p = np.zeros((size, n_classes))

@@ -11,7 +11,7 @@ from learners import Source, collect, drive
 from learners.ensembles.cuts import ensemble_schema
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import MemoryStore
-from learners.passes.sources.row_filter import Selection, window
+from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same
@@ -59,7 +59,7 @@ def test_a_refresh_equals_training_from_scratch(folder, name, parameters):
 def test_a_window_subtracts_what_leaves(folder, name, parameters):
     store, kept = MemoryStore(), Kept(schema_of(folder))
     for day in range(N_DAYS, N_DAYS + 2):
-        chosen = window(Source.open(folder), "4d", "time")
+        chosen = select_newest_rows(Source.open(folder), "4d", "time")
         model = learned(name, parameters, chosen.source, kept, store, chosen)
         write(folder, day, n=PER_DAY)
     assert same(model, learned(name, parameters, chosen.source, kept))

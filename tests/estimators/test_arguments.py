@@ -97,7 +97,7 @@ def test_no_rows_and_rows_of_nothing_have_answers(model, circuit):
 
 @pytest.mark.parametrize("cls", [NB, TAN, KDB, SKDB, ESKDB, FewPassClassifier])
 def test_an_estimator_takes_the_parameters_of_its_learner(cls):
-    parameters = recipes.recipe(cls._learner).parameters
+    parameters = recipes.learner_recipe(cls._learner).parameters
     defaults = {field.name: field.default for field in fields(parameters)} | dict.fromkeys(COMMON) | {"verbose": False}
     taken = inspect.signature(cls).parameters
     assert {name: parameter.default for name, parameter in taken.items()} == defaults
@@ -132,5 +132,7 @@ def test_a_class_of_a_user_may_have_a_constructor_of_its_own():
 @pytest.mark.parametrize("name", recipes.LEARNERS)
 def test_the_docs_name_every_parameter(name):
     pages = "".join(page.read_text() for page in DOCS.rglob("*.md"))
-    missing = [field.name for field in fields(recipes.recipe(name).parameters) if f"`{field.name}`" not in pages]
+    missing = [
+        field.name for field in fields(recipes.learner_recipe(name).parameters) if f"`{field.name}`" not in pages
+    ]
     assert not missing

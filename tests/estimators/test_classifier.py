@@ -255,13 +255,13 @@ def test_what_a_pass_has_collected_is_not_changed_by_declared_classes(table):
     summaries = ColumnSummaries("class")
     summaries.update(table.to_batches()[0])
     before = list(summaries.classes)
-    from learners.estimators.labels import knowing
+    from learners.estimators.labels import passes_with_declared_classes
 
     def passes():
         found = yield summaries
         return list(found.classes)
 
-    made = knowing(passes(), ["later"])
+    made = passes_with_declared_classes(passes(), ["later"])
     next(made)
     with pytest.raises(StopIteration) as stopped:
         made.send(summaries)

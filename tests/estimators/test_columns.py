@@ -193,7 +193,9 @@ def test_a_frame_of_one_row_is_not_made_a_table(table, monkeypatch):
     model = NB(m=1.0).fit(table.drop_columns(["day", "price"]), "class")
     row = table.drop_columns(["day", "price", "class"]).slice(5, 1).to_pandas()
     expected = model.predict_proba(pd.concat([row, row]))[:1]
-    monkeypatch.setattr("learners.estimators.classifier.rows_of", lambda *_: pytest.fail("a table was made"))
+    monkeypatch.setattr(
+        "learners.estimators.classifier.rows_as_record_batches", lambda *_: pytest.fail("a table was made")
+    )
     assert np.array_equal(model.predict_proba(row), expected)
 
 

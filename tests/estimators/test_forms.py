@@ -13,7 +13,7 @@ import scipy.sparse
 
 from learners import KDB, NB, SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, SourceError
-from learners.passes.sources.row_streams import source_of_stream
+from learners.passes.sources.row_streams import source_from_row_stream
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ def test_a_long_stream_is_kept_in_a_file_that_goes_with_it(table, tmp_path, monk
     monkeypatch.setattr("learners.passes.memory._limit", None)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    source = source_of_stream(table.schema, table.to_batches(50), "x", held_bytes=1000)
+    source = source_from_row_stream(table.schema, table.to_batches(50), "x", held_bytes=1000)
     (folder,) = tmp_path.iterdir()
     assert (folder / "stream.parquet").is_file()
     read = pa.Table.from_batches(list(source.batches())).cast(table.schema)
@@ -185,7 +185,7 @@ def test_a_stream_whose_file_cannot_be_written_leaves_nothing(table, tmp_path, m
         raise OSError("no space left on device")
 
     with pytest.raises(SourceError, match=r"cannot be kept there .*no space left"):
-        source_of_stream(table.schema, batches(), "x", held_bytes=1000)
+        source_from_row_stream(table.schema, batches(), "x", held_bytes=1000)
     assert not list(tmp_path.iterdir())
 
 

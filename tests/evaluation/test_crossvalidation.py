@@ -14,10 +14,10 @@ from learners import Source, drive, encode
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.evaluation import cross_validate, trial
 from learners.evaluation.crossvalidation import OutcomeLog
-from learners.evaluation.datasets import find_data_sets, first_shuffled, load, stratified_folds
+from learners.evaluation.datasets import find_data_sets, load_data_set, nested_row_sample, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawColumns
-from learners.evaluation.specs import LearnerSpec, code_digest
+from learners.evaluation.specs import LearnerSpec, learner_source_digest
 from learners.registry import recipes
 
 LEARNERS = ["nb:m=1", "kdb:k=2,m=1"]
@@ -193,7 +193,7 @@ def test_the_code_of_a_learner_is_what_it_imports():
     original = specs._source_of
     specs._source_of = lambda name: names.add(name) or original(name)
     try:
-        code_digest.__wrapped__(("learners.classifiers.recipes",))
+        learner_source_digest.__wrapped__(("learners.classifiers.recipes",))
     finally:
         specs._source_of = original
     assert {"learners.counts.kernels", "learners.schema.discretise", "learners.kernels.jit"} <= names
@@ -205,7 +205,7 @@ def test_data_sets_are_found_and_refused_by_name(folder, tmp_path):
         ("rare", "class", 90),
         ("two", "class", 120),
     ]
-    assert load(find_data_sets([folder / "two.parquet"])[0]).classes == ["c0", "c1"]
+    assert load_data_set(find_data_sets([folder / "two.parquet"])[0]).classes == ["c0", "c1"]
     with pytest.raises(UnknownColumn, match="'clas' is not in the table"):
         find_data_sets([folder], "clas")
     with pytest.raises(SourceError, match="no such file or folder"):
@@ -266,7 +266,7 @@ def test_too_few_rows_are_refused():
 
 def test_fewer_training_rows_are_a_subset_of_more():
     rows = np.arange(0, 200, 2)
-    small, large = first_shuffled(rows, 10, seed=1), first_shuffled(rows, 40, seed=1)
+    small, large = nested_row_sample(rows, 10, seed=1), nested_row_sample(rows, 40, seed=1)
     assert small.size == 10
     assert set(small) < set(large) < set(rows)
-    assert first_shuffled(rows, 100, seed=1) is rows
+    assert nested_row_sample(rows, 100, seed=1) is rows

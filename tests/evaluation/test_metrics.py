@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.errors import EmptyData
-from learners.evaluation.metrics import evaluate, losses_of_class_shares, reliability
+from learners.evaluation.metrics import class_prior_baseline_losses, evaluate, reliability_diagram_points
 
 
 @st.composite
@@ -60,7 +60,7 @@ def test_calibrated_predictions_lie_on_the_diagonal():
     rng = np.random.default_rng(0)
     p = rng.uniform(0.5, 1, 200_000)
     y = (rng.random(200_000) > p).astype(int)
-    points = reliability(np.maximum(p, 1 - p), (p < 0.5) == y)
+    points = reliability_diagram_points(np.maximum(p, 1 - p), (p < 0.5) == y)
     assert sum(n for _, _, n in points) == 200_000
     for confidence, share, n in points:
         assert abs(confidence - share) < 4 * sqrt(0.25 / n)
@@ -81,7 +81,7 @@ def test_class_shares_lose_what_each_row_loses_by_the_others(labels, n_classes):
     known = [label for label in labels if label < n_classes]
     n_unknown = len(labels) - len(known)
     of_true = [known.count(label) / (len(known) - 1 + n_classes) for label in known]
-    losses = losses_of_class_shares(labels, n_classes)
+    losses = class_prior_baseline_losses(labels, n_classes)
     log_loss, of_unknown = -sum(map(log, of_true)), -n_unknown * log(1e-15)
     square = sum((1 - p) ** 2 for p in of_true)
     equal = len(known) * log(n_classes), len(known) * (1 - 1 / n_classes) ** 2
@@ -97,9 +97,9 @@ def test_class_shares_lose_what_each_row_loses_by_the_others(labels, n_classes):
     most = max(map(known.count, known), default=0)
     assert losses["zero_one_loss"] == pytest.approx(1 - most / len(labels))
     of_model = evaluate(np.tile(1 / n_classes, (1, n_classes)), [n_classes])
-    assert losses_of_class_shares([n_classes], n_classes)["log_loss"] == pytest.approx(of_model.log_loss)
+    assert class_prior_baseline_losses([n_classes], n_classes)["log_loss"] == pytest.approx(of_model.log_loss)
 
 
 def test_class_shares_of_no_rows_are_refused():
     with pytest.raises(EmptyData, match="no rows to evaluate on"):
-        losses_of_class_shares([], 2)
+        class_prior_baseline_losses([], 2)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.requests.requests import TrainRequest
-from storage.models.model_file import read_model, write_model
+from storage.models.model_file import read_model_file, write_model
 from tests.classifiers.baselines.booster_mutants import change
 from tests.passes.hostile import MB, REPEATING, long_texts, written
 from tests.service.product.versions.test_registry import parts_of, rebuilt
@@ -149,11 +149,11 @@ def models(folder, rng, workspace):
     request = TrainRequest(
         uris=[str(source)], target="class", learner="xgboost", model="trees", holdout=0, parameters={"rounds": 3}
     )
-    product.train(workspace, request)
+    product.train_model_version(workspace, request)
     product.write_export(workspace, "trees", folder / "trees.tar")
     whole = (folder / "trees.tar").read_bytes()
     manifest, _ = parts_of(folder / "trees.tar")
-    header, arrays = read_model(product.find_version(workspace, "trees").duckdb_path)
+    header, arrays = read_model_file(product.find_version(workspace, "trees").duckdb_path)
     number = 0
     while True:
         path = folder / f"mutant-{number}.tar"

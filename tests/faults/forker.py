@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.operations import backup, doctor
-from service.requests.problems import is_expected, problem_of
+from service.requests.problems import is_expected_error, problem_from_error
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten
@@ -32,7 +32,7 @@ from storage.errors import NotFound
 from storage.models import aliases as model_aliases
 from storage.models import model_versions
 from storage.models.compiled import map_compiled
-from storage.models.model_file import read_model, read_pairs
+from storage.models.model_file import read_model_file, read_model_key_values
 from tests.service.conftest import weather
 
 KINDS = {"none": 0, "kill": 1, "once": 2, "from_then_on": 3}
@@ -57,19 +57,19 @@ def asked(folder, model, **given):
 
 def train(folder):
     with Workspace(settings_of(folder)) as workspace:
-        product.train(workspace, asked(folder, "fresh", aliases=["champion"]))
+        product.train_model_version(workspace, asked(folder, "fresh", aliases=["champion"]))
         acknowledge()
 
 
 def update(folder):
     with Workspace(settings_of(folder)) as workspace:
-        product.train(workspace, asked(folder, "m", update=True, aliases=["champion"]))
+        product.train_model_version(workspace, asked(folder, "m", update=True, aliases=["champion"]))
         acknowledge()
 
 
 def forget(folder):
     with Workspace(settings_of(folder)) as workspace:
-        product.forget(workspace, ForgetRequest(model="m", where="outlook = 'rain' AND windy"))
+        product.forget_rows(workspace, ForgetRequest(model="m", where="outlook = 'rain' AND windy"))
 
 
 def alias(folder):
@@ -95,16 +95,16 @@ def delete(folder):
 def copy(folder):
     target = folder / "copy"
     if target.exists():  # of an earlier start, whose answer was lost: it must be whole
-        backup.restore(target, folder / "looked-at")
+        backup.restore_workspace(target, folder / "looked-at")
         shutil.rmtree(folder / "looked-at")
         return
     with Workspace(settings_of(folder)) as workspace:
-        backup.back_up(workspace, target)
+        backup.back_up_workspace(workspace, target)
 
 
 def restore(folder):
     if not (folder / "restored").exists():
-        backup.restore(folder / "kept", folder / "restored")
+        backup.restore_workspace(folder / "kept", folder / "restored")
     with Workspace(Settings(workspace=folder / "restored")) as workspace:
         model_versions.get_version(workspace.control, "m", 1)
 
@@ -127,10 +127,10 @@ def prepare(folder):
     table = weather(240, 1)
     pq.write_table(table, folder / "data" / "a.parquet")
     with Workspace(settings_of(folder)) as workspace:
-        product.train(workspace, asked(folder, "m", update=True, aliases=["champion"]))
-        product.train(workspace, asked(folder, "old"))
+        product.train_model_version(workspace, asked(folder, "m", update=True, aliases=["champion"]))
+        product.train_model_version(workspace, asked(folder, "old"))
         product.write_export(workspace, "m", folder / "m.tar")
-        backup.back_up(workspace, folder / "kept")
+        backup.back_up_workspace(workspace, folder / "kept")
     complaints(settings_of(folder))  # which makes the tables of jobs, as a server does
     pq.write_table(pa.concat_tables([weather(120, 2)]), folder / "data" / "b.parquet")
 
@@ -141,10 +141,10 @@ def facts(folder):
     with Workspace(settings) as workspace:
         versions = {
             f"{version.name}@{version.version}": digest(version.arrow_path)
-            for version in backup.all_versions(workspace.control)
+            for version in backup.all_model_versions(workspace.control)
         }
         names = {reference.partition("@")[0] for reference in versions}
-        aliases = {name: dict(model_aliases.aliases(workspace.control, name)) for name in sorted(names)}
+        aliases = {name: dict(model_aliases.versions_by_alias(workspace.control, name)) for name in sorted(names)}
         rules = sorted(
             rule.where
             for path in workspace.layout.models.glob("*/data/forgotten.json")
@@ -157,13 +157,13 @@ def complaints(settings):
     ignored = {"disk space", "compiled kernels", "workers"}
     return [
         f"{found.check}: {found.state}: {found.detail}"
-        for found in doctor.examine(settings)
+        for found in doctor.run_doctor_checks(settings)
         if found.state != "ok" and found.check not in ignored
     ]
 
 
 def repair(folder):
-    doctor.examine(settings_of(folder), is_repairing=True)
+    doctor.run_doctor_checks(settings_of(folder), is_repairing=True)
     hidden = [str(path) for path in (folder / "workspace").rglob(".*.partial")]
     return {"doctor": complaints(settings_of(folder)), "hidden": hidden}
 
@@ -172,7 +172,7 @@ def served(folder):
     """What `m` answers when it is served, with which arrays, and which number it has."""
     with Workspace(settings_of(folder)) as workspace:
         version = product.find_version(workspace, "m")
-        model = map_version(version)
+        model = map_model_version(version)
     asked = [{}, {"outlook": "rain", "humidity": 60.0}, {"windy": True, "station": "north"}]
     answers = [model.classify(record).tolist() for record in asked]
     return {"version": model.version, "answers": answers, "digest": digest(version.arrow_path)}
@@ -182,8 +182,8 @@ def read(folder):
     """What the DuckDB file of `m` holds, as exports and rebuilt serving files have it."""
     with Workspace(settings_of(folder)) as workspace:
         path = product.find_version(workspace, "m").duckdb_path
-    header, arrays = read_model(path)
-    return {"digest": digest_of(header, arrays), "provenance": read_pairs(path, "provenance").get("request")}
+    header, arrays = read_model_file(path)
+    return {"digest": digest_of(header, arrays), "provenance": read_model_key_values(path, "provenance").get("request")}
 
 
 def learned(folder):
@@ -203,7 +203,7 @@ def registered(folder):
 def learned_from_dataset(folder, *, verify=False):
     plain = {"learner": "nb", "parameters": {"m": 1.0}, "holdout": 0, "verify": verify}
     with Workspace(settings_of(folder)) as workspace:
-        version = product.train(workspace, TrainRequest(dataset="d", model="of-d", **plain))
+        version = product.train_model_version(workspace, TrainRequest(dataset="d", model="of-d", **plain))
         return {"digest": digest(version.arrow_path)}
 
 
@@ -213,7 +213,7 @@ def imported(folder):
 
 
 def restored(folder):
-    backup.restore(folder / "kept", folder / "restored")
+    backup.restore_workspace(folder / "kept", folder / "restored")
     with Workspace(Settings(workspace=folder / "restored")) as workspace:
         return {"digest": digest(product.find_version(workspace, "m").arrow_path)}
 
@@ -269,7 +269,7 @@ def ran(armed, command):
 
 def told(error):
     text = "".join(traceback.format_exception(error))[-3000:]
-    return {"error": problem_of(error).title, "is_expected": is_expected(error), "text": text}
+    return {"error": problem_from_error(error).title, "is_expected": is_expected_error(error), "text": text}
 
 
 def forked(library, command):

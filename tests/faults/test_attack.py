@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.steps import used_bytes
+from service.jobs.steps import process_memory_bytes
 from service.processes.local_server import local_server
 from service.requests.requests import TrainRequest
 from service.settings import Settings
@@ -96,7 +96,7 @@ class Watch:
         named = [(process, _name(process)) for process in kept]
         forks = {process.pid for process, name in named if name == FORK_SERVER}
         # What a process of a job has before it reads: all of the process that forks it.
-        self.own_mb = max(used_bytes(pid) for pid in forks) / 2**20
+        self.own_mb = max(process_memory_bytes(pid) for pid in forks) / 2**20
         # Whose parent is the fork server waits for a job.
         self.first = {
             process.pid: (process, process.memory_info().rss, name)
@@ -119,7 +119,7 @@ class Watch:
                         if process.pid in self.first:
                             self.largest[process.pid] = max(self.largest[process.pid], memory.rss)
                         else:
-                            self.job_mb = max(self.job_mb, used_bytes(process.pid) / 2**20)
+                            self.job_mb = max(self.job_mb, process_memory_bytes(process.pid) / 2**20)
 
     def at_work(self):
         """Processes that have come since and take a processor."""
@@ -188,7 +188,7 @@ def prepared(folder, n):
     )
     with Workspace(settings.model_copy(update={"job_timeout_s": None})) as workspace:
         plain = {"target": "class", "learner": "nb", "holdout": 0}
-        product.train(workspace, TrainRequest(uris=[str(data)], model="kept", **plain))
+        product.train_model_version(workspace, TrainRequest(uris=[str(data)], model="kept", **plain))
         inputs = hostile_inputs(folder, workspace, n, SEED)
     # A short path, for there are sockets in it.
     with tempfile.TemporaryDirectory() as temporary, pytest.MonkeyPatch.context() as patch:

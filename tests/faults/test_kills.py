@@ -218,7 +218,7 @@ class Client:
         """In this process, while the servers die: what is in the backup is whole."""
         if self.backups < MOST_BACKUPS and not self.is_disturbed:  # a backup of its own would fail as well
             with Workspace(self.pair.settings) as workspace:
-                backup.back_up(workspace, self.data.parent / f"backup-{self.backups}")
+                backup.back_up_workspace(workspace, self.data.parent / f"backup-{self.backups}")
             self.backups += 1
 
 
@@ -249,7 +249,7 @@ def prepared(folder, data, **given):
     )
     with Workspace(made) as workspace:
         request = TrainRequest(uris=[str(data)], model="kept", update=True, holdout=0, **PLAIN)
-        product.train(workspace, request)
+        product.train_model_version(workspace, request)
         product.write_export(workspace, "kept", folder / "kept.tar")
     return made
 
@@ -293,7 +293,7 @@ def survive(settings, data, n_kills, seed, between=None):
     check_whole(settings)
     for number in range(client.backups):
         restored = settings.model_copy(update={"workspace": data.parent / f"restored-{number}"})
-        backup.restore(data.parent / f"backup-{number}", restored.workspace)
+        backup.restore_workspace(data.parent / f"backup-{number}", restored.workspace)
         check_whole(restored)
     asked_for = dict(client.asked) | {"backups that were whole": client.backups}
     return {"kills": dict(pair.kills), "asked": asked_for, "jobs": dict(ends)}
@@ -326,9 +326,9 @@ def check_versions(asked, client):
 
 def check_whole(settings):
     """Doctor finds nothing once it has repaired what kills leave."""
-    doctor.examine(settings, is_repairing=True)
+    doctor.run_doctor_checks(settings, is_repairing=True)
     ignored = {"disk space", "workers", "jobs"}  # no server runs any more, and a backup holds jobs that ran
-    left = [item for item in doctor.examine(settings) if item.state != "ok" and item.check not in ignored]
+    left = [item for item in doctor.run_doctor_checks(settings) if item.state != "ok" and item.check not in ignored]
     assert not left, left
 
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.app import create_app
-from service.jobs.crew import crew_of
+from service.jobs.crew import worker_crew_status
 from service.operations import doctor
 from service.requests.requests import TrainRequest
 from service.settings import Settings
@@ -87,7 +87,7 @@ def settings(tmp_path):
     made = Settings(workspace=tmp_path / "workspace", threads=1, warm_up=False, monitoring="off", generation_poll_s=60)
     with Workspace(made) as workspace:
         asked = {"uris": [str(tmp_path / "a.parquet")], "target": "class", "learner": "nb", "parameters": {"m": 1.0}}
-        product.train(workspace, TrainRequest(**asked, model="m-00000", holdout=0, aliases=["champion"]))
+        product.train_model_version(workspace, TrainRequest(**asked, model="m-00000", holdout=0, aliases=["champion"]))
         product.job_queue(workspace).submit("train", {"model": "m-00000", "dataset": "d"})
     return made
 
@@ -142,7 +142,7 @@ def costs(settings, paths):
     with Workspace(settings) as workspace:
         for _ in range(2):
             with cost() as spent:
-                crew = crew_of(workspace)
+                crew = worker_crew_status(workspace)
         assert crew.n_waiting
         found["what /readyz asks of workers"] = spent.statements, spent.files, 0
     return found
@@ -150,7 +150,7 @@ def costs(settings, paths):
 
 def doctors_costs(settings):
     with cost() as spent:
-        found = doctor.examine(settings)
+        found = doctor.run_doctor_checks(settings)
     assert not [item for item in found if item.state == "failed"], found
     return spent.statements, spent.files
 

@@ -161,7 +161,9 @@ class Refreshes(RuleBasedStateMachine):
     @precondition(lambda self: self.has_model and len(self.users) < 3)
     @rule(user=st.integers(0, 4))
     def forget(self, user):
-        product.forget(self.workspace, ForgetRequest(model="m", where=f"user = {user}", retrain=False, prove=False))
+        product.forget_rows(
+            self.workspace, ForgetRequest(model="m", where=f"user = {user}", retrain=False, prove=False)
+        )
         self.users.add(user)
         self.counted["forget"] += 1
 
@@ -197,10 +199,10 @@ class Refreshes(RuleBasedStateMachine):
             expected = self._from_scratch(window, columns, self.kept.get(key))
         except LearnerError:
             with pytest.raises(LearnerError, match=r"\w"):
-                product.train(self.workspace, TrainRequest(**asked))
+                product.train_model_version(self.workspace, TrainRequest(**asked))
             self.counted["refused alike"] += 1
             return
-        version = product.train(self.workspace, TrainRequest(**asked))
+        version = product.train_model_version(self.workspace, TrainRequest(**asked))
         model = load_model(*map_compiled(version.arrow_path))
         assert same(model, expected)
         self.kept[key], self.has_model = Kept(model.schema), True

@@ -123,9 +123,9 @@ def test_the_service_takes_files_of_python_and_python_those_of_the_service(kdb, 
             model="theirs",
             holdout=0,
         )
-        product.train(here, request)
+        product.train_model_version(here, request)
         product.write_export(here, "theirs", tmp_path / "service.tar")
-        assert product.lineage(here, "mine")["libraries"]["fewpass"] == fewpass.__version__
+        assert product.version_lineage(here, "mine")["libraries"]["fewpass"] == fewpass.__version__
     theirs = fewpass.load(tmp_path / "service.tar")
     opened = [fewpass.open(name, workspace=tmp_path / "workspace") for name in ("mine", "theirs@1")]
     for model in (theirs, *opened):

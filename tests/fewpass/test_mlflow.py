@@ -120,7 +120,7 @@ def test_commands_take_versions_to_its_registry_and_back(logged, frame, tmp_path
     frame.to_parquet(path)
     with Workspace(Settings(workspace=Path(place), threads=1)) as workspace:
         asked = TrainRequest(uris=[str(path)], target="late", learner="kdb", parameters={"k": 1}, model="late")
-        version = product.train(workspace, asked)
+        version = product.train_model_version(workspace, asked)
     done = fewpass_models("export", "late@1", "--out", "models:/late-by-command", "-w", place, "--json")
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["out"] == "models:/late-by-command/1"

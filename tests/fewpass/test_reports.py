@@ -11,8 +11,8 @@ import pytest
 
 import fewpass
 from learners.errors import InvalidParameter, NoClass
-from learners.evaluation.metrics import evaluate, scores_of_rows
-from learners.evaluation.model_report import ModelReport, report_of_scores
+from learners.evaluation.metrics import evaluate, score_probability_rows
+from learners.evaluation.model_report import ModelReport, model_report_from_scores
 from service.requests.problems import InvalidRequest
 from tests.service.cli import test_cli
 
@@ -81,7 +81,7 @@ def test_columns_are_told_by_class_and_beside_training(make, sizes):
 
 def test_a_model_worse_than_the_class_shares_is_told(frame, model):
     y = np.array([0, 1] * 50)
-    numbers = report_of_scores(model.model_, [scores_of_rows(np.tile([0.99, 0.01], (100, 1)), y)], y)
+    numbers = model_report_from_scores(model.model_, [score_probability_rows(np.tile([0.99, 0.01], (100, 1)), y)], y)
     assert numbers.gain < 0 and "worse than the class shares" in numbers.verdict
 
 

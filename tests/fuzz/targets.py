@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from learners.circuits.structures.from_file import read_circuit
 from learners.circuits.structures.text import parse_text, to_json
-from learners.passes.sources.opening import opened_files
+from learners.passes.sources.opening import open_source_files
 from service import product
 from service.http.app import create_app
 from service.jobs.cron import Cron
-from service.requests.problems import is_expected
+from service.requests.problems import is_expected_error
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -62,7 +62,7 @@ def only_ours(parse):
         try:
             parse(content)
         except Exception as error:
-            if not is_expected(error):
+            if not is_expected_error(error):
                 raise
 
     return one
@@ -79,7 +79,7 @@ class Application:
         with Workspace(settings) as workspace:
             pq.write_table(weather(300, 1), root / "a.parquet")
             asked = {"uris": [str(root / "a.parquet")], "target": "class", "learner": "tan", "holdout": 0}
-            product.train(workspace, TrainRequest(model="weather", **asked))
+            product.train_model_version(workspace, TrainRequest(model="weather", **asked))
             product.write_export(workspace, "weather", root / "weather.tar")
         self.export = (root / "weather.tar").read_bytes()
         self.loop = asyncio.new_event_loop()
@@ -167,7 +167,7 @@ def in_file(suffix, read):
 def table(path):
     """What registering a file reads: its footer. Its rows and bounds are read by processes that may end of them."""
     filesystem = pafs.LocalFileSystem()
-    (file,) = opened_files(filesystem, [str(path)], {})
+    (file,) = open_source_files(filesystem, [str(path)], {})
     return file, file.arrow_schema
 
 

@@ -14,24 +14,24 @@ ADDRESS, BYTE = np.uint64(0), np.uint8(1)
 # For each intrinsic the arguments that it takes, and those that it refuses. "L" stands for simd, "M" for marks.
 ARGUMENTS = {
     "popcount": [(np.uint64(1),), (np.uint32(1),), (1.0,)],
-    "match_bits": [
+    "equal_bytes_bitmask": [
         (CODES, 0, BYTE),
         (WIDE, 0, BYTE),
         (CODES[::2], 0, BYTE),
         (CODES, 0.0, BYTE),
         (CODES, 0, np.uint16(1)),
     ],
-    "bytes_at": [None, (0, 1), (0.0, 1)],
-    "item": [(NUMBERS, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
-    "lanes_at": [(BLOCK, 0), (WHOLE, 0), (BLOCK.T, 0), (NUMBERS, 0), (BLOCK, 0.0)],
-    "put_lanes": [(BLOCK, 0, "L"), (WHOLE, 0, "L"), (BLOCK.T, 0, "L"), (BLOCK, 0, 1.0)],
-    "codes_at": [(NUMBERS, 0, 2.0), (CODES, 0, 2.0), (SINGLES, 0, 2.0), (NUMBERS[::2], 0, 2.0), (NUMBERS, 0, 2)],
-    "put_whole": [(WHOLE, 0, "L"), (BLOCK, 0, "L"), (WHOLE.T, 0, "L"), (WHOLE, 0, 1.0)],
-    "whole_at": [(WHOLE, 0), (BLOCK, 0), (WHOLE.T, 0)],
-    "sum_of_whole": [("L",), (1.0,), ("M",)],
-    "where": [("M", "L", 0.0), (1, "L", 0.0), ("L", "L", 0.0), ("M", "L", 0)],
+    "bytes_at_address": [None, (0, 1), (0.0, 1)],
+    "unchecked_array_item": [(NUMBERS, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
+    "load_lanes": [(BLOCK, 0), (WHOLE, 0), (BLOCK.T, 0), (NUMBERS, 0), (BLOCK, 0.0)],
+    "store_lanes": [(BLOCK, 0, "L"), (WHOLE, 0, "L"), (BLOCK.T, 0, "L"), (BLOCK, 0, 1.0)],
+    "load_code_lanes": [(NUMBERS, 0, 2.0), (CODES, 0, 2.0), (SINGLES, 0, 2.0), (NUMBERS[::2], 0, 2.0), (NUMBERS, 0, 2)],
+    "store_integer_lanes": [(WHOLE, 0, "L"), (BLOCK, 0, "L"), (WHOLE.T, 0, "L"), (WHOLE, 0, 1.0)],
+    "load_integer_lanes": [(WHOLE, 0), (BLOCK, 0), (WHOLE.T, 0)],
+    "fixed_point_lane_sum": [("L",), (1.0,), ("M",)],
+    "select_lanes": [("M", "L", 0.0), (1, "L", 0.0), ("L", "L", 0.0), ("M", "L", 0)],
 }
-OF_LANES = {"L": "lanes_at(block, 0)", "M": "(lanes_at(block, 0) > 0.0)"}
+OF_LANES = {"L": "load_lanes(block, 0)", "M": "(load_lanes(block, 0) > 0.0)"}
 
 
 def called(name, arguments):
@@ -55,19 +55,19 @@ def test_an_intrinsic_compiles_for_its_types_and_refuses_others(name):
 
 @kernel
 def loaded(address):
-    return intrinsics.load(address, np.uint32)
+    return intrinsics.load_number(address, np.uint32)
 
 
 @kernel
 def loaded_of_nothing(address):
-    return intrinsics.load(address, 4)
+    return intrinsics.load_number(address, 4)
 
 
 def test_load_takes_an_address_and_a_type_of_numbers():
     numbers = np.array([7, 8], np.uint32)
     assert loaded(np.uint64(numbers.ctypes.data)) == 7
     for refusing, address in ((loaded, 1), (loaded, 1.0), (loaded_of_nothing, ADDRESS)):
-        with pytest.raises(TypingError, match="load takes"):
+        with pytest.raises(TypingError, match="load_number takes"):
             refusing(address)
 
 
@@ -78,4 +78,4 @@ def test_every_intrinsic_is_tested():
         for name, each in vars(module).items()
         if type(each).__name__ == "_Intrinsic"
     }
-    assert found - {"_byte_pointer", "load"} == ARGUMENTS.keys() - {"bytes_at"}
+    assert found - {"_byte_pointer", "load_number"} == ARGUMENTS.keys() - {"bytes_at_address"}

@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import Source, drive, encode, load_model, record_classifier
-from learners.kernels.cache import is_trusted, refusal
-from learners.kernels.jit import inner_kernel, kernel, noticing_compilation
+from learners.kernels.cache import is_trusted_cache_folder, untrusted_cache_reason
+from learners.kernels.jit import inner_kernel, kernel, notify_on_kernel_compilation
 from learners.registry import recipes
 
 ROOT = Path(__file__).parents[2]
@@ -104,7 +104,7 @@ def test_kernels_have_few_signatures_and_mapped_models_add_none(tmp_path):
         once, twice, n_new = in_a_fresh_process(tmp_path)
     for name, n in once.items():
         assert n <= MOST_SIGNATURES, name
-    assert once["learners.classifiers.lookup.kernels.answer"] == 2
+    assert once["learners.classifiers.lookup.kernels.look_up_class_probabilities"] == 2
     assert twice == once
 
 
@@ -172,7 +172,7 @@ def test_compilation_is_noticed_once_and_what_is_compiled_already_is_not():
         return x + 1
 
     for number in (1, 2):
-        with noticing_compilation(lambda number=number: told.append(number)):
+        with notify_on_kernel_compilation(lambda number=number: told.append(number)):
             assert following(1) == 2 and following(1.5) == 2.5
     assert told == [1]
 
@@ -197,7 +197,7 @@ def test_a_compilation_leaves_the_garbage_collector_as_it_was(is_enabled, tmp_pa
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     was_enabled = gc.isenabled()
     seen = []
-    with noticing_compilation(lambda: seen.append(gc.isenabled())):
+    with notify_on_kernel_compilation(lambda: seen.append(gc.isenabled())):
         (gc.enable if is_enabled else gc.disable)()
         try:
             assert kernel(lambda x: x + 1)(1) == 2
@@ -226,7 +226,7 @@ def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_pa
         (tmp_path / "cache", 0o777, "other users may write in"),
         (tmp_path / "cache", 0o1777, None),  # like /tmp: nobody replaces the folder inside
     ]:
-        is_trusted.cache_clear()
+        is_trusted_cache_folder.cache_clear()
         before = place.stat().st_mode
         place.chmod(mode)
         with pytest.warns(RuntimeWarning, match=who) if who else contextlib.nullcontext():
@@ -234,11 +234,11 @@ def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_pa
         place.chmod(before)
     (inner,) = (tmp_path / "cache").iterdir()
     inner.chmod(0o1777)  # where the files are, stickiness lets everybody add one
-    is_trusted.cache_clear()
+    is_trusted_cache_folder.cache_clear()
     with pytest.warns(RuntimeWarning, match="Kernels are compiled anew in each process"):
         assert not n_found(1)
     inner.chmod(0o755)
-    is_trusted.cache_clear()
+    is_trusted_cache_folder.cache_clear()
     assert n_found(1)
 
 
@@ -259,4 +259,4 @@ def test_a_cache_folder_is_judged_by_its_mode_and_owner(tmp_path, monkeypatch, m
     whole = Path.stat
     monkeypatch.setattr(Path, "stat", lambda path, **named: found if path == tmp_path else whole(path, **named))
     monkeypatch.setattr(os, "getuid", lambda: 1000)
-    assert (refusal(tmp_path) is not None) == is_refused
+    assert (untrusted_cache_reason(tmp_path) is not None) == is_refused

@@ -5,37 +5,47 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.kernels.jit import kernel
-from learners.kernels.simd import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, sum_of_whole, where, whole_at
+from learners.kernels.simd import (
+    N_LANES,
+    fixed_point_lane_sum,
+    load_code_lanes,
+    load_integer_lanes,
+    load_lanes,
+    select_lanes,
+    store_integer_lanes,
+    store_lanes,
+    unchecked_array_item,
+)
 
 
 @kernel
 def arithmetic(values, weight):
     """Rows 2 and on of values from the first two."""
-    a, b, w = lanes_at(values, 0), lanes_at(values, 1), item(weight, 1)
-    put_lanes(values, 2, w * a + b)
-    put_lanes(values, 3, b * w)
-    put_lanes(values, 4, a * b)
-    put_lanes(values, 5, a / b)
-    put_lanes(values, 6, w / b)
+    a, b, w = load_lanes(values, 0), load_lanes(values, 1), unchecked_array_item(weight, 1)
+    store_lanes(values, 2, w * a + b)
+    store_lanes(values, 3, b * w)
+    store_lanes(values, 4, a * b)
+    store_lanes(values, 5, a / b)
+    store_lanes(values, 6, w / b)
 
 
 @kernel
 def read_codes(x, first, n, codes, planes):
     """Codes of sixteen items, and a plane of each value."""
-    code = codes_at(x, first, np.float64(n))
-    put_whole(codes, 1, code)
+    code = load_code_lanes(x, first, np.float64(n))
+    store_integer_lanes(codes, 1, code)
     for a in range(n):
-        put_lanes(planes, a, where((code == np.float64(a)) | (code == np.float64(n)), 1.0, 0.0))
+        store_lanes(planes, a, select_lanes((code == np.float64(a)) | (code == np.float64(n)), 1.0, 0.0))
 
 
 @kernel
 def choose(values, codes):
     """Rows 2 and on of values from the first two and codes; returns the whole sum of the first."""
-    a, b = lanes_at(values, 0), lanes_at(values, 1)
-    put_lanes(values, 2, where(a >= 0.25, a, 0.0))
-    put_lanes(values, 3, where((a > 0.0) | (b > 2.0), a / b, 0.0))
-    put_lanes(values, 4, where(whole_at(codes, 0) == 2.0, 7.5, a))
-    return sum_of_whole(a)
+    a, b = load_lanes(values, 0), load_lanes(values, 1)
+    store_lanes(values, 2, select_lanes(a >= 0.25, a, 0.0))
+    store_lanes(values, 3, select_lanes((a > 0.0) | (b > 2.0), a / b, 0.0))
+    store_lanes(values, 4, select_lanes(load_integer_lanes(codes, 0) == 2.0, 7.5, a))
+    return fixed_point_lane_sum(a)
 
 
 @given(seed=st.integers(0, 2**32 - 1))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Source, drive, encode
-from learners.models.explanation import explain, log_answers, shapley_terms
+from learners.models.explanation import explain, masked_class_log_posteriors, shapley_terms
 from learners.registry import recipes
 
 
@@ -37,10 +37,10 @@ def naive_terms(model, chunk):
     total = 0.0
     for order in itertools.permutations(range(d)):
         known = np.zeros(d, bool)
-        terms, before = [None] * d, log_answers(model, chunk, known)
+        terms, before = [None] * d, masked_class_log_posteriors(model, chunk, known)
         for i in order:
             known[i] = True
-            after = log_answers(model, chunk, known)
+            after = masked_class_log_posteriors(model, chunk, known)
             terms[i], before = after - before, after
         total = total + np.stack(terms)
     return total / math.factorial(d)

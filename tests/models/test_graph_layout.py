@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.models.graph_layout import GAP, layers_of, place_in_layers
+from learners.models.graph_layout import GAP, graph_node_layers, layered_graph_layout
 
 
 @st.composite
@@ -20,8 +20,8 @@ def graphs(draw):
 def test_parents_stand_above_and_nothing_touches(drawn):
     n, edges = drawn
     widths, heights = [30.0 + 10 * node for node in range(n)], [26.0 + 30 * (node % 3) for node in range(n)]
-    spots = place_in_layers(widths, edges, heights)
-    layer = layers_of(n, edges)
+    spots = layered_graph_layout(widths, edges, heights)
+    layer = graph_node_layers(n, edges)
     for (parent, child), route in zip(edges, spots.routes, strict=True):
         assert layer[parent] < layer[child] and spots.y[parent] < spots.y[child]
         assert route[0] == (spots.x[parent], spots.y[parent]) and route[-1] == (spots.x[child], spots.y[child])
@@ -35,10 +35,10 @@ def test_parents_stand_above_and_nothing_touches(drawn):
 
 
 def test_nodes_without_edges_fill_rows():
-    spots = place_in_layers([200.0] * 40, [])
+    spots = layered_graph_layout([200.0] * 40, [])
     assert spots.width < 1200 and len(set(spots.y)) == 10
 
 
 def test_a_cycle_is_refused():
     with pytest.raises(ValueError, match="nodes are in a cycle"):
-        place_in_layers([1.0, 1.0], [(0, 1), (1, 0)])
+        layered_graph_layout([1.0, 1.0], [(0, 1), (1, 0)])

@@ -30,12 +30,12 @@ def test_each_choice_is_one_that_the_learner_knows(learner):
     for each in parameter_fields(recipes.LEARNERS[learner].parameters):
         for choice in each.choices:
             try:
-                recipes.parse_parameters(learner, {each.name: choice})
+                recipes.parse_learner_parameters(learner, {each.name: choice})
             except InvalidParameter as told:  # what only goes with another parameter names that one
                 assert "use one of" not in str(told) and "Input should be" not in str(told), (each.name, choice, told)
         if each.choices:
             with pytest.raises(InvalidParameter, match=each.name) as refused:
-                recipes.parse_parameters(learner, {each.name: "no such word"})
+                recipes.parse_learner_parameters(learner, {each.name: "no such word"})
             assert "Input should be" not in str(refused.value)
 
 

@@ -5,7 +5,7 @@ import pytest
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Edges, Effects, Graph, Graphs, Impute, Map, Moments, Paths, Sample, Score
 from learners.orders.parameters import OrderParameters
-from learners.registry.recipes import parse_parameters
+from learners.registry.recipes import parse_learner_parameters
 
 
 @pytest.mark.parametrize("query", [Conditional, Moments, Map, Impute, lambda names: Sample(variables=names)])
@@ -30,5 +30,5 @@ def test_limits_are_still_checked():
 
 
 def test_parameters_take_one_name():
-    told = parse_parameters("orders", {"required": "a->b", "forbidden": ["b->c"]})
+    told = parse_learner_parameters("orders", {"required": "a->b", "forbidden": ["b->c"]})
     assert isinstance(told, OrderParameters) and told.required == ("a->b",) and told.forbidden == ("b->c",)

@@ -12,10 +12,17 @@ from learners.errors import SchemaError
 from learners.monitoring import count_layout, kernels, served_counts
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.reference import training_reference
-from learners.monitoring.served_counts import BatchRows, ColumnRows, RecordRows, ServedCounts, ServedRows, status_counts
+from learners.monitoring.served_counts import (
+    BatchRows,
+    ColumnRows,
+    RecordRows,
+    ServedCounts,
+    ServedRows,
+    served_value_status_counts,
+)
 from learners.passes import engine
-from learners.schema.encoding.encode import encode, encoder_of
-from learners.schema.encoding.json_records import encode_records
+from learners.schema.encoding.encode import cached_schema_encoder, encode
+from learners.schema.encoding.json_records import encode_json_records
 from tests import laws
 from tests.monitoring import problems
 from tests.naive import monitoring as naive
@@ -105,9 +112,9 @@ RECORDS = [
 def test_statuses_are_those_of_the_naive_twin():
     watched = Watched(problems.model())
     schema = watched.schema
-    chunk = encode_records(RECORDS, schema)
+    chunk = encode_json_records(RECORDS, schema)
     every = np.arange(len(RECORDS))
-    found = status_counts(chunk.x, RecordRows(RECORDS), schema.attributes, every)
+    found = served_value_status_counts(chunk.x, RecordRows(RECORDS), schema.attributes, every)
     assert [tuple(row[:5]) for row in found.tolist()] == naive.statuses(RECORDS, schema.attributes)
 
 
@@ -119,12 +126,20 @@ def test_records_columns_and_batches_have_the_same_statuses():
     batch = pa.RecordBatch.from_pydict(columns)
     chunk = encode(batch, schema, with_class=False)
     every = np.arange(len(records))
-    of_records = status_counts(chunk.x, RecordRows(records), schema.attributes, every)
-    np.testing.assert_array_equal(of_records, status_counts(chunk.x, ColumnRows(columns), schema.attributes, every))
-    np.testing.assert_array_equal(of_records, status_counts(chunk.x, BatchRows(batch), schema.attributes, every))
+    of_records = served_value_status_counts(chunk.x, RecordRows(records), schema.attributes, every)
+    np.testing.assert_array_equal(
+        of_records, served_value_status_counts(chunk.x, ColumnRows(columns), schema.attributes, every)
+    )
+    np.testing.assert_array_equal(
+        of_records, served_value_status_counts(chunk.x, BatchRows(batch), schema.attributes, every)
+    )
     some = np.array([1, 3])
-    of_some = status_counts(chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2))
-    np.testing.assert_array_equal(of_some, status_counts(chunk.x, BatchRows(batch), schema.attributes, some))
+    of_some = served_value_status_counts(
+        chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2)
+    )
+    np.testing.assert_array_equal(
+        of_some, served_value_status_counts(chunk.x, BatchRows(batch), schema.attributes, some)
+    )
 
 
 @pytest.mark.parametrize("form", [pa.RecordBatch.from_pydict, pa.table])
@@ -142,16 +157,18 @@ def test_all_numbers_of_a_batch_at_once_are_compared_as_one_column_after_the_oth
     for columns in (rows, rows | {"weight": rows["weight"].cast(pa.float32()).dictionary_encode()}):
         table = form({name: column for name, column in columns.items() if name in names})
         x, every = encode(table, schema).x, np.arange(3000)
-        singly = status_counts(x, BatchRows(table), schema.attributes, every)
+        singly = served_value_status_counts(x, BatchRows(table), schema.attributes, every)
         assert singly[names.index("size"), 3:].min() > 0
-        together = status_counts(x, BatchRows(table), schema.attributes, every, encoder=encoder_of(schema).inputs)
+        together = served_value_status_counts(
+            x, BatchRows(table), schema.attributes, every, encoder=cached_schema_encoder(schema).inputs
+        )
         np.testing.assert_array_equal(together, singly)
 
 
 def test_absent_columns_are_absent():
     schema = Watched(problems.model()).schema
     batch = pa.RecordBatch.from_pydict({"size": [0.1, 0.2]})
-    found = status_counts(encode(batch, schema).x, BatchRows(batch), schema.attributes, np.arange(2))
+    found = served_value_status_counts(encode(batch, schema).x, BatchRows(batch), schema.attributes, np.arange(2))
     names = [attribute.name for attribute in schema.attributes]
     assert {name: row[0] for name, row in zip(names, found.tolist(), strict=True)} == {
         name: 0 if name == "size" else 2 for name in names
@@ -161,7 +178,7 @@ def test_absent_columns_are_absent():
 def test_predictions_are_added_in_fixed_point():
     p = np.array([[0.25, 0.75], [1.0, 0.0], [0.5, 0.5]])
     confidence, sums = np.zeros((2, 20), np.int64), np.zeros(4, np.int64)
-    kernels.add_predictions(p, confidence, sums)
+    kernels.add_prediction_counts(p, confidence, sums)
     assert confidence[1, 15] == confidence[0, 19] == confidence[0, 10] == 1 == confidence.sum() - 2
     np.testing.assert_allclose(sums / 2**32, [1.75, 1.25, 2.25, 0.5623351446 + 0 + np.log(2)], rtol=1e-9)
 

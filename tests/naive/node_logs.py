@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from learners.circuits.evaluation.evaluate import _scratch, as_rows
-from learners.circuits.evaluation.evaluate_kernels import leaf_logs, node_logs
+from learners.circuits.evaluation.evaluate import _scratch, validate_circuit_rows
+from learners.circuits.evaluation.evaluate_kernels import write_leaf_log_values, write_node_log_values
 
 
 def node_log_values(circuit, x):
@@ -22,8 +22,8 @@ def node_log_derivatives(circuit, x):
 
 
 def _node_logs(circuit, x):
-    x = as_rows(circuit, x)
+    x = validate_circuit_rows(circuit, x)
     log_leaf, values, derivatives = np.empty((3, circuit.n_nodes, x.shape[1]))
-    leaf_logs(circuit.arrays, x, log_leaf)
-    node_logs(circuit.arrays, log_leaf, *_scratch(circuit, x.shape[1]), values, derivatives)
+    write_leaf_log_values(circuit.arrays, x, log_leaf)
+    write_node_log_values(circuit.arrays, log_leaf, *_scratch(circuit, x.shape[1]), values, derivatives)
     return values, derivatives

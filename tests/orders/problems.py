@@ -6,8 +6,8 @@ from collections import Counter
 import numpy as np
 
 from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior
-from learners.orders.scores.candidates import all_candidates
-from learners.orders.scores.scores import StructurePrior, with_prior
+from learners.orders.scores.candidates import all_candidate_parents
+from learners.orders.scores.scores import StructurePrior, family_scores_with_prior
 from tests.naive import orders as naive
 
 
@@ -75,8 +75,8 @@ def log_fair(d, k):
 def family_scores(score, prior=StructurePrior(sizes="uniform"), most=None, candidates=None):
     """Scores within all candidates."""
     d = int(score.sizes.size) if isinstance(score, BDeu) else score.d
-    candidates = all_candidates(d, prior) if candidates is None else candidates
-    return with_prior(score.tables(candidates, d - 1 if most is None else most), candidates, prior)
+    candidates = all_candidate_parents(d, prior) if candidates is None else candidates
+    return family_scores_with_prior(score.tables(candidates, d - 1 if most is None else most), candidates, prior)
 
 
 def subsets(candidates):

@@ -14,14 +14,14 @@ from learners.models.query import Edges, Effects, Graph, Graphs, Paths
 from learners.orders.lattice.coverage import (
     OrderTarget,
     _promising,
-    beginnings,
-    binomial_share,
-    coverage_of,
-    draw_chain_orders,
-    grown_sets,
+    clopper_pearson_coverage,
+    draw_markov_chain_orders,
+    grow_lattice_sets,
+    lattice_coverage,
+    order_prefix_sets,
 )
-from learners.orders.lattice.lattice import complete_lattice, lattice_of, order_sums
-from learners.orders.queries.edges import edge_probabilities
+from learners.orders.lattice.lattice import lattice_from_node_sets, lattice_of_all_orders, lattice_order_sums
+from learners.orders.queries.edges import posterior_edge_probabilities
 from learners.orders.scores.scores import StructurePrior
 from learners.registry import recipes
 from tests.naive import orders as naive
@@ -66,12 +66,14 @@ def some_sets(draw, d=4):
 @given(sets=some_sets())
 def test_a_lattice_sums_the_orders_whose_beginnings_it_has(sets):
     scores = scores_of(4)
-    assert order_sums(scores, lattice_of(sets, scores)).log_z == pytest.approx(naive_log_z(scores, sets), abs=1e-9)
+    assert lattice_order_sums(scores, lattice_from_node_sets(sets, scores)).log_z == pytest.approx(
+        naive_log_z(scores, sets), abs=1e-9
+    )
 
 
 def test_the_lattice_of_all_sets_is_complete():
     scores = scores_of(6)
-    some, complete = lattice_of(np.arange(64, dtype=np.uint64), scores), complete_lattice(scores)
+    some, complete = lattice_from_node_sets(np.arange(64, dtype=np.uint64), scores), lattice_of_all_orders(scores)
     for ours, theirs in zip(some, complete, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
@@ -84,7 +86,7 @@ def test_promising_sets_add_what_they_promise(sets):
     before = naive_log_z(scores, sets)
     if before == -math.inf:
         return
-    found, gains = _promising(target, lattice_of(sets, scores), 1e-6)
+    found, gains = _promising(target, lattice_from_node_sets(sets, scores), 1e-6)
     for one, gain in zip(found, gains, strict=True):
         after = naive_log_z(scores, np.sort(np.append(sets, one)))
         # What comes in or goes on by sets that are not followers in the lattice is not foreseen.
@@ -94,16 +96,18 @@ def test_promising_sets_add_what_they_promise(sets):
 def test_growth_ends_with_all_orders_and_raises_the_bound():
     scores = scores_of(7)
     target = OrderTarget.of(scores)
-    sets = np.unique(beginnings(draw_chain_orders(target, 1, seed=1, n_chains=1)))
+    sets = np.unique(order_prefix_sets(draw_markov_chain_orders(target, 1, seed=1, n_chains=1)))
     bounds = []
     for most in (20, 60, 128):
-        sets = grown_sets(target, sets, most)
-        bounds.append(order_sums(scores, lattice_of(sets, scores)).log_z)
-    exact = order_sums(scores, complete_lattice(scores))
+        sets = grow_lattice_sets(target, sets, most)
+        bounds.append(lattice_order_sums(scores, lattice_from_node_sets(sets, scores)).log_z)
+    exact = lattice_order_sums(scores, lattice_of_all_orders(scores))
     assert bounds == sorted(bounds)
     assert bounds[-1] == pytest.approx(exact.log_z, abs=1e-9)
     np.testing.assert_allclose(
-        edge_probabilities(order_sums(scores, lattice_of(sets, scores))), edge_probabilities(exact), atol=1e-9
+        posterior_edge_probabilities(lattice_order_sums(scores, lattice_from_node_sets(sets, scores))),
+        posterior_edge_probabilities(exact),
+        atol=1e-9,
     )
 
 
@@ -135,8 +139,8 @@ def test_no_step_improves_the_closed_form():
     """At the weights alpha B(target) / B(set), the bound is log Z of the lattice, its gradient zero, and all else is worse."""
     scores = scores_of(4)
     sets = np.array([0, 1, 2, 4, 3, 5, 6, 12, 7, 13, 14, 15], np.uint64)
-    lattice = lattice_of(np.sort(sets), scores)
-    sums = order_sums(scores, lattice)
+    lattice = lattice_from_node_sets(np.sort(sets), scores)
+    sums = lattice_order_sums(scores, lattice)
     log_after = np.log(sums.after.mantissa) + 256 * math.log(2) * sums.after.exponent
     log_alpha = log_alphas(scores)
     best = np.empty(lattice.nodes.size)
@@ -166,17 +170,17 @@ def test_chains_draw_orders_as_often_as_they_are_probable():
     )
     expected = np.exp(logs - np.logaddexp.reduce(logs))
     n = 4000
-    drawn = draw_chain_orders(OrderTarget.of(scores), n, seed=3, n_chains=2)
+    drawn = draw_markov_chain_orders(OrderTarget.of(scores), n, seed=3, n_chains=2)
     found = [tuple(order) for order in drawn.reshape(-1, 4).tolist()]
     for order, p in zip(orders, expected, strict=True):
         assert abs(found.count(order) / (2 * n) - p) < 5 * math.sqrt(p * (1 - p) / (2 * n))
-    np.testing.assert_array_equal(draw_chain_orders(OrderTarget.of(scores), 5, seed=3, n_chains=2), drawn[:, :5])
+    np.testing.assert_array_equal(draw_markov_chain_orders(OrderTarget.of(scores), 5, seed=3, n_chains=2), drawn[:, :5])
 
 
 def test_chains_heed_required_edges():
     x = gaussian_table(5, 30, 2)
     scores = family_scores(bge_of(x), StructurePrior(required=frozenset({(4, 3), (3, 2), (2, 1), (1, 0)})))
-    drawn = draw_chain_orders(OrderTarget.of(scores), 10, seed=1)
+    drawn = draw_markov_chain_orders(OrderTarget.of(scores), 10, seed=1)
     assert (drawn == np.arange(5)[::-1]).all()
 
 
@@ -184,14 +188,14 @@ def test_coverage_is_the_mass_of_the_lattice():
     """The interval, with some room for 20 lattices at once, holds the exact mass; and the mass of graphs is larger."""
     scores = scores_of(8, seed=3, n=15)
     target = OrderTarget.of(scores)
-    exact = order_sums(scores, complete_lattice(scores))
-    orders = draw_chain_orders(target, 60, seed=9)
-    first = np.unique(beginnings(draw_chain_orders(target, 2, seed=1, n_chains=2)))
+    exact = lattice_order_sums(scores, lattice_of_all_orders(scores))
+    orders = draw_markov_chain_orders(target, 60, seed=9)
+    first = np.unique(order_prefix_sets(draw_markov_chain_orders(target, 2, seed=1, n_chains=2)))
     for most in (30, 60, 100, 150):
-        sets = grown_sets(target, first, most)
-        lattice = lattice_of(sets, scores)
-        mass = math.exp(order_sums(scores, lattice).log_z - exact.log_z)
-        found = coverage_of(target, lattice, orders, seed=1)
+        sets = grow_lattice_sets(target, first, most)
+        lattice = lattice_from_node_sets(sets, scores)
+        mass = math.exp(lattice_order_sums(scores, lattice).log_z - exact.log_z)
+        found = lattice_coverage(target, lattice, orders, seed=1)
         assert found.orders.low - 0.03 <= mass <= found.orders.high + 0.03
         assert found.graphs.share >= found.orders.share
         assert found.n_draws == 480
@@ -201,10 +205,10 @@ def test_a_graph_is_covered_if_any_of_its_orders_is():
     """One order alone covers every graph that has it among its orders."""
     scores = scores_of(4, seed=5)
     target = OrderTarget.of(scores)
-    orders = draw_chain_orders(target, 400, seed=4)
+    orders = draw_markov_chain_orders(target, 400, seed=4)
     order = (2, 0, 3, 1)
-    sets = np.unique(beginnings(np.array(order)))
-    found = coverage_of(target, lattice_of(sets, scores), orders, seed=2)
+    sets = np.unique(order_prefix_sets(np.array(order)))
+    found = lattice_coverage(target, lattice_from_node_sets(sets, scores), orders, seed=2)
 
     def log_family(node, parents):
         return float(scores.of(node)[scores.index(node, parents)])
@@ -223,12 +227,12 @@ def test_intervals_of_shares():
     """Clopper and Pearson's; draws that differ between chains more than within count fewer."""
     independent = np.zeros((1, 50), bool)
     independent[0, :10] = True
-    share = binomial_share(independent)
+    share = clopper_pearson_coverage(independent)
     assert (share.share, share.low, share.high) == pytest.approx((0.2, 0.100, 0.337), abs=1e-3)
     stuck = np.zeros((4, 50), bool)
     stuck[0] = True
-    assert binomial_share(stuck).high > 0.75
-    whole, nothing = binomial_share(np.ones((2, 50), bool)), binomial_share(np.zeros((2, 50), bool))
+    assert clopper_pearson_coverage(stuck).high > 0.75
+    whole, nothing = clopper_pearson_coverage(np.ones((2, 50), bool)), clopper_pearson_coverage(np.zeros((2, 50), bool))
     assert (whole.share, whole.high) == (1.0, 1.0)
     assert whole.low == pytest.approx(0.025 ** (1 / 100))
     assert (nothing.share, nothing.low) == (0.0, 0.0)

@@ -21,12 +21,12 @@ from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import InvalidNetwork
 from learners.orders.lattice import coverage
 from learners.orders.queries.queries import NotGaussian
-from learners.orders.recipes import information
+from learners.orders.recipes import corrected_mutual_information
 from learners.orders.scores.scores import ImpossibleEdges
 from learners.passes.learner import MemoryStore, Part, drive
-from learners.passes.memory import limit_memory, memory_limit
+from learners.passes.memory import memory_limit, set_memory_limit
 from learners.registry import recipes
-from learners.registry.discrete_networks import network_text
+from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.networks.of_models import best_graph_network
 from learners.schema import Chunk, Kept
 from tests.naive import orders as naive
@@ -228,7 +228,7 @@ def test_a_model_is_stored_and_read_again():
         assert json.loads(json.dumps(header["facts"])) == header["facts"]
         queries = [Edges(), Graph(), Graphs(n=20), Paths(), Score(edges=("a->b",)), Edges(absent=("a->d",))]
         assert again.answer(queries) == model.answer(queries)
-        assert network_text(again, "n") == network_text(model, "n")
+        assert model_to_network_text(again, "n") == model_to_network_text(model, "n")
         assert again.structure() == model.structure()
         assert {name: table.num_rows for name, table in again.tables().items()}["edges"] == 12
 
@@ -248,7 +248,7 @@ def test_tables_tell_edges_and_graphs():
 def test_the_best_graph_is_exported():
     table, codes = words()
     model = learned(table, ess=2.0)
-    network = parse_bif(network_text(model, "fewpass"))
+    network = parse_bif(model_to_network_text(model, "fewpass"))
     assert set(network.edges) == {f"{parent}->{child}" for parent, child, _ in model.best_edges()}
     parents = {node: [NAMES.index(p) for p in network.parents[name]] for node, name in enumerate(NAMES)}
     for node, name in enumerate(NAMES):
@@ -259,11 +259,11 @@ def test_the_best_graph_is_exported():
             pseudo = 2.0 / 3 ** (len(values) + 1)
             assert row == pytest.approx((counts + pseudo) / (counts.sum() + 3 * pseudo))
     numbers = learned(sensors())
-    gaussian = network_text(numbers, "fewpass")
+    gaussian = model_to_network_text(numbers, "fewpass")
     assert "type continuous;" in gaussian
     with pytest.raises(InvalidNetwork, match="is continuous, which only BIF and equations can hold"):
-        network_text(numbers, "fewpass", "xdsl")
-    equations = network_text(numbers, "fewpass", "sem")
+        model_to_network_text(numbers, "fewpass", "xdsl")
+    equations = model_to_network_text(numbers, "fewpass", "sem")
     for node, own in enumerate(numbers.best.parents):
         (line,) = (line for line in equations.splitlines() if line.startswith(f"{NAMES[node]} = "))
         found = re.fullmatch(r"(-?[\d.]+)((?: [+-] [\d.]+\*\w+)*)\[([\d.]+)\]", line.partition(" = ")[2])
@@ -370,12 +370,12 @@ def test_exact_needs_memory():
     with pytest.raises(InvalidParameter, match=r"method='exact'.*all orders of 25 columns take hours"):
         learned(x, method="exact")
     before = memory_limit()
-    limit_memory(1 << 20, before.directory)
+    set_memory_limit(1 << 20, before.directory)
     try:
         with pytest.raises(InvalidParameter, match=r"all orders of 18 columns take \d+ MiB of the 1 MiB allowed"):
             learned(x.select(x.column_names[:18]), method="exact")
     finally:
-        limit_memory(before.n_bytes, before.directory)
+        set_memory_limit(before.n_bytes, before.directory)
 
 
 def test_what_cannot_be_known_of_a_graph_is_refused():
@@ -434,7 +434,7 @@ def test_the_estimator_tells_the_same(tmp_path):
     assert sorted(graph.nodes) == NAMES
     assert {(a, b, p["probability"]) for a, b, p in graph.edges(data=True)} == set(model.best_edges())
     text = posterior.to_network(tmp_path / "best.bif")
-    assert (tmp_path / "best.bif").read_text() == text == network_text(model, "fewpass")
+    assert (tmp_path / "best.bif").read_text() == text == model_to_network_text(model, "fewpass")
     pq.write_table(table, tmp_path / "x.parquet")
     from_file = StructurePosterior(edge_log_odds={"a->b": 1.0}).fit(str(tmp_path / "x.parquet"))
     np.testing.assert_array_equal(
@@ -500,4 +500,4 @@ def test_information_is_that_of_the_table_less_chance():
     schema = learned(table).schema
     counts = FamilyCounts(schema, [Family(1, (0,))])
     counts.update(Chunk(encode(table.to_batches()[0], schema).x, np.zeros(90, np.uint8)))
-    assert information(counts, 0) == pytest.approx(expected, rel=1e-12)
+    assert corrected_mutual_information(counts, 0) == pytest.approx(expected, rel=1e-12)

@@ -8,7 +8,7 @@ import pytest
 from learners import Source, drive, encode, load_model
 from learners.errors import EmptyData, InvalidParameter, LearnerError, SchemaError, SourceError, UnknownColumn
 from learners.registry import recipes
-from learners.schema.encoding.json_records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_records, record_classifier
 
 N = 600
 RNG = np.random.default_rng(0)
@@ -81,7 +81,9 @@ def test_nan_and_infinities_are_values(tmp_path):
     (attribute,) = (a for a in model.schema.attributes if a.name == "number")
     assert attribute.has_missing
     assert np.all(np.isfinite(attribute.cuts))
-    codes = encode_records([{"number": value} for value in (None, float("nan"), -np.inf, np.inf)], model.schema).x[0]
+    codes = encode_json_records([{"number": value} for value in (None, float("nan"), -np.inf, np.inf)], model.schema).x[
+        0
+    ]
     assert codes.tolist() == [0, 0, 1, attribute.n_values - 1]
     assert np.all(np.isfinite(model.predict_proba(encode(GOOD, model.schema))))
 

@@ -11,7 +11,7 @@ from hypothesis import given
 
 from learners import Source, infer_schema
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
-from learners.passes.column_summaries import ColumnSummaries, binned_schema
+from learners.passes.column_summaries import ColumnSummaries, quantile_binned_schema
 from learners.schema import Schema
 from tests import strategies
 
@@ -112,7 +112,7 @@ def test_intervals_without_regard_to_the_class_give_their_own_reasons(column, re
     summaries = ColumnSummaries(target)
     for batch in pa.table({"class": Y.astype(str), "kept": Y.astype(str), "x": column}).to_batches():
         summaries.update(batch)
-    assert {entry.name: entry.reason for entry in binned_schema(summaries, 8).left_out} == {"x": reason}
+    assert {entry.name: entry.reason for entry in quantile_binned_schema(summaries, 8).left_out} == {"x": reason}
 
 
 def test_the_word_nan_is_a_word():

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import Source, collect, encode, infer_schema
-from learners.classifiers.structure import naive_structure
+from learners.classifiers.structure import naive_bayes_structure
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidBuffers, LearnerError, SourceError
@@ -44,7 +44,7 @@ def broken(request, tmp_path, monkeypatch):
 
 def test_a_statistic_refuses_them_by_file_and_column(broken):
     source, name, schema = broken
-    families = naive_structure(schema.n_attributes).families()
+    families = naive_bayes_structure(schema.n_attributes).families()
     for statistic in (PairwiseCounts(schema), FamilyCounts(schema, families)):
         with pytest.raises(SourceError, match=rf"x\.parquet: is damaged: Column '{name}': .*Restore the file"):
             collect(statistic, source)

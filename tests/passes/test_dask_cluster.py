@@ -12,7 +12,7 @@ from learners.circuits.streaming import shards
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import dask_cluster as clusters
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.sources.row_filter import window
+from learners.passes.sources.row_filter import select_newest_rows
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.ensembles.test_wide import LEARNERS as ENSEMBLES
@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with clusters.connect("local:2") as made:
+    with clusters.connect_dask_cluster("local:2") as made:
         yield made
 
 
@@ -93,7 +93,7 @@ def test_streams_are_learned_in_a_shard_for_each_worker(folder, cluster, monkeyp
 
 
 def test_conditions_travel_with_the_rows(folder, cluster):
-    source = window(Source.open(folder), "36h", "time").source
+    source = select_newest_rows(Source.open(folder), "36h", "time").source
     assert cluster.collect(ColumnSummaries("class"), source) == collect(ColumnSummaries("class"), source)
 
 
@@ -115,7 +115,7 @@ def test_every_worker_has_work_where_rows_are_few(folder, monkeypatch, n_workers
 def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
     source = Source.open(folder)
     whole = collect(ColumnSummaries("class"), source)
-    with clusters.connect("local:2") as own:
+    with clusters.connect_dask_cluster("local:2") as own:
         own.client.wait_for_workers(2)
         victim = next(iter(own.client.run(os.getpid).values()))
 
@@ -148,5 +148,5 @@ def test_what_is_no_cluster_is_refused(monkeypatch):
     monkeypatch.setattr(clusters, "CONNECT_S", 0.2)
     none = {"local:0": "with N processes", "local:x": "with N processes", "tcp://127.0.0.1:9": "no Dask scheduler"}
     for address, reason in none.items():
-        with pytest.raises(ClusterError, match=reason), clusters.connect(address):
+        with pytest.raises(ClusterError, match=reason), clusters.connect_dask_cluster(address):
             pass

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners.passes.memory import allocate_frugally, give_back, limit_memory, memory_limit
+from learners.passes.memory import configure_memory_allocators, memory_limit, release_free_memory, set_memory_limit
 
 
 def resident_bytes():
@@ -19,14 +19,14 @@ def resident_bytes():
 def restored():
     before = memory_limit()
     yield
-    limit_memory(before.n_bytes, before.directory)
+    set_memory_limit(before.n_bytes, before.directory)
 
 
 def test_a_limit_holds_as_long_as_its_folder_is_there(tmp_path, monkeypatch):
     monkeypatch.setenv("FEWPASS_MEMORY", "64MiB")
     folder = tmp_path / "workspace"
     folder.mkdir()
-    limit_memory(1000, folder)
+    set_memory_limit(1000, folder)
     assert memory_limit().n_bytes == 1000 and memory_limit().directory == folder
     folder.rmdir()
     assert memory_limit().n_bytes == 64 << 20 and memory_limit().directory.is_dir()
@@ -36,16 +36,16 @@ def test_a_limit_holds_as_long_as_its_folder_is_there(tmp_path, monkeypatch):
 def test_freed_arrays_leave_the_process():
     pool = pa.default_memory_pool()
     try:
-        allocate_frugally()
+        configure_memory_allocators()
         assert pa.default_memory_pool().backend_name == "system"
-        give_back()
+        release_free_memory()
         before = resident_bytes()
         arrays = [
             np.ones(3 << 17) for _ in range(40)
         ]  # of 3 MiB, which glibc keeps by default once it has seen larger ones
         assert resident_bytes() - before > 100 << 20
         del arrays
-        give_back()
+        release_free_memory()
         assert resident_bytes() - before < 20 << 20
     finally:
         pa.set_memory_pool(pool)

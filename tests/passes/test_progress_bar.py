@@ -9,7 +9,7 @@ from rich.text import Text
 
 from learners import NB, FewPassClassifier
 from learners.passes.engine import Progress
-from learners.passes.progress_bar import amount, bar_on
+from learners.passes.progress_bar import console_progress_bar, progress_amount_text
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from learners.passes.progress_bar import amount, bar_on
 )
 def test_what_is_done_and_how_much(told, words, how_much):
     speed = told.rows_per_s if told.unit == "rows" else None
-    assert told.words == words and amount(told.unit, told.rows_done, told.rows_total, speed) == how_much
+    assert told.words == words and progress_amount_text(told.unit, told.rows_done, told.rows_total, speed) == how_much
 
 
 def test_a_training_is_silent_unless_it_is_to_tell(capfd):
@@ -51,7 +51,7 @@ def test_units_are_those_of_the_work():
 
 def test_a_bar_takes_one_line_however_long_the_words_are():
     console = Console(width=80, file=io.StringIO(), force_terminal=True)
-    with bar_on(console) as bar:
+    with console_progress_bar(console) as bar:
         bar.add_task(
             "choosing a circuit: a mixture of four hidden trees of six states, and more", amount="45 of 100 networks"
         )

@@ -12,7 +12,7 @@ import pytest
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.reuse import Supply
-from learners.passes.sources.row_filter import Selection, window
+from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Source, file_identity
 from learners.registry import recipes
 from learners.schema import Kept
@@ -107,7 +107,7 @@ def test_a_window_subtracts_what_leaves(folder, name, parameters):
     write(folder, 0, values=("b", "gone"))  # a category that leaves with its file
     for n_days in range(6, 9):
         source, accounts = Source.open(folder), []
-        chosen = window(source, "3d", "time")
+        chosen = select_newest_rows(source, "3d", "time")
         model = learned(name, parameters, chosen.source, kept, store, chosen, accounts)
         assert same(model, learned(name, parameters, chosen.source, kept))
         if kept is not None and name in ("kdb", "tan"):
@@ -120,34 +120,34 @@ def test_a_window_subtracts_what_leaves(folder, name, parameters):
 def test_a_window_of_days_holds_the_newest_rows(folder):
     table = pq.read_table(folder)
     times = np.array(table["time"].to_numpy())
-    chosen = window(Source.open(folder), "36h", "time")
+    chosen = select_newest_rows(Source.open(folder), "36h", "time")
     rows = pa.Table.from_batches(chosen.source.batches())
     expected = times[times > times.max() - np.timedelta64(36, "h")]
     assert sorted(rows["time"].to_numpy()) == sorted(expected)
-    assert window(Source.open(folder), "2f", None).wanted == {4: (), 5: ()}
-    assert window(Source.open(folder), "100w", "time").wanted == dict.fromkeys(range(6), ())
+    assert select_newest_rows(Source.open(folder), "2f", None).wanted == {4: (), 5: ()}
+    assert select_newest_rows(Source.open(folder), "100w", "time").wanted == dict.fromkeys(range(6), ())
 
 
 def test_a_window_reads_times_that_the_footer_does_not_tell_and_leaves_out_rows_without_one(folder):
     for path in folder.glob("*.parquet"):
         pq.write_table(pq.read_table(path), path, row_group_size=250, write_statistics=False)
-    assert list(window(Source.open(folder), "2d", "time").wanted) == [3, 4, 5]
+    assert list(select_newest_rows(Source.open(folder), "2d", "time").wanted) == [3, 4, 5]
     table = pq.read_table(folder / "00.parquet")
     times = table["time"].to_pylist()
     times[::2] = [None] * len(times[::2])
     pq.write_table(table.set_column(7, "time", pa.array(times)), folder / "00.parquet")
-    chosen = window(Source.open(folder / "00.parquet"), "9d", "time")
+    chosen = select_newest_rows(Source.open(folder / "00.parquet"), "9d", "time")
     assert sum(batch.num_rows for batch in chosen.source.batches()) == 300
 
 
 def test_windows_that_make_no_sense_are_refused(folder):
     source = Source.open(folder)
     with pytest.raises(InvalidParameter, match="a number and a unit"):
-        window(source, "3 days", None)
+        select_newest_rows(source, "3 days", None)
     with pytest.raises(UnknownColumn, match="'tim' is not in the table"):
-        window(source, "3d", "tim")
+        select_newest_rows(source, "3d", "tim")
     with pytest.raises(SourceError, match="column 'number' holds double, not timestamps"):
-        window(source, "3d", "number")
+        select_newest_rows(source, "3d", "number")
     with pytest.raises(EmptyData, match="No file has rows in the window"):
         Selection(source, {})
 
@@ -172,7 +172,7 @@ def test_times_that_cannot_be_put_in_order_are_refused_in_words(tmp_path):
         ]
     ):
         with pytest.raises(SourceError, match=words):
-            window(times(tmp_path / str(number), *columns), "3d", "t")
+            select_newest_rows(times(tmp_path / str(number), *columns), "3d", "t")
 
 
 @pytest.mark.parametrize("has_footer", [True, False])
@@ -180,11 +180,11 @@ def test_a_window_knows_nanoseconds(tmp_path, has_footer):
     """Python has none: what the window's edge is must not depend on whether pandas tells it, nor on the footer."""
     moments = pa.array([-1, 1, 86_400 * 10**9 + 1, 3 * 86_400 * 10**9 + 1], pa.timestamp("ns"))
     source = times(tmp_path / "data", moments[:3], moments[3:], pa.nulls(2), write_statistics=has_footer)
-    chosen = window(source, "3d", "t")
+    chosen = select_newest_rows(source, "3d", "t")
     assert sum(batch.num_rows for batch in chosen.source.batches()) == 2
     (since,) = chosen.wanted[0]
     assert since.implies(since.text) == since, "what is stored by this window is found again"
-    assert list(window(source, "999999999w", "t").wanted) == [0, 1]
+    assert list(select_newest_rows(source, "999999999w", "t").wanted) == [0, 1]
 
 
 def test_what_joins_conditions_may_occur_in_one(folder):

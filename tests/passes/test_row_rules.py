@@ -12,7 +12,7 @@ from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, StructurePoste
 from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.passes.learner import MemoryStore, Part, Rows, drive
-from learners.passes.row_rules import Weight, repeated_positions, with_classes, with_weights
+from learners.passes.row_rules import Weight, apply_null_class_rule, apply_row_weight_rule, repeated_row_positions
 from learners.passes.sources.row_filter import Selection
 from learners.registry import recipes
 from learners.schema import Schema
@@ -147,18 +147,18 @@ def test_what_is_said_wrongly_of_weights_is_refused(table):
 
 
 def test_rows_that_are_read_one_after_the_other_are_repeated(table):
-    source = with_weights(Source.of_table(table), COLUMNS)
+    source = apply_row_weight_rule(Source.of_table(table), COLUMNS)
     rows = Rows(infer_schema(Source.of_table(table), "class", COLUMNS), [source])
     assert sum(chunk.n_rows for chunk in rows) == table["w"].to_numpy().sum()
     with pytest.raises(SchemaError, match="train a classifier"):
-        list(repeated_positions(np.array([1 << 30])))
+        list(repeated_row_positions(np.array([1 << 30])))
 
 
 def test_what_plain_rows_gave_is_not_taken_for_weighted_ones(table, tmp_path):
     pq.write_table(table, tmp_path / "rows.parquet")
     plain, store, accounts = Source.open(tmp_path), MemoryStore(), []
     drive(recipes.learner("nb", {}, "class", None, {"w": "drop"}), [Part(plain, store)])
-    weighted = with_weights(plain, COLUMNS)
+    weighted = apply_row_weight_rule(plain, COLUMNS)
     assert weighted.weight is not None
     chosen = Selection(plain.weighted(weighted.weight), {0: (weighted.weight,)})
     kept = infer_schema(plain, "class", COLUMNS)
@@ -215,7 +215,7 @@ def test_the_error_names_the_option_and_wrong_ones_are_refused():
 def test_statistics_of_the_rows_are_not_taken_for_others(tmp_path):
     pq.write_table(ROWS, tmp_path / "t.parquet")
     source = Source.open(tmp_path / "t.parquet")
-    parts = {with_classes(source, "y", column(instead)).files[0].part for instead in ("drop", "a", "b")}
+    parts = {apply_null_class_rule(source, "y", column(instead)).files[0].part for instead in ("drop", "a", "b")}
     assert len(parts) == 3 and source.files[0].part == ()
     schema = infer_schema(source, "y", column("drop"))
     assert Schema.from_json(schema.to_json()).null_class == "drop"

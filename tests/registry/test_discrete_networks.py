@@ -12,18 +12,18 @@ import pytest
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, load
 from learners import Source, drive, encode, load_model
 from learners.circuits.structures.from_network import NetworkTooLarge
-from learners.circuits.variables import labels_of
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample
 from learners.orders.formats.bif import parse_bif
-from learners.orders.formats.network_files import chosen_format, read_network, write_network
+from learners.orders.formats.network_files import choose_network_file_format, format_network, read_network
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
 from learners.registry import recipes
-from learners.registry.discrete_networks import NoNetwork, network_model, network_of, network_text
-from learners.registry.networks.network_answers import answer_all
+from learners.registry.discrete_networks import NoNetwork, model_to_network, model_to_network_text, network_model
+from learners.registry.networks.network_answers import answer_network_queries
 from learners.registry.networks.of_models import TablesTooLarge, best_graph_network
+from learners.schema.value_choices import unique_code_labels
 from tests.orders.conftest import NETWORKS, needs_networks
 from tests.orders.problems import gaussian_table
 from tests.strategies import up_to
@@ -82,7 +82,7 @@ def test_the_text_of_a_trained_network_answers_as_the_model(make, table):
             attribute = model.schema.attributes[i]
             # By place: how the format writes quotes within a text is its own matter.
             world[attribute.name] = network.values[attribute.name][chunk.x[i, row]]
-            assert len(network.values[attribute.name]) == len(labels_of(attribute))
+            assert len(network.values[attribute.name]) == len(unique_code_labels(attribute))
         joint = np.array([probability(network, world | {"class": value}) for value in network.values["class"]])
         assert joint / joint.sum() == pytest.approx(answered[row], abs=1e-6)  # tables hold logarithms as float32
 
@@ -129,12 +129,12 @@ def test_networks_go_through_all_formats_and_come_back_the_same(seed, tmp_path):
     network = again = random_network(seed)
     for form in ("bif", "xmlbif", "xdsl", "bif"):
         path = tmp_path / f"net.{form}"
-        path.write_text(write_network("any", again, form))
+        path.write_text(format_network("any", again, form))
         again = read_network(path)
         assert again.values == network.values and again.parents == network.parents
         for name in network.values:
             assert again.probabilities(name) == network.probabilities(name)
-    imported = network_of(load(path).model_)
+    imported = model_to_network(load(path).model_)
     assert imported.values == network.values and imported.parents == network.parents
     for name in network.values:
         assert np.allclose(imported.probabilities(name), network.probabilities(name), rtol=0, atol=TOLERANCE)
@@ -152,7 +152,7 @@ def test_networks_go_through_other_programs_where_they_are_installed(program, se
     """Values, names and tables: to 1e-12, and to the six digits that pyAgrum writes."""
     other, network = pytest.importorskip(program), random_network(seed)
     ours, theirs = (str(tmp_path / f"{name}.{'bif' if program == 'pgmpy' else 'bifxml'}") for name in ("a", "b"))
-    Path(ours).write_text(write_network("any", network, chosen_format(ours, None)))
+    Path(ours).write_text(format_network("any", network, choose_network_file_format(ours, None)))
     if program == "pgmpy":
         from pgmpy.readwrite import BIFReader, BIFWriter
 
@@ -188,8 +188,8 @@ def plant():
 @pytest.mark.parametrize("form", ["bif", "sem"])
 def test_networks_of_numbers_come_back_and_answer_the_same(plant, form, tmp_path):
     path = tmp_path / f"plant.{form}"
-    path.write_text(network_text(plant, "plant", form))
-    assert len(read_network(path).edges) > 2 and read_network(path) == network_of(plant)
+    path.write_text(model_to_network_text(plant, "plant", form))
+    assert len(read_network(path).edges) > 2 and read_network(path) == model_to_network(plant)
     estimator = load(path)
     assert estimator.to_network(format=form) == path.read_text().replace("plant", "fewpass")
     model = load_model(*estimator.model_.to_arrays(), is_trusted=False)
@@ -201,7 +201,9 @@ def test_networks_of_numbers_come_back_and_answer_the_same(plant, form, tmp_path
     ]  # fmt: skip
     ours = best_graph_network(plant)
     for told, expected in zip(
-        answer_all(model, queries, lambda: model), answer_all(plant, queries, ours.model), strict=True
+        answer_network_queries(model, queries, lambda: model),
+        answer_network_queries(plant, queries, ours.model),
+        strict=True,
     ):
         assert same(told, {name: part for name, part in expected.items() if name != "graph"})
     assert model.structure()["edges"] and ours.parents == model.network.parents
@@ -290,7 +292,7 @@ def test_what_is_no_network_or_too_large_is_refused(table, tmp_path):
         {name: [f"{i % 97}" for i in range(2000)] for name in "abc"} | {"class": [i % 2 for i in range(2000)]}
     )
     with pytest.raises(TablesTooLarge, match="more than the 1,048,576 allowed here"):
-        network_text(KDB(k=2, columns=dict.fromkeys("abc", "nominal")).fit(many, "class").model_, "m")
+        model_to_network_text(KDB(k=2, columns=dict.fromkeys("abc", "nominal")).fit(many, "class").model_, "m")
     with pytest.raises(NetworkTooLarge, match="max_edges=10"):
         network_model(random_network(0), max_edges=10)
     (tmp_path / "bad.bif").write_text("network a {\n}\nvariabel b {\n}")

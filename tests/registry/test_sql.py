@@ -18,7 +18,7 @@ from learners.errors import InvalidParameter, UnknownColumn
 from learners.registry.sql import script, table_rows, writable
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
-from learners.registry.sql.families import steps_of
+from learners.registry.sql.families import family_elimination_steps
 from learners.registry.sql.script import NoSQL, TooLargeForSQL, sql_script
 from learners.registry.sql.writable import NetworkInSQL, PoolInSQL
 from learners.schema.encoding.encode import encode
@@ -186,7 +186,7 @@ def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, pool, monk
     """By the codes of attributes, of views, or of both."""
     model = pool
     monkeypatch.setattr(writable, "CELLS", cells)
-    families = writable.merged_families(model)
+    families = writable.merge_pool_families(model)
     columns = {*families.order, *families.parents}
     n = model.schema.n_attributes
     assert (min(columns) < n, max(columns) >= n) == {0: (False, True), 40: (True, True)}.get(cells[0], (True, False))
@@ -305,7 +305,7 @@ def test_steps_look_each_family_up_once_with_what_it_needs():
     model = KDB(k=3).fit(table_of(0, 400), "class").model_
     families = NetworkInSQL(model).joint
     seen, is_open = [], set()
-    for step in steps_of(families):
+    for step in family_elimination_steps(families):
         assert not is_open.intersection(step.opened)
         is_open |= set(step.opened)
         for family in step.families:

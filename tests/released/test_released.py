@@ -14,7 +14,7 @@ import pytest
 
 from learners.models.query import Edges
 from service import product
-from service.operations.doctor import examine
+from service.operations.doctor import run_doctor_checks
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -38,7 +38,7 @@ def workspace(released):
 
 
 def test_the_doctor_finds_nothing_wrong(released, workspace):
-    found = examine(Settings(workspace=released / "workspace"))
+    found = run_doctor_checks(Settings(workspace=released / "workspace"))
     assert found and not [finding for finding in found if finding.state == "failed"]
 
 
@@ -46,15 +46,15 @@ def test_every_model_says_what_it_said(released, workspace):
     kept = json.loads((released / "answers.json").read_text())
     assert len(kept["answers"]) >= 10
     for name, answers in kept["answers"].items():
-        model = product.served_model(workspace, name)
+        model = product.load_served_model(workspace, name)
         now = [model.classify(row) for row in kept["rows"]]
         np.testing.assert_allclose(now, answers, atol=1e-9, err_msg=name)
 
 
 def test_posteriors_and_densities_answer(workspace):
-    (edges,) = product.query(workspace, "structures", [Edges()])
+    (edges,) = product.query_model(workspace, "structures", [Edges()])
     assert edges["edges"]
-    assert product.served_model(workspace, "density").model.schema.n_attributes == 4
+    assert product.load_served_model(workspace, "density").model.schema.n_attributes == 4
 
 
 def test_every_statistic_is_read(released):
@@ -69,14 +69,14 @@ def test_every_statistic_is_read(released):
 @pytest.mark.parametrize("name", ["kdb-daily", "auto-daily"])
 def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
     files = [str(released / "data" / f"day{day}.parquet") for day in (1, 2, 3)]
-    before = product.served_model(workspace, name)
+    before = product.load_served_model(workspace, name)
     request = TrainRequest(
         uris=files, target="income", learner=before.learner, parameters={"members": 2} if before.learner == "auto" else {"k": 2},
         model=name, holdout=0, update=True,
     )  # fmt: skip
-    version, passes = product.train_with_passes(workspace, request)
+    version, passes = product.train_and_report_passes(workspace, request)
     assert version.version == 2 and all(one["n_rows_read"] == 1200 for one in passes)
-    after = product.served_model(workspace, f"{name}@2")
+    after = product.load_served_model(workspace, f"{name}@2")
     assert [a.cuts for a in after.schema.attributes] == [a.cuts for a in before.schema.attributes]
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from learners.errors import SchemaError
 from learners.schema import category_counts
-from learners.schema.category_counts import ValueTally, value_counts
+from learners.schema.category_counts import ValueTally, category_value_counts
 from tests.naive import counts as naive
 
 
@@ -34,7 +34,7 @@ from tests.naive import counts as naive
 def test_values_are_counted_as_row_by_row(column):
     counts, n_missing = naive.values(column.to_pylist())
     found: Counter[object] = Counter()
-    values, n_rows, n_null = value_counts(column, "x")
+    values, n_rows, n_null = category_value_counts(column, "x")
     for value, n in zip(values.to_pylist(), n_rows.tolist(), strict=True):
         found[value] += n
     assert +found == counts
@@ -58,7 +58,7 @@ def test_values_of_many_batches_are_counted_as_row_by_row(data, kind, most_waiti
         tallies = ValueTally(), ValueTally()
         for tally, own in zip(tallies, (batches, other), strict=True):
             for batch in own:
-                tally.add(*value_counts(batch, "x")[:2], "x")
+                tally.add(*category_value_counts(batch, "x")[:2], "x")
                 if data.draw(st.booleans()):
                     assert not tally.is_overfull  # which counts what waits
         tallies[0].merge(tallies[1])
@@ -90,4 +90,4 @@ def test_text_that_is_not_utf_8_is_refused_by_name():
 def test_an_index_beyond_its_dictionary_is_refused():
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 7], pa.int32()), pa.array(["a"]), safe=False)
     with pytest.raises(SchemaError, match="'x' has indices beyond its dictionary"):
-        value_counts(broken, "x")
+        category_value_counts(broken, "x")

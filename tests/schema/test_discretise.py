@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from learners.schema import discretise
 from learners.schema.column_summary import Column
-from learners.schema.discretise import Histogram, Tally, equal_frequency_cut_points, keys_of, mdl_cut_points, numbers_of
-from learners.schema.encoding.encode import numbers
+from learners.schema.discretise import (
+    Histogram,
+    Tally,
+    equal_frequency_cut_points,
+    floats_from_ordered_keys,
+    mdl_cut_points,
+    ordered_keys_from_floats,
+)
+from learners.schema.encoding.encode import numeric_column_as_floats
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive import discretise as naive
 from tests.naive.counts import numbers_by_class
@@ -27,7 +34,7 @@ def histogram_of(values, labels, n_classes=None):
 
 def as_counter(histogram):
     return {
-        (float(numbers_of(key << histogram.level)), k): int(n)
+        (float(floats_from_ordered_keys(key << histogram.level)), k): int(n)
         for key, row in zip(histogram.keys, histogram.counts, strict=True)
         for k, n in enumerate(row)
         if n
@@ -62,7 +69,7 @@ def test_cut_points_of_public_sets_are_those_of_the_recursion(path):
     labels = np.array([classes[value] for value in table["class"].to_pylist()])
     columns = [f.name for f in table.schema if f.type in ("double", "float", "int64", "int32")]
     for name in columns[:6]:
-        x = numbers(table[name].combine_chunks(), name)
+        x = numeric_column_as_floats(table[name].combine_chunks(), name)
         present = ~np.isnan(x)
         expected = naive.mdl_cuts(x[present].tolist(), labels[present].tolist())
         found = mdl_cut_points(histogram_of(x[present], labels[present], len(classes)))
@@ -87,10 +94,10 @@ def test_a_class_number_far_above_those_present_does_not_overflow():
 @given(st.lists(any_number, min_size=1, max_size=30))
 def test_keys_are_ordered_as_the_numbers_are_and_give_them_back(values):
     x = np.array(values) + 0.0
-    keys = keys_of(x)
-    assert np.array_equal(numbers_of(keys), x)
+    keys = ordered_keys_from_floats(x)
+    assert np.array_equal(floats_from_ordered_keys(keys), x)
     assert np.array_equal(np.argsort(keys, kind="stable"), np.argsort(x, kind="stable"))
-    assert keys_of(np.array([0.0]))[0] == keys_of(np.array([-0.0]))[0]
+    assert ordered_keys_from_floats(np.array([0.0]))[0] == ordered_keys_from_floats(np.array([-0.0]))[0]
 
 
 @given(st.lists(st.tuples(any_number, st.integers(0, 2)), max_size=60))
@@ -166,7 +173,9 @@ def test_coarse_bins_find_the_cut_points_within_their_width():
     coarse = histogram_of(x, y)
     assert coarse.level > 0
     values, inverse = np.unique(x, return_inverse=True)
-    exact = Histogram(keys_of(values), np.eye(3, dtype=np.int64)[y][np.argsort(inverse, kind="stable")])
+    exact = Histogram(
+        ordered_keys_from_floats(values), np.eye(3, dtype=np.int64)[y][np.argsort(inverse, kind="stable")]
+    )
     found, expected = mdl_cut_points(coarse), mdl_cut_points(exact)
     assert len(found) == len(expected)
     assert found == pytest.approx(expected, abs=2e-3)

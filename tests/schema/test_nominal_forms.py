@@ -13,11 +13,16 @@ from learners import Source, drive, encode, infer_schema
 from learners.errors import SchemaError
 from learners.estimators import NB
 from learners.models.query import Conditional, Marginal, Sample
-from learners.passes.sources.csv.types import declared_types
+from learners.passes.sources.csv.types import declared_text_types
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.json_records import encode_columns, encode_records, number_reader
-from learners.schema.nominal_forms import canonical, nominal_forms, seconds_of, words_of_clock
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, json_number_reader
+from learners.schema.nominal_forms import (
+    canonical_time_text,
+    nominal_forms,
+    parse_duration_seconds,
+    time_or_duration_text,
+)
 
 UNITS = ("s", "ms", "us", "ns")
 MOMENTS = [datetime(1969, 12, 31, 23, 59, 59), datetime(2024, 1, 2), datetime(2024, 1, 2, 12, 30)]
@@ -79,9 +84,9 @@ def test_a_time_is_the_same_value_in_every_unit_zone_and_text(what, kind):
         strings = pa.array(texts)
         for form in (strings, strings.dictionary_encode(), strings.cast(pa.large_string())):
             assert encode(pa.record_batch({"x": form}), schema).x[0].tolist() == expected
-        assert encode_records([{"x": text} for text in texts], schema).x[0].tolist() == expected
-        assert encode_columns({"x": texts, "z": [0] * len(texts)}, schema).x[0].tolist() == expected
-    assert encode_records([{"x": value} for value in OBJECTS[what]], schema).x[0].tolist() == expected
+        assert encode_json_records([{"x": text} for text in texts], schema).x[0].tolist() == expected
+        assert encode_json_columns({"x": texts, "z": [0] * len(texts)}, schema).x[0].tolist() == expected
+    assert encode_json_records([{"x": value} for value in OBJECTS[what]], schema).x[0].tolist() == expected
 
 
 def test_nanoseconds_are_told_apart():
@@ -101,12 +106,12 @@ def test_nanoseconds_are_told_apart():
      ("0001-01-01T00:00+05:00", "timestamp[s]"), ("PT0.0000000001S", "duration[s]"), ("12:30", "string")],
 )  # fmt: skip
 def test_what_is_no_time_has_no_form(text, kind):
-    assert canonical(text, kind) is None
+    assert canonical_time_text(text, kind) is None
 
 
 def test_a_count_in_text_is_one_of_the_columns_unit():
-    assert canonical("90000", "duration[ms]") == canonical("90", "duration[s]") == "PT1M30S"
-    assert canonical("1.5", "dictionary<values=duration[s], indices=int32, ordered=0>") == "PT1.5S"
+    assert canonical_time_text("90000", "duration[ms]") == canonical_time_text("90", "duration[s]") == "PT1M30S"
+    assert canonical_time_text("1.5", "dictionary<values=duration[s], indices=int32, ordered=0>") == "PT1.5S"
 
 
 def test_models_of_earlier_releases_are_read_with_one_form():
@@ -129,7 +134,7 @@ def test_csv_parquet_and_frames_give_the_same_codes(tmp_path):
     for schema in schemas:
         told = [
             encode(
-                pa.Table.from_batches(Source.open(tmp_path / name, types=declared_types(schema)).batches()), schema
+                pa.Table.from_batches(Source.open(tmp_path / name, types=declared_text_types(schema)).batches()), schema
             ).x.tolist()
             for name in ("t.parquet", "t.csv")
         ]
@@ -145,7 +150,7 @@ def test_times_as_classes_have_one_form(tmp_path):
     schema = infer_schema(Source.of_table(table), "y", {"x": {"cuts": [1.5, 2.5]}})
     assert schema.classes == ("1969-12-31T23:59:59", "2024-01-02", "2024-01-02T12:30:00")
     pacsv.write_csv(table.set_column(1, "y", table["y"].cast(pa.timestamp("s"))), tmp_path / "t.csv")
-    read = pa.Table.from_batches(Source.open(tmp_path / "t.csv", types=declared_types(schema)).batches())
+    read = pa.Table.from_batches(Source.open(tmp_path / "t.csv", types=declared_text_types(schema)).batches())
     for rows in (table, table.set_column(1, "y", table["y"].cast(pa.timestamp("ns", "UTC"))), read):
         assert encode(rows, schema).y[:3].tolist() == [0, 1, 2]
 
@@ -167,21 +172,21 @@ def test_times_as_classes_have_one_form(tmp_path):
 def test_words_are_the_number_again(kind, number, words):
     attribute = Attribute("x", "numeric", cuts=(1.0,), arrow_type=kind)
     assert attribute.number_in_words(float(number)) == words
-    assert number_reader(attribute)(words) == number
+    assert json_number_reader(attribute)(words) == number
 
 
 def test_a_number_that_words_would_change_stays_a_number():
-    assert words_of_clock("time", 1, 90_000.0) is None
-    assert words_of_clock("time", 10**9, 1.0) is None
-    assert words_of_clock("duration", 10**9, 0.5) is None
+    assert time_or_duration_text("time", 1, 90_000.0) is None
+    assert time_or_duration_text("time", 10**9, 1.0) is None
+    assert time_or_duration_text("duration", 10**9, 0.5) is None
 
 
 @pytest.mark.parametrize("text", ["0:05:00", "PT5M", "PT300S", "300"])
 def test_durations_are_read_as_people_write_them(text):
     attribute = Attribute("x", "numeric", cuts=(1.0,), arrow_type="duration[s]")
-    assert number_reader(attribute)(text) == 300
-    assert number_reader(attribute)(timedelta(minutes=5)) == 300
-    assert seconds_of("1 day, 0:00:01") == 86_401
+    assert json_number_reader(attribute)(text) == 300
+    assert json_number_reader(attribute)(timedelta(minutes=5)) == 300
+    assert parse_duration_seconds("1 day, 0:00:01") == 86_401
 
 
 def test_queries_and_answers_carry_the_words():
@@ -217,8 +222,8 @@ def test_milliseconds_are_not_taken_for_seconds(milliseconds):
     schema = Schema((Attribute("when", "numeric", cuts=(1.6e9,), arrow_type="timestamp[ms]"),), "class", ("no", "yes"))
     words = r"Column 'when' holds -?1700000000000 where times are wanted.* Divide milliseconds by 1,000"
     with pytest.raises(SchemaError, match=words):
-        encode_records([{"when": milliseconds}], schema)
+        encode_json_records([{"when": milliseconds}], schema)
     with pytest.raises(SchemaError, match=words.replace("-?", "")):
         encode(pa.record_batch({"when": [abs(milliseconds)]}), schema, with_class=False)
     seconds = [{"when": 1_700_000_000}, {"when": 1.5e9}, {"when": "2023-11-14T22:13:20"}, {"when": None}]
-    assert encode_records(seconds, schema).x.tolist() == [[1, 0, 1, 2]]
+    assert encode_json_records(seconds, schema).x.tolist() == [[1, 0, 1, 2]]

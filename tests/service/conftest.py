@@ -54,7 +54,7 @@ class Site:
         """A model of the rows of training, learned beside the server."""
         with Workspace(Settings(workspace=self.workspace)) as workspace:
             asked = {"uris": [str(self.train)], "target": target, "learner": learner, "parameters": parameters}
-            return product.train(workspace, TrainRequest(**asked, model=model))
+            return product.train_model_version(workspace, TrainRequest(**asked, model=model))
 
 
 @pytest.fixture(scope="session")
@@ -84,7 +84,7 @@ def site(tmp_path_factory, weather_files):
     with Workspace(settings) as workspace:
         # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero.
         asked = {"uris": [str(train)], "target": "class", "learner": "nb", "parameters": {"m": 1.0}}
-        product.train(workspace, TrainRequest(**asked, model="weather"))
+        product.train_model_version(workspace, TrainRequest(**asked, model="weather"))
     with local_server(settings) as server, client_of(server) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
 

@@ -130,11 +130,11 @@ def _start_each():
     import service.jobs.worker
     import service.processes.preloaded
     import service.product.submission.job_steps  # noqa: F401
-    from service.http.warm_up import warm_up
-    from service.processes.forking import other_threads
+    from service.http.warm_up import warm_up_kernels
+    from service.processes.forking import threads_lost_by_fork
 
-    warm_up()
-    assert not other_threads()
+    warm_up_kernels()
+    assert not threads_lost_by_fork()
     gc.collect()
     gc.freeze()
     for question in map(json.loads, sys.stdin):

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from service.cli import app
 from service.processes import supervisor
-from service.requests.problems import problem_of
-from service.settings import SECRETS, Settings, unknown_variables
+from service.requests.problems import problem_from_error
+from service.settings import SECRETS, Settings, unknown_setting_warnings
 from storage.errors import Unwritable
 from storage.files.workspace_layout import Layout
 
@@ -39,7 +39,7 @@ def refusal(monkeypatch, name, value):
     monkeypatch.setenv(f"FEWPASS_{name}", value)
     with pytest.raises(ValidationError) as refused:
         Settings()
-    return problem_of(refused.value).detail
+    return problem_from_error(refused.value).detail
 
 
 @pytest.mark.parametrize(("name", "value", "words"), NONSENSE)
@@ -72,7 +72,7 @@ def test_a_secret_may_stand_in_a_file(monkeypatch, tmp_path, name, value):
     assert getattr(settings, name) == value
     children = settings.within({variable: str(file), "PATH": "/bin"})
     assert children == {"PATH": "/bin", f"FEWPASS_{name.upper()}": value}, "a child gets it once"
-    assert not unknown_variables({variable: str(file)})
+    assert not unknown_setting_warnings({variable: str(file)})
     told = refusal(monkeypatch, name.upper(), value)
     assert told.startswith(f"FEWPASS_{name.upper()}") and f"{variable} is, too" in told and value not in told
     monkeypatch.delenv(f"FEWPASS_{name.upper()}")
@@ -125,7 +125,7 @@ def test_options_win_over_variables(monkeypatch, variables, options, expected):
 def test_who_only_predicts_starts_no_worker(monkeypatch, predict_only, n_workers):
     kept: list[Settings] = []
     monkeypatch.setattr(supervisor, "_keep_worker", lambda settings, stop: kept.append(settings))
-    with supervisor.job_workers(Settings(job_workers=2, predict_only=predict_only)):
+    with supervisor.supervised_job_workers(Settings(job_workers=2, predict_only=predict_only)):
         pass
     assert len(kept) == n_workers
 
@@ -138,7 +138,7 @@ def test_variables_that_are_no_setting_are_told():
         "HOME": "/",
         "FEWPASS_ZZZZZZZZZZ": "",
     }
-    assert unknown_variables(environment) == [
+    assert unknown_setting_warnings(environment) == [
         "FEWPASS_WORKRS is not a setting and has no effect (similar: FEWPASS_WORKERS).",
         "FEWPASS_ZZZZZZZZZZ is not a setting and has no effect.",
     ]

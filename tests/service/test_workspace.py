@@ -25,8 +25,8 @@ def test_who_works_on_this_machine_may_read_outside_the_data_roots(tmp_path, wea
     with Workspace(Settings(workspace=tmp_path / "workspace", data_roots=(str(tmp_path / "inside"),))) as workspace:
         outsider = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="m")
         with pytest.raises(OutsideRoots, match="server may"):
-            product.submit(workspace, outsider, is_remote=True)
-        assert product.train(workspace, outsider).version == 1
+            product.submit_job(workspace, outsider, is_remote=True)
+        assert product.train_model_version(workspace, outsider).version == 1
 
 
 def test_a_data_set_lists_the_files_that_registering_and_training_found(tmp_path, weather_files):
@@ -38,7 +38,7 @@ def test_a_data_set_lists_the_files_that_registering_and_training_found(tmp_path
             registered = product.register_dataset(workspace, request, is_remote=True)
             assert registered.schema_json is None
             assert [file["n_rows"] for file in registered.files] == [3000]
-            product.train(workspace, TrainRequest(dataset="d", learner="nb", model="m"))
+            product.train_model_version(workspace, TrainRequest(dataset="d", learner="nb", model="m"))
             assert [file["n_rows"] for file in product.get_dataset(workspace, "d").files] == [3000, 500][: number + 1]
 
 
@@ -52,11 +52,11 @@ def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path, weather_files):
         before = files_below(workspace.layout.root)
         request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="m")
         with pytest.raises(Cancelled):
-            product.train(workspace, request, cancel)
+            product.train_model_version(workspace, request, cancel)
         bad = tmp_path / "empty.parquet"
         pq.write_table(pa.table({"a": pa.array([], pa.string()), "class": pa.array([], pa.string())}), bad)
         with pytest.raises(Exception, match="rows"):
-            product.train(workspace, request.model_copy(update={"uris": [str(bad)]}))
+            product.train_model_version(workspace, request.model_copy(update={"uris": [str(bad)]}))
         assert product.list_models(workspace).items == () and files_below(workspace.layout.root) == before
     assert list(workspace.layout.scratch.iterdir()) == []
 
@@ -83,7 +83,7 @@ def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(tmp_path, wea
         request = TrainRequest(
             uris=[str(weather_files[0])], target="class", learner="tan", model="m", test_uris=[str(weather_files[1])]
         )
-        version = product.train(workspace, request)
+        version = product.train_model_version(workspace, request)
     with duckdb.connect(version.duckdb_path, read_only=True) as file:
         metrics = dict(file.execute("SELECT name, value FROM metrics").fetchall())
         provenance = dict(file.execute("SELECT name, value FROM provenance").fetchall())

@@ -7,12 +7,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage.control.control import generation, open_control
+from storage.control.control import control_generation, open_control
 from storage.errors import Conflict, NotFound
-from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
-from storage.models.model_versions import get_version, list_versions
+from storage.models.aliases import alias_history, delete_alias, roll_back, set_alias, versions_by_alias
+from storage.models.model_versions import get_version, list_model_versions
 from storage.models.promotions import Promotion, list_promotions, record_promotion
-from storage.models.removal import delete_model, delete_version, retain_versions
+from storage.models.removal import delete_model, delete_model_version, delete_unretained_versions
 from tests.machines import memory_folder
 from tests.storage.conftest import new_version
 
@@ -32,7 +32,7 @@ class Registry(RuleBasedStateMachine):
         self.n_made = 0
         self.paths: dict[str, list[int]] = {}
         self.n_moves = self.n_decisions = 0
-        self.generation = generation(self.control)
+        self.generation = control_generation(self.control)
 
     def teardown(self):
         self.control.close()
@@ -112,12 +112,12 @@ class Registry(RuleBasedStateMachine):
     def delete(self, version):
         if version not in self.versions:
             with pytest.raises(NotFound, match="There is no"):
-                delete_version(self.control, NAME, version)
+                delete_model_version(self.control, NAME, version)
         elif any(path[-1] == version for path in self.paths.values()):
             with pytest.raises(Conflict, match="lias"):
-                delete_version(self.control, NAME, version)
+                delete_model_version(self.control, NAME, version)
         else:
-            delete_version(self.control, NAME, version)
+            delete_model_version(self.control, NAME, version)
             self.versions.discard(version)
 
     @precondition(lambda self: self.versions)
@@ -125,7 +125,7 @@ class Registry(RuleBasedStateMachine):
     def prune(self, keep):
         aliased = {path[-1] for path in self.paths.values()}
         gone = set(sorted(self.versions, reverse=True)[keep:]) - aliased
-        assert {version.version for version in retain_versions(self.control, NAME, keep)} == gone
+        assert {version.version for version in delete_unretained_versions(self.control, NAME, keep)} == gone
         self.versions -= gone
 
     @rule()
@@ -140,15 +140,17 @@ class Registry(RuleBasedStateMachine):
 
     @invariant()
     def is_as_expected(self):
-        assert dict(aliases(self.control, NAME)) == {alias: path[-1] for alias, path in sorted(self.paths.items())}
+        assert dict(versions_by_alias(self.control, NAME)) == {
+            alias: path[-1] for alias, path in sorted(self.paths.items())
+        }
         if self.versions:
-            listed = {version.version for version in list_versions(self.control, NAME).items}
+            listed = {version.version for version in list_model_versions(self.control, NAME).items}
             assert listed == self.versions
             champion = self.paths.get("champion", [max(self.versions)])[-1]
             assert get_version(self.control, NAME).version == champion
         assert len(alias_history(self.control, NAME, 1000).items) == self.n_moves
         assert len(list_promotions(self.control, NAME, 1000).items) == self.n_decisions
-        before, self.generation = self.generation, generation(self.control)
+        before, self.generation = self.generation, control_generation(self.control)
         assert self.generation >= before
 
 

@@ -9,13 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from learners.circuits.bayesian.layout import Layout, parameters_given
+from learners.circuits.bayesian.layout import Layout, draw_posterior_parameters
 from learners.circuits.bayesian.priors import Prior
 from learners.circuits.bayesian.sampler import Kept, LazySampler, Moves, Store
 from learners.circuits.parameters import AUTO, GibbsParameters
 from learners.errors import Cancelled
 from learners.kernels.arrays import Array, Floats, Uint8s
-from learners.passes.engine import Advance, unheard
+from learners.passes.engine import Advance, ignore_progress
 from learners.passes.threads import run_on_threads
 
 MOST_R_HAT = 1.1
@@ -39,7 +39,7 @@ class Phase:
         return [self.last - (self.last - self.first) * k // n for k in range(n)][::-1]
 
 
-def phases(parameters: GibbsParameters) -> list[Phase]:
+def chain_phases(parameters: GibbsParameters) -> list[Phase]:
     """The phases that a run may take: the sweeps of each are as many as those before it."""
     if parameters.iterations != AUTO:
         return [Phase(parameters.iterations // 2, parameters.iterations)]
@@ -101,11 +101,11 @@ class _Chain:
 
     def _draw(self) -> None:
         prior, tallies, random = self.sampler.prior, self.state.tallies, self.random(self.sweep, DRAW)
-        self.draws[self.n_draws] = self.layout.vector(parameters_given(random, prior, tallies))
+        self.draws[self.n_draws] = self.layout.vector(draw_posterior_parameters(random, prior, tallies))
         self.n_draws += 1
         if self.state.log_joint > self.best:
             self.best = self.state.log_joint
-            self.draws[-1] = self.layout.vector(parameters_given(None, prior, tallies))
+            self.draws[-1] = self.layout.vector(draw_posterior_parameters(None, prior, tallies))
 
 
 def run_chains(
@@ -117,7 +117,7 @@ def run_chains(
     seed: tuple[int, ...],
     known: Sequence[Uint8s] | None = None,
     threads: int = 1,
-    advance: Advance = unheard,
+    advance: Advance = ignore_progress,
 ) -> Run:
     """Sample until it is enough; the result depends on the seed, not on threads or on how often the run was killed.
 
@@ -129,9 +129,9 @@ def run_chains(
     moves = Moves(parameters.whole_moves, parameters.subtree_moves)
     samplers = [LazySampler(prior, store.rows(c), moves, None if known is None else known[c]) for c in range(n_chains)]
     chains = [_Chain(c, sampler, layout, store, seed, per_chain) for c, sampler in enumerate(samplers)]
-    for phase in phases(parameters):
+    for phase in chain_phases(parameters):
         _through(chains, phase, per_chain, threads, advance)
-        found = diagnostics_of(_trace(chains, phase), phase.last, parameters.effective)
+        found = chain_diagnostics(_trace(chains, phase), phase.last, parameters.effective)
         if found.is_settled:
             break
     best = max(chains, key=lambda chain: chain.best)
@@ -156,7 +156,7 @@ def _in_words(chains: Sequence[_Chain]) -> str:
     last = np.array([chain.trace[-1] for chain in chains if chain.trace])
     if not last.size:
         return ""
-    whole, parts = (acceptance(last[:, first : first + 3]) or 0.0 for first in (1, 4))
+    whole, parts = (chain_acceptance_rate(last[:, first : first + 3]) or 0.0 for first in (1, 4))
     return f", log joint {last[:, 0].max():,.0f}, accepted {whole:.0%} of trees and {parts:.0%} of subtrees"
 
 
@@ -177,7 +177,7 @@ class Diagnostics:
     subtree_acceptance: float | None
 
 
-def diagnostics_of(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
+def chain_diagnostics(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
     """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `sampler.Kept`, after n_sweeps in all.
 
     References: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an
@@ -193,11 +193,11 @@ def diagnostics_of(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
         if len(logs) > 1:
             r_hat = float(array_stats.rhat(logs))
     is_settled = r_hat is not None and r_hat <= MOST_R_HAT and n_effective >= effective
-    whole, subtree = (acceptance(trace[:, :, first : first + 3]) for first in (1, 4))
+    whole, subtree = (chain_acceptance_rate(trace[:, :, first : first + 3]) for first in (1, 4))
     return Diagnostics(n_sweeps, r_hat, n_effective, is_settled, whole, subtree)
 
 
-def acceptance(proposals: Array) -> float | None:
+def chain_acceptance_rate(proposals: Array) -> float | None:
     """Accepted among the proposals (…, 3) that change something; None without any."""
     _, rejected, accepted = proposals.reshape(-1, 3).sum(axis=0).tolist()
     return accepted / (rejected + accepted) if rejected + accepted else None

@@ -11,11 +11,11 @@ import numpy as np
 from learners.circuits.bayesian.priors import Column
 from learners.circuits.parameters import BY_COLUMN, PAPER
 from learners.circuits.queries.sampling_kernels import GOLDEN
-from learners.circuits.structures.densities import NARROWEST, check_numbers, require_numbers
+from learners.circuits.structures.densities import NARROWEST, check_distribution_support, require_column_numbers
 from learners.kernels.arrays import Array, Float32s, Floats, Integers
-from learners.kernels.random import random_bits_at
+from learners.kernels.random import random_bits_array
 from learners.schema import Chunk, Schema
-from learners.schema.discretise import Histogram, numbers_of
+from learners.schema.discretise import Histogram, floats_from_ordered_keys
 from learners.schema.schema import Attribute
 
 INTERVALS = "intervals"
@@ -63,12 +63,12 @@ class Coding:
 def _uniforms(seed: int, numbers: Integers) -> Floats:
     """Of each number what is uniform in (0, 1), never an end: a whole number with noise is rounded to itself."""
     with np.errstate(over="ignore"):
-        first = random_bits_at(np.array([seed], np.uint64) + GOLDEN)
-        bits = random_bits_at(first + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+        first = random_bits_array(np.array([seed], np.uint64) + GOLDEN)
+        bits = random_bits_array(first + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN)
     return ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
-def numeric_coding(
+def assign_column_families(
     schema: Schema, histograms: Mapping[str, Histogram], leaves: str, in_intervals: Collection[str] = (), seed: int = 0
 ) -> tuple[Schema, Coding]:
     """The schema with a distribution, or values, for each numeric attribute, and how rows are coded by it.
@@ -105,10 +105,10 @@ def _finite(attribute: Attribute) -> Column:
 
 def _numeric(attribute: Attribute, histogram: Histogram, leaves: str) -> tuple[Attribute, Column, float]:
     """An attribute as it is modelled, its column, and the width of its noise."""
-    x, n = numbers_of(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
+    x, n = floats_from_ordered_keys(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
     if attribute.distribution is None and leaves == INTERVALS:
         return attribute, _finite(attribute), 0.0
-    require_numbers(attribute.name, histogram)
+    require_column_numbers(attribute.name, histogram)
     is_whole = histogram.level == 0 and bool((x == np.floor(x)).all()) and bool(np.abs(x).max() < LARGEST_COUNT)
     if attribute.distribution is None and leaves == BY_COLUMN and is_whole and x.size <= FEW_NUMBERS:
         values = replace(attribute, kind="nominal", values=tuple(int(v) for v in x), cuts=())
@@ -117,7 +117,7 @@ def _numeric(attribute: Attribute, histogram: Histogram, leaves: str) -> tuple[A
     spread = float(np.sqrt(np.average((x - mean) ** 2, weights=n))) or 1.0
     families = _families(attribute, leaves, x, is_whole, spread)
     for family in families:
-        check_numbers(attribute.name, family, x, x, histogram.level)
+        check_distribution_support(attribute.name, family, x, x, histogram.level)
     width = 0.0
     if leaves != PAPER and n.sum() > REPEATED * x.size:
         width = 1.0 if is_whole else max(_step(x), NARROWEST * spread * np.sqrt(12.0))

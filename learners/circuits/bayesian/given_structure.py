@@ -10,23 +10,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.bayesian.chains import Phase, diagnostics_of, phases
-from learners.circuits.bayesian.layout import gamma, leaf_parameters
+from learners.circuits.bayesian.chains import Phase, chain_diagnostics, chain_phases
+from learners.circuits.bayesian.layout import draw_gamma_or_mean, draw_leaf_parameters
 from learners.circuits.bayesian.leaf_kernels import FIRST, KIND, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.bayesian.priors import Strengths
-from learners.circuits.bayesian.sample_kernels import count_tree, count_trees
+from learners.circuits.bayesian.sample_kernels import draw_and_count_induced_tree, draw_and_count_induced_trees
 from learners.circuits.bayesian.sampler import MOST_IN_MEMORY
 from learners.circuits.bayesian.samples import CircuitDraws
-from learners.circuits.bayesian.tuning import settings_of
+from learners.circuits.bayesian.tuning import untuned_prior_settings
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.parameters import GibbsParameters
-from learners.circuits.queries.array_answers import edge_shares_in_log_space, linear_circuit
-from learners.circuits.variables import columns_of, known_numbers
+from learners.circuits.queries.array_answers import edge_posteriors_in_log_space, linear_space_circuit
+from learners.circuits.variables import circuit_columns, mask_unknown_codes
 from learners.errors import EmptyData, InvalidParameter, SchemaError
-from learners.kernels.arrays import Floats, Integers, freeze
+from learners.kernels.arrays import Floats, Integers, freeze_arrays
 from learners.passes.engine import Advance
 from learners.passes.learner import Rows
 from learners.schema import Schema
@@ -75,7 +75,7 @@ class ParameterPrior:
         parameters[in_table] = _log_shares(
             random, counts.cells[in_table] + own.categorical, parameters[in_table] > -np.inf, leaf[in_table]
         )
-        first, second = leaf_parameters(random, own, self._leaf_statistics(counts))
+        first, second = draw_leaf_parameters(random, own, self._leaf_statistics(counts))
         at = circuit.leaf_starts[self.numeric]
         parameters[at] = first
         gaussian = circuit.kind[self.numeric] == GAUSSIAN
@@ -135,7 +135,7 @@ def _log_shares(
     random: np.random.Generator | None, pseudo_counts: Floats, is_possible: Floats, group: Integers
 ) -> Floats:
     """Logarithms of a Dirichlet variate, or its mean, of each group of neighbours; -inf where nothing is possible."""
-    weights = np.where(is_possible, gamma(random, pseudo_counts), 0.0)
+    weights = np.where(is_possible, draw_gamma_or_mean(random, pseudo_counts), 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(weights / np.bincount(group, weights)[group]) if weights.size else weights)
 
@@ -158,7 +158,7 @@ class _Chain:
     def step(self) -> None:
         """Trees of all rows given the parameters, then parameters given the trees."""
         random = np.random.default_rng([*self.seed, self.sweep])
-        self.counts = counts_of_trees(self.circuit, self.x, self.prior, random)
+        self.counts = draw_induced_tree_counts(self.circuit, self.x, self.prior, random)
         self.circuit = self.prior.circuit.with_parameters(*self.prior.parameters(self.counts, random))
         self.trace.append(float(log_values(self.circuit, self.x).sum()) + self.prior.log_density(self.circuit))
         self.sweep += 1
@@ -170,17 +170,19 @@ class _Chain:
             self.best, self.best_counts = self.trace[-1], self.counts
 
 
-def counts_of_trees(circuit: Circuit, x: Floats, prior: ParameterPrior, random: np.random.Generator) -> Counts:
+def draw_induced_tree_counts(circuit: Circuit, x: Floats, prior: ParameterPrior, random: np.random.Generator) -> Counts:
     """Counts of an induced tree of each row of x (n_variables, n_rows), drawn given a circuit's parameters."""
-    counts, arrays = prior.no_rows(), linear_circuit(circuit).arrays
+    counts, arrays = prior.no_rows(), linear_space_circuit(circuit).arrays
     state = random.integers(0, 1 << 64, 1, dtype=np.uint64)
     values, stack = np.empty(circuit.n_nodes), np.empty(circuit.n_nodes, np.int64)
     is_left = np.zeros(x.shape[1], np.bool_)
-    count_trees(arrays, x, prior.centre, state, values, stack, *counts, is_left)
+    draw_and_count_induced_trees(arrays, x, prior.centre, state, values, stack, *counts, is_left)
     for row in np.flatnonzero(is_left).tolist():
-        shares = edge_shares_in_log_space(circuit, x, row)
-        freeze(shares)
-        count_tree(arrays, shares, np.ones(circuit.n_nodes), x, row, prior.centre, state, stack, *counts)
+        shares = edge_posteriors_in_log_space(circuit, x, row)
+        freeze_arrays(shares)
+        draw_and_count_induced_tree(
+            arrays, shares, np.ones(circuit.n_nodes), x, row, prior.centre, state, stack, *counts
+        )
     return counts
 
 
@@ -213,7 +215,7 @@ class GivenStructure:
             first = prior.parameters(prior.no_rows(), np.random.default_rng([self.seed, number]))
             chains.append(_Chain(prior, x, (self.seed, number), self.circuit.with_parameters(*first), prior.no_rows()))
         with ThreadPoolExecutor(max(1, min(threads, len(chains))), thread_name_prefix="chain") as pool:
-            for phase in phases(parameters):
+            for phase in chain_phases(parameters):
                 at = set(phase.draws_at(per_chain))
                 for chain in chains:
                     chain.draws, chain.best = [], -np.inf
@@ -224,7 +226,7 @@ class GivenStructure:
                             chain.keep()
                     done = chains[0].sweep
                     advance(done, phase.last, f"{done:,} sweeps, log joint {max(c.trace[-1] for c in chains):,.0f}")
-                found = diagnostics_of(_trace(chains, phase), phase.last, parameters.effective)
+                found = chain_diagnostics(_trace(chains, phase), phase.last, parameters.effective)
                 if found.is_settled:
                     break
         best = max(chains, key=lambda chain: chain.best)
@@ -243,14 +245,14 @@ class GivenStructure:
 
     def _prior(self, rows: Rows, advance: Advance) -> tuple[ParameterPrior, Floats]:
         """The prior, and the rows (n_variables, n_rows) float64, NaN where missing."""
-        columns, sizes = columns_of(self.circuit, self.schema), self.circuit.n_values
+        columns, sizes = circuit_columns(self.circuit, self.schema), self.circuit.n_values
         if rows.n_rows * sizes.size * 8 > MOST_IN_MEMORY:
             raise InvalidParameter(
                 "learning", "gibbs", f"{rows.n_rows:,} rows are more than sampling of a given structure keeps in memory"
             )
         parts, n_done = [], 0
         for chunk in rows.with_unseen():
-            parts.append(known_numbers(columns.rows_of_chunk(chunk), sizes))
+            parts.append(mask_unknown_codes(columns.rows_of_chunk(chunk), sizes))
             n_done += chunk.n_rows
             advance(min(n_done, rows.n_rows), rows.n_rows, "reading rows")
         if not n_done:
@@ -261,7 +263,9 @@ class GivenStructure:
             known = x[v][~np.isnan(x[v])]
             if known.size:
                 centre[v], variance[v] = known.mean(), known.var() or 1.0
-        return ParameterPrior(self.circuit, settings_of(self.parameters, sizes.size).strengths, centre, variance), x
+        return ParameterPrior(
+            self.circuit, untuned_prior_settings(self.parameters, sizes.size).strengths, centre, variance
+        ), x
 
 
 def _trace(chains: list[_Chain], phase: Phase) -> Floats:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.bayesian.leaf_kernels import CENTRE, FIRST, SECOND, SQUARES, TOTAL, N
-from learners.circuits.bayesian.priors import Prior, Shape, Strengths, family_of, n_sums_of
+from learners.circuits.bayesian.priors import Prior, Shape, Strengths, complete_tree_sum_counts, leaf_families
 from learners.circuits.bayesian.sampler import Tallies
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.evaluate import ranges
+from learners.circuits.evaluation.evaluate import concatenate_ranges
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, PRODUCT, SUM
 from learners.kernels.arrays import Array, Floats, Integers
 
@@ -29,15 +29,15 @@ class Parameters(NamedTuple):
     cells: Floats  # (n_cells,) float64: probabilities of the values of categorical leaves
 
 
-def parameters_given(random: np.random.Generator | None, prior: Prior, tallies: Tallies) -> Parameters:
+def draw_posterior_parameters(random: np.random.Generator | None, prior: Prior, tallies: Tallies) -> Parameters:
     """Weights and leaf parameters from their posterior given the rows at each sum and leaf; without `random` its means.
 
     References: Yokoi, Sato (2024), algorithm 2 and table 8.
     """
     weight = _shares(random, tallies.counts + prior.strengths.alpha)
     leaf, own = tallies.leaf, prior.strengths
-    family = family_of(leaf)
-    first, second = leaf_parameters(random, own, leaf)
+    family = leaf_families(leaf)
+    first, second = draw_leaf_parameters(random, own, leaf)
     cells = np.zeros(tallies.cells.size)
     for size in np.unique(leaf[family == CATEGORICAL, SECOND]).astype(np.int64):
         starts = leaf[(family == CATEGORICAL) & (leaf[:, SECOND] == size), FIRST].astype(np.int64)
@@ -46,12 +46,12 @@ def parameters_given(random: np.random.Generator | None, prior: Prior, tallies: 
     return Parameters(weight, first, second, cells)
 
 
-def leaf_parameters(random: np.random.Generator | None, own: Strengths, leaf: Floats) -> tuple[Floats, Floats]:
+def draw_leaf_parameters(random: np.random.Generator | None, own: Strengths, leaf: Floats) -> tuple[Floats, Floats]:
     """First and second parameters (n_leaves,) of numeric leaves (n_leaves, 8), drawn from their posterior; without `random` means.
 
     The spread of a Gaussian leaf is then that of the mean precision, with what is uncertain about its mean; a rate is the mean rate.
     """
-    family = family_of(leaf)
+    family = leaf_families(leaf)
     first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
     gaussian = family == GAUSSIAN
     n, total, squares, mean, b = leaf[gaussian][:, [N, TOTAL, SQUARES, FIRST, SECOND]].T
@@ -61,24 +61,24 @@ def leaf_parameters(random: np.random.Generator | None, own: Strengths, leaf: Fl
     if random is None:
         second[gaussian] = np.sqrt(rate / (own.gaussian + n / 2) * (1.0 + 1.0 / rho))
     else:
-        second[gaussian] = np.sqrt(rate / gamma(random, own.gaussian + n / 2))
+        second[gaussian] = np.sqrt(rate / draw_gamma_or_mean(random, own.gaussian + n / 2))
         first[gaussian] += second[gaussian] * random.standard_normal(n.size) / np.sqrt(rho)
     for code, shape in ((EXPONENTIAL, own.exponential), (POISSON, own.poisson)):
         chosen = family == code
         n, total, beta = leaf[chosen][:, [N, TOTAL, FIRST]].T
         of_shape, of_rate = (n, total) if code == EXPONENTIAL else (total, n)
-        first[chosen] = gamma(random, shape + of_shape) / (beta + of_rate)
+        first[chosen] = draw_gamma_or_mean(random, shape + of_shape) / (beta + of_rate)
     return first, second
 
 
-def gamma(random: np.random.Generator | None, shape: Array) -> Floats:
+def draw_gamma_or_mean(random: np.random.Generator | None, shape: Array) -> Floats:
     """Gamma variates, or without `random` their means."""
     return np.asarray(shape if random is None else np.maximum(random.standard_gamma(shape), LEAST))
 
 
 def _shares(random: np.random.Generator | None, pseudo_counts: Array) -> Floats:
     """A Dirichlet variate for each row, or its mean."""
-    weights = gamma(random, pseudo_counts)
+    weights = draw_gamma_or_mean(random, pseudo_counts)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
@@ -122,15 +122,15 @@ class Layout:
         return self.circuit_of(self.vector(parameters))
 
 
-def layout_of(prior: Prior) -> Layout:
+def build_circuit_layout(prior: Prior) -> Layout:
     """The layout of a prior's circuit, whose variables are the prior's columns.
 
     Each sum comes behind its children, products or leaves, and before its parent: the last sum of the sampler's order first.
     """
     shape, n_children = prior.shape, prior.shape.n_children
     n_sums, width = shape.n_sums, n_children + 1
-    size = sizes_of(shape.n_columns, n_children)
-    family, leaf_column = family_of(prior.leaf), prior.leaf_column
+    size = columns_per_sum(shape.n_columns, n_children)
+    family, leaf_column = leaf_families(prior.leaf), prior.leaf_column
     is_leaf_sum = size == 1
     first_node = (n_sums - 1 - np.arange(n_sums)) * width
     leaf_node = (first_node[is_leaf_sum][:, np.newaxis] + np.arange(n_children)).ravel()
@@ -144,7 +144,7 @@ def layout_of(prior: Prior) -> Layout:
     children = np.empty(child_starts[-1], np.int64)
     edge = child_starts[first_node + n_children][:, np.newaxis] + np.arange(n_children)
     children[edge] = first_node[:, np.newaxis] + np.arange(n_children)
-    left, right = halves_of(shape, inner, size[inner])
+    left, right = left_and_right_child_sums(shape, inner, size[inner])
     at = child_starts[product]
     children[at], children[at + 1] = (first_node[half] + n_children for half in (left, right))
     n_values = np.array([column.n_values for column in prior.columns], np.int64)
@@ -155,14 +155,16 @@ def layout_of(prior: Prior) -> Layout:
     categorical = np.flatnonzero(family == CATEGORICAL)
     sizes = prior.leaf[categorical, SECOND].astype(np.int64)
     cell = np.empty(int(sizes.sum()), np.int64)
-    cell[ranges(prior.leaf[categorical, FIRST].astype(np.int64), sizes)] = ranges(parameter[categorical], sizes)
+    cell[concatenate_ranges(prior.leaf[categorical, FIRST].astype(np.int64), sizes)] = concatenate_ranges(
+        parameter[categorical], sizes
+    )
     nothing = np.empty(0)
     template = CircuitArrays(kind, child_starts, children, nothing, variable, leaf_starts, nothing, n_values)
     gaussian = family == GAUSSIAN
     return Layout(template, edge, parameter, cell, prior.leaf[:, CENTRE], gaussian, ~gaussian & (family != CATEGORICAL))
 
 
-def sizes_of(n_columns: int, n_children: int) -> Integers:
+def columns_per_sum(n_columns: int, n_children: int) -> Integers:
     """(n_sums,) int64: columns of each sum."""
     known: dict[int, Integers] = {1: np.ones(1, np.int64)}
 
@@ -175,12 +177,12 @@ def sizes_of(n_columns: int, n_children: int) -> Integers:
     return sizes(n_columns)
 
 
-def halves_of(shape: Shape, sums: Integers, size: Integers) -> tuple[Integers, Integers]:
+def left_and_right_child_sums(shape: Shape, sums: Integers, size: Integers) -> tuple[Integers, Integers]:
     """(n, n_children) int64 each: the sums at the left and at the right half of every child."""
     left_sums, right_sums = np.zeros((2, int(size.max(initial=1)) + 1), np.int64)
     for m in np.unique(size).tolist():
-        left_sums[m] = n_sums_of(m - m // 2, shape.n_children)[0]
-        right_sums[m] = n_sums_of(m // 2, shape.n_children)[0]
+        left_sums[m] = complete_tree_sum_counts(m - m // 2, shape.n_children)[0]
+        right_sums[m] = complete_tree_sum_counts(m // 2, shape.n_children)[0]
     stride = (left_sums + right_sums)[size]
     left = sums[:, np.newaxis] + 1 + np.arange(shape.n_children) * stride[:, np.newaxis]
     return left, left + left_sums[size][:, np.newaxis]

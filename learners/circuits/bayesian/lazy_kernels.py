@@ -9,16 +9,16 @@ from learners.circuits.bayesian.leaf_kernels import (
     CHILDREN,
     SUMS,
     N,
-    change,
-    close,
-    joined,
-    log_marginal,
-    log_rise,
-    parted,
+    leaf_log_marginal_likelihood,
+    leaf_log_predictive,
+    leave_one_out_log_predictive,
+    log_rising_factorial,
+    update_leaf_log_term,
+    update_leaf_statistics,
 )
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.random import uniform
+from learners.kernels.random import uniform_variate
 
 # What becomes of a proposal.
 UNCHANGED, REJECTED, ACCEPTED = range(3)
@@ -31,7 +31,7 @@ SUM, LEAF, CHOICE = range(3)
 
 
 @inner_kernel
-def descend(place, trees, which, p, c):
+def descend_to_child(place, trees, which, p, c):
     """The sums at the halves of child c of the sum at position p."""
     if place[p, SIZE] == 1:
         return
@@ -43,17 +43,17 @@ def descend(place, trees, which, p, c):
 
 
 @kernel
-def walk(place, choices, n, trees):
+def build_induced_tree(place, choices, n, trees):
     """The induced tree that choices (n_rows, n_positions) uint8 of row n lead to: OUT trees[OWN]."""
     trees[OWN, 0, SUM] = trees[OWN, 0, LEAF] = 0
     for p in range(place.shape[0]):
         c = np.int64(choices[n, p])
         trees[OWN, p, CHOICE] = c
-        descend(place, trees, OWN, p, c)
+        descend_to_child(place, trees, OWN, p, c)
 
 
 @inner_kernel
-def child_of(counts, s, alpha, mine, u):
+def draw_sum_child(counts, s, alpha, mine, u):
     """A child of sum s with probability ∝ count + alpha, the row's own choice (or -1) not counted; u is uniform in [0, 1)."""
     n_children = counts.shape[1]
     total = n_children * alpha - (mine >= 0)
@@ -68,7 +68,7 @@ def child_of(counts, s, alpha, mine, u):
 
 
 @inner_kernel
-def propose(place, counts, alpha, trees, begin, counter):
+def propose_subtree(place, counts, alpha, trees, begin, counter):
     """Draw the part of an induced tree below a position anew, top down; whether it differs, and the next counter.
 
     References: Yokoi, Sato (2024), equations 9 and 10.
@@ -79,15 +79,15 @@ def propose(place, counts, alpha, trees, begin, counter):
         s = trees[NEW, p, SUM]
         mine = trees[OWN, p, CHOICE] if s == trees[OWN, p, SUM] else -1
         counter += GOLDEN
-        c = child_of(counts, s, alpha, mine, uniform(counter))
+        c = draw_sum_child(counts, s, alpha, mine, uniform_variate(counter))
         trees[NEW, p, CHOICE] = c
         differs |= c != mine
-        descend(place, trees, NEW, p, c)
+        descend_to_child(place, trees, NEW, p, c)
     return differs, counter
 
 
 @kernel
-def log_ratio(place, n_children, leaf, cells, hyper, trees, begin, x):
+def log_proposal_ratio(place, n_children, leaf, cells, hyper, trees, begin, x):
     """Logarithm of the leaf predictives of a proposal over those of the row's own tree; unchanged leaves cancel.
 
     References: Yokoi, Sato (2024), equation 13.
@@ -98,12 +98,14 @@ def log_ratio(place, n_children, leaf, cells, hyper, trees, begin, x):
             own = trees[OWN, p, LEAF] * n_children + trees[OWN, p, CHOICE]
             new = trees[NEW, p, LEAF] * n_children + trees[NEW, p, CHOICE]
             if own != new:
-                total += joined(leaf, new, cells, hyper, x) - parted(leaf, own, cells, hyper, x)
+                total += leaf_log_predictive(leaf, new, cells, hyper, x) - leave_one_out_log_predictive(
+                    leaf, own, cells, hyper, x
+                )
     return total
 
 
 @kernel
-def take(place, counts, leaf, cells, hyper, trees, begin, x):
+def accept_proposal(place, counts, leaf, cells, hyper, trees, begin, x):
     """Make the proposal the row's own tree."""
     n_children = counts.shape[1]
     for p in range(begin, begin + 2 * place[begin, SIZE] - 1):
@@ -115,14 +117,14 @@ def take(place, counts, leaf, cells, hyper, trees, begin, x):
         if place[p, SIZE] == 1:
             for which in range(2):
                 i = trees[which, p, LEAF] * n_children + trees[which, p, CHOICE]
-                change(leaf, i, cells, x, 2 * which - 1)
-                close(leaf, i, hyper)
+                update_leaf_statistics(leaf, i, cells, x, 2 * which - 1)
+                update_leaf_log_term(leaf, i, hyper)
         trees[OWN, p] = trees[NEW, p]
 
 
 # Nine arguments instead of tuples of arrays: looks into these would take half of the time.
 @inner_kernel
-def make_moves(place, counts, leaf, cells, hyper, trees, x, moves, counter):
+def run_metropolis_moves(place, counts, leaf, cells, hyper, trees, x, moves, counter):
     """Propose parts of a row's induced tree anew, and take them or not.
 
     moves (2, 4) float64: of whole trees and of subtrees, how many there are on average, and OUT how many were unchanged,
@@ -131,17 +133,17 @@ def make_moves(place, counts, leaf, cells, hyper, trees, x, moves, counter):
     alpha, changed = hyper[0, ALPHA], False
     for kind in range(2):
         counter += GOLDEN
-        for _ in range(np.int64(moves[kind, 0] + uniform(counter))):
+        for _ in range(np.int64(moves[kind, 0] + uniform_variate(counter))):
             counter += GOLDEN
-            begin = np.int64(uniform(counter) * place.shape[0]) * kind
-            differs, counter = propose(place, counts, alpha, trees, begin, counter)
+            begin = np.int64(uniform_variate(counter) * place.shape[0]) * kind
+            differs, counter = propose_subtree(place, counts, alpha, trees, begin, counter)
             became = UNCHANGED
             if differs:
-                ratio = log_ratio(place, counts.shape[1], leaf, cells, hyper, trees, begin, x)
+                ratio = log_proposal_ratio(place, counts.shape[1], leaf, cells, hyper, trees, begin, x)
                 counter += GOLDEN
                 became = REJECTED
-                if ratio >= 0.0 or np.log(uniform(counter)) < ratio:
-                    take(place, counts, leaf, cells, hyper, trees, begin, x)
+                if ratio >= 0.0 or np.log(uniform_variate(counter)) < ratio:
+                    accept_proposal(place, counts, leaf, cells, hyper, trees, begin, x)
                     became, changed = ACCEPTED, True
             moves[kind, 1 + became] += 1
     return counter, changed
@@ -153,8 +155,8 @@ def lazy_sweep(shape, tallies, hyper, trees, x, choices, moves, state):
     counter = state[0]
     place, counts, leaf, cells = shape.place, tallies.counts, tallies.leaf, tallies.cells
     for n in range(x.shape[0]):
-        walk(place, choices, n, trees)
-        counter, changed = make_moves(place, counts, leaf, cells, hyper, trees, x[n], moves, counter)
+        build_induced_tree(place, choices, n, trees)
+        counter, changed = run_metropolis_moves(place, counts, leaf, cells, hyper, trees, x[n], moves, counter)
         if changed:
             for p in range(place.shape[0]):
                 choices[n, p] = trees[OWN, p, CHOICE]
@@ -162,7 +164,7 @@ def lazy_sweep(shape, tallies, hyper, trees, x, choices, moves, state):
 
 
 @kernel
-def enter(shape, tallies, hyper, trees, x, choices, moves, state):
+def add_rows_to_lazy_sampler(shape, tallies, hyper, trees, x, choices, moves, state):
     """Add rows one after the other, each by its predictive given those before it; OUT choices, IN/OUT tallies.
 
     A tree is drawn top down, its leaves by their predictives; then the row moves.
@@ -181,29 +183,29 @@ def enter(shape, tallies, hyper, trees, x, choices, moves, state):
             counter += GOLDEN
             if place[p, SIZE] == 1:
                 first = trees[NEW, p, LEAF] * n_children
-                c = leaf_of(leaf, first, counts, s, cells, hyper, row, weight, uniform(counter))
-                change(leaf, first + c, cells, row, 1)
-                close(leaf, first + c, hyper)
+                c = draw_leaf_by_predictive(leaf, first, counts, s, cells, hyper, row, weight, uniform_variate(counter))
+                update_leaf_statistics(leaf, first + c, cells, row, 1)
+                update_leaf_log_term(leaf, first + c, hyper)
             else:
-                c = child_of(counts, s, hyper[0, ALPHA], -1, uniform(counter))
+                c = draw_sum_child(counts, s, hyper[0, ALPHA], -1, uniform_variate(counter))
             counts[s, c] += 1
             trees[NEW, p, CHOICE] = c
-            descend(place, trees, NEW, p, c)
+            descend_to_child(place, trees, NEW, p, c)
         for p in range(trees.shape[1]):
             for part in range(trees.shape[2]):
                 trees[OWN, p, part] = trees[NEW, p, part]
-        counter, _ = make_moves(place, counts, leaf, cells, hyper, trees, row, moves, counter)
+        counter, _ = run_metropolis_moves(place, counts, leaf, cells, hyper, trees, row, moves, counter)
         for p in range(place.shape[0]):
             choices[n, p] = trees[OWN, p, CHOICE]
     state[0] = counter
 
 
 @kernel
-def leaf_of(leaf, first, counts, s, cells, hyper, x, weight, u):
+def draw_leaf_by_predictive(leaf, first, counts, s, cells, hyper, x, weight, u):
     """A leaf of sum s with probability ∝ (count + alpha) predictive, for a row that none of them has; weight is scratch."""
     most, total = -np.inf, 0.0
     for c in range(weight.size):
-        weight[c] = joined(leaf, first + c, cells, hyper, x)
+        weight[c] = leaf_log_predictive(leaf, first + c, cells, hyper, x)
         most = max(most, weight[c])
     for c in range(weight.size):
         weight[c] = np.exp(weight[c] - most) * (counts[s, c] + hyper[0, ALPHA])
@@ -217,21 +219,21 @@ def leaf_of(leaf, first, counts, s, cells, hyper, x, weight, u):
 
 
 @kernel
-def tally(shape, tallies, trees, x, choices):
+def tally_induced_trees(shape, tallies, trees, x, choices):
     """Add the rows of a block to OUT tallies, in their order, but for LOG of the leaves."""
     place, counts, leaf, cells = shape.place, tallies.counts, tallies.leaf, tallies.cells
     for n in range(x.shape[0]):
-        walk(place, choices, n, trees)
+        build_induced_tree(place, choices, n, trees)
         row = x[n]
         for p in range(place.shape[0]):
             c = trees[OWN, p, CHOICE]
             counts[trees[OWN, p, SUM], c] += 1
             if place[p, SIZE] == 1:
-                change(leaf, trees[OWN, p, LEAF] * counts.shape[1] + c, cells, row, 1)
+                update_leaf_statistics(leaf, trees[OWN, p, LEAF] * counts.shape[1] + c, cells, row, 1)
 
 
 @kernel
-def log_joint(tallies, hyper):
+def sampler_log_joint(tallies, hyper):
     """OUT LOG of all leaves that have rows; and the logarithm of the joint probability of rows and choices."""
     counts, leaf, cells = tallies.counts, tallies.leaf, tallies.cells
     alpha, n_children, total = hyper[0, ALPHA], counts.shape[1], 0.0
@@ -240,11 +242,11 @@ def log_joint(tallies, hyper):
         for c in range(n_children):
             n += counts[s, c]
         if n:
-            total -= log_rise(hyper, SUMS, alpha * n_children, n)
+            total -= log_rising_factorial(hyper, SUMS, alpha * n_children, n)
             for c in range(n_children):
-                total += log_rise(hyper, CHILDREN, alpha, np.int64(counts[s, c]))
+                total += log_rising_factorial(hyper, CHILDREN, alpha, np.int64(counts[s, c]))
     for i in range(leaf.shape[0]):
         if leaf[i, N] > 0.0:
-            close(leaf, i, hyper)
-            total += log_marginal(leaf, i, cells, hyper)
+            update_leaf_log_term(leaf, i, hyper)
+            total += leaf_log_marginal_likelihood(leaf, i, cells, hyper)
     return total

@@ -30,7 +30,7 @@ LOG_2_PI = math.log(2.0 * math.pi)
 
 
 @kernel
-def log_rise(hyper, table, a, n):
+def log_rising_factorial(hyper, table, a, n):
     """Log Γ(a + n) - log Γ(a), from its table as far as that goes."""
     if n < hyper.shape[1]:
         return hyper[table, n]
@@ -38,7 +38,7 @@ def log_rise(hyper, table, a, n):
 
 
 @kernel
-def gaussian_log(hyper, n):
+def gaussian_log_normaliser(hyper, n):
     """The entry of GAUSSIANS, beyond the table's end, too."""
     if n < hyper.shape[1]:
         return hyper[GAUSSIANS, n]
@@ -46,7 +46,7 @@ def gaussian_log(hyper, n):
 
 
 @kernel
-def gaussian_step(hyper, n):
+def gaussian_log_normaliser_step(hyper, n):
     """gaussian_log(n + 1) - gaussian_log(n); far out by Stirling's series, as the difference of large numbers has few digits."""
     if n + 1 < hyper.shape[1]:
         return hyper[GAUSSIANS, n + 1] - hyper[GAUSSIANS, n]
@@ -56,20 +56,20 @@ def gaussian_step(hyper, n):
 
 
 @inner_kernel
-def gaussian_part(leaf, i, hyper, n, total, squares):
+def gaussian_leaf_log_term(leaf, i, hyper, n, total, squares):
     """LOG of a Gaussian leaf for n rows."""
     b = leaf[i, SECOND] + 0.5 * (squares - total * total / (hyper[0, RHO] + n))
     return (hyper[0, GAUSSIAN] + 0.5 * n) * np.log(max(b, leaf[i, SECOND]))
 
 
 @inner_kernel
-def poisson_part(leaf, i, hyper, n, total):
+def poisson_leaf_log_term(leaf, i, hyper, n, total):
     """LOG of a Poisson leaf for n rows."""
     return math.lgamma(hyper[0, POISSON] + total) - (hyper[0, POISSON] + total) * np.log(leaf[i, FIRST] + n)
 
 
 @kernel
-def joined(leaf, i, cells, hyper, x):
+def leaf_log_predictive(leaf, i, cells, hyper, x):
     """Log predictive of leaf i, which does not have the row x (n_columns,), at its number there; 0 where that is missing.
 
     References: Yokoi, Sato (2024), equation 12 and table 8; Murphy (2007), Conjugate Bayesian analysis of the Gaussian
@@ -81,8 +81,8 @@ def joined(leaf, i, cells, hyper, x):
         return 0.0
     if family == GAUSSIAN:
         d = value - leaf[i, FIRST]
-        log = gaussian_part(leaf, i, hyper, n + 1, leaf[i, TOTAL] + d, leaf[i, SQUARES] + d * d)
-        return gaussian_step(hyper, n) - log + leaf[i, LOG]
+        log = gaussian_leaf_log_term(leaf, i, hyper, n + 1, leaf[i, TOTAL] + d, leaf[i, SQUARES] + d * d)
+        return gaussian_log_normaliser_step(hyper, n) - log + leaf[i, LOG]
     if family == CATEGORICAL:
         count, pseudo = cells[np.int64(leaf[i, FIRST]) + np.int64(value)], hyper[0, CATEGORICAL]
         return np.log((count + pseudo) / (n + pseudo * leaf[i, SECOND]))
@@ -93,11 +93,13 @@ def joined(leaf, i, cells, hyper, x):
         shape = hyper[0, EXPONENTIAL]
         return np.log(shape + n) - (shape + n + 1) * np.log(leaf[i, FIRST] + leaf[i, TOTAL] + value) + leaf[i, LOG]
     value = np.rint(value)
-    return poisson_part(leaf, i, hyper, n + 1, leaf[i, TOTAL] + value) - leaf[i, LOG] - math.lgamma(value + 1.0)
+    return (
+        poisson_leaf_log_term(leaf, i, hyper, n + 1, leaf[i, TOTAL] + value) - leaf[i, LOG] - math.lgamma(value + 1.0)
+    )
 
 
 @inner_kernel
-def parted(leaf, i, cells, hyper, x):
+def leave_one_out_log_predictive(leaf, i, cells, hyper, x):
     """Log predictive of leaf i, which has the row x (n_columns,), at its number there given the other rows; 0 where missing."""
     kind, n = np.int64(leaf[i, KIND]), np.int64(leaf[i, N])
     family, value = kind & 7, np.float64(x[kind >> 3])
@@ -108,7 +110,11 @@ def parted(leaf, i, cells, hyper, x):
         total, squares = leaf[i, TOTAL] - d, leaf[i, SQUARES] - d * d
         if n == 1:
             total = squares = 0.0
-        return gaussian_step(hyper, n - 1) - leaf[i, LOG] + gaussian_part(leaf, i, hyper, n - 1, total, squares)
+        return (
+            gaussian_log_normaliser_step(hyper, n - 1)
+            - leaf[i, LOG]
+            + gaussian_leaf_log_term(leaf, i, hyper, n - 1, total, squares)
+        )
     if family == CATEGORICAL:
         count, pseudo = cells[np.int64(leaf[i, FIRST]) + np.int64(value)], hyper[0, CATEGORICAL]
         return np.log((count - 1 + pseudo) / (n - 1 + pseudo * leaf[i, SECOND]))
@@ -118,11 +124,11 @@ def parted(leaf, i, cells, hyper, x):
         return np.log(shape + n - 1) - leaf[i, LOG] + (shape + n - 1) * np.log(leaf[i, FIRST] + total)
     value = np.rint(value)
     total = leaf[i, TOTAL] - value if n > 1 else 0.0
-    return leaf[i, LOG] - poisson_part(leaf, i, hyper, n - 1, total) - math.lgamma(value + 1.0)
+    return leaf[i, LOG] - poisson_leaf_log_term(leaf, i, hyper, n - 1, total) - math.lgamma(value + 1.0)
 
 
 @kernel
-def change(leaf, i, cells, x, by):
+def update_leaf_statistics(leaf, i, cells, x, by):
     """Give leaf i the row x (by = 1), or take it away (by = -1), but for LOG."""
     kind = np.int64(leaf[i, KIND])
     family, value = kind & 7, np.float64(x[kind >> 3])
@@ -146,26 +152,26 @@ def change(leaf, i, cells, x, by):
 
 
 @kernel
-def close(leaf, i, hyper):
+def update_leaf_log_term(leaf, i, hyper):
     """Make LOG of leaf i what its other numbers say."""
     family, n = np.int64(leaf[i, KIND]) & 7, np.int64(leaf[i, N])
     if family == GAUSSIAN:
-        leaf[i, LOG] = gaussian_part(leaf, i, hyper, n, leaf[i, TOTAL], leaf[i, SQUARES])
+        leaf[i, LOG] = gaussian_leaf_log_term(leaf, i, hyper, n, leaf[i, TOTAL], leaf[i, SQUARES])
     elif family == EXPONENTIAL:
         leaf[i, LOG] = (hyper[0, EXPONENTIAL] + n) * np.log(leaf[i, FIRST] + leaf[i, TOTAL])
     elif family == POISSON:
-        leaf[i, LOG] = poisson_part(leaf, i, hyper, n, leaf[i, TOTAL])
+        leaf[i, LOG] = poisson_leaf_log_term(leaf, i, hyper, n, leaf[i, TOTAL])
 
 
 @inner_kernel
-def log_marginal(leaf, i, cells, hyper):
+def leaf_log_marginal_likelihood(leaf, i, cells, hyper):
     """Log marginal likelihood of the rows of leaf i; 0 where there are none."""
     family, n = np.int64(leaf[i, KIND]) & 7, np.int64(leaf[i, N])
     shape, first, second, log = hyper[0, family], leaf[i, FIRST], leaf[i, SECOND], leaf[i, LOG]
     if family == GAUSSIAN:
-        return gaussian_log(hyper, n) - hyper[GAUSSIANS, 0] + shape * np.log(second) - log
+        return gaussian_log_normaliser(hyper, n) - hyper[GAUSSIANS, 0] + shape * np.log(second) - log
     if family == EXPONENTIAL:
-        return log_rise(hyper, EXPONENTIALS, shape, n) + shape * np.log(first) - log
+        return log_rising_factorial(hyper, EXPONENTIALS, shape, n) + shape * np.log(first) - log
     if family == POISSON:
         return log - math.lgamma(shape) + shape * np.log(first) - leaf[i, SQUARES]
     total = math.lgamma(shape * second) - math.lgamma(shape * second + n)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.bayesian.samples import LEVEL, CircuitDraws, log_mean, summary_of
+from learners.circuits.bayesian.samples import LEVEL, CircuitDraws, log_mean_exp, summarise_draws
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
@@ -20,15 +20,15 @@ from learners.circuits.queries.named_answers import Answer, Batches, Source, Sum
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.circuits.variables import Columns
 from learners.errors import NoClass
-from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, frozen
-from learners.kernels.random import random_bits_at
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Uint8s, read_only_array
+from learners.kernels.random import random_bits_array
 from learners.models.query import Query
 from learners.schema import Chunk, Schema
 
 MAP_OF = "the posterior mean circuit"
 
 
-def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
+def draws_query_handlers(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
     """What answers the queries of each kind by all draws, those of one chain after the other, each given the likelihoods.
 
     Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low
@@ -41,7 +41,7 @@ def batches_of_draws(draws: CircuitDraws, n_chains: int, likelihoods: Likelihood
     def most_probable(columns: Columns, query: Query) -> list[Answer]:
         if source.is_impossible:
             raise ImpossibleEvidence(0)
-        found = queries.most_probable(draws.circuit, likelihoods, columns, query)
+        found = queries.answer_map_query(draws.circuit, likelihoods, columns, query)
         return [answer | Answer(of=MAP_OF) for answer in found]
 
     return {**source.batches, "map": most_probable}
@@ -71,19 +71,19 @@ class _DrawsSource(Source):
         return logs, self.summary(mean), variance.mean(axis=-1) + mean.var(axis=-1)
 
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
-        return drawn_rows(self.draws, x, n, seed)
+        return sample_posterior_predictive(self.draws, x, n, seed)
 
     def summary(self, values: Floats) -> Summary:
-        return summary_of(values, self.n_chains)
+        return summarise_draws(values, self.n_chains)
 
     def log_means(self, logs: Floats) -> Floats:
-        return log_mean(logs)
+        return log_mean_exp(logs)
 
     def mean_row_logs(self, x: Array) -> Floats:
         return self.draws.mean_logs(x)
 
 
-def drawn_rows(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
+def sample_posterior_predictive(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
     """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
 
     Raises ImpossibleEvidence, naming a row of probability zero.
@@ -137,7 +137,7 @@ class BayesianCircuit(CircuitModel):
         sampled: Sampled | None = None,
     ) -> None:
         super().__init__(schema, draws.circuit, facts)
-        self.draws, self.n_chains, self.trace, self.sampled = draws, n_chains, frozen(trace), sampled
+        self.draws, self.n_chains, self.trace, self.sampled = draws, n_chains, read_only_array(trace), sampled
 
     def prepare(self) -> None:
         """Build what queries of every kind share, so that the first one does not wait for it."""
@@ -156,7 +156,7 @@ class BayesianCircuit(CircuitModel):
 
         Raises NoClass; InvalidParameter if the level is not between 0 and 1.
         """
-        summaries = [summary_of(p, self.n_chains, level) for p in self._class_draws(chunk)]
+        summaries = [summarise_draws(p, self.n_chains, level) for p in self._class_draws(chunk)]
         low, high = (np.concatenate([each[end] for each in summaries] or [self._nobody()]) for end in (2, 3))
         return low, high
 
@@ -191,7 +191,7 @@ class BayesianCircuit(CircuitModel):
         out = np.empty((x.shape[1], n, x.shape[0]))
         places = (numbers[:, np.newaxis] * n + np.arange(n)).astype(np.uint64)
         with np.errstate(over="ignore"):  # SplitMix64, from 0 to 2^31
-            bits = random_bits_at(np.uint64(seed) + (places + np.uint64(1)) * GOLDEN) >> np.uint64(33)
+            bits = random_bits_array(np.uint64(seed) + (places + np.uint64(1)) * GOLDEN) >> np.uint64(33)
         of_draw = bits.astype(np.int64) % self.draws.n_draws
         for draw in np.unique(of_draw).tolist():
             circuit, (rows, at) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
@@ -201,7 +201,7 @@ class BayesianCircuit(CircuitModel):
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods of some variables."""
-        return batches_of_draws(self.draws, self.n_chains, likelihoods)
+        return draws_query_handlers(self.draws, self.n_chains, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, what the circuit over them consists of, and whether its chains have settled."""

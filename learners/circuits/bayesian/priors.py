@@ -14,7 +14,7 @@ import scipy
 from learners.circuits.bayesian.leaf_kernels import ALPHA, CENTRE, FIRST, KIND, LOG, RHO, SECOND
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Floats, Integers, frozen
+from learners.kernels.arrays import Floats, Integers, read_only_array
 
 # A choice is one byte.
 MOST_CHILDREN = 256
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
     @property
     def n_sums(self) -> int:
         """Sums of the circuit, those over leaves included."""
-        return n_sums_of(self.n_columns, self.n_children)[0]
+        return complete_tree_sum_counts(self.n_columns, self.n_children)[0]
 
     @property
     def n_leaf_sums(self) -> int:
@@ -59,18 +59,21 @@ class Shape(NamedTuple):
 
 
 @cache
-def n_sums_of(n_columns: int, n_children: int) -> tuple[int, int]:
+def complete_tree_sum_counts(n_columns: int, n_children: int) -> tuple[int, int]:
     """How many sums the complete tree has, and how many of them are over leaves.
 
     References: Yokoi, Sato (2024), table 2, for any number of columns.
     """
     if n_columns == 1:
         return 1, 1
-    left, right = n_sums_of(n_columns - n_columns // 2, n_children), n_sums_of(n_columns // 2, n_children)
+    left, right = (
+        complete_tree_sum_counts(n_columns - n_columns // 2, n_children),
+        complete_tree_sum_counts(n_columns // 2, n_children),
+    )
     return 1 + n_children * (left[0] + right[0]), n_children * (left[1] + right[1])
 
 
-def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
+def complete_tree_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
     """The complete tree over some columns, halved at random; sums have 2 to 256 children. Raises InvalidParameter.
 
     References: Yokoi, Sato (2024), section 3.1: the largest tree with products of two children.
@@ -81,9 +84,9 @@ def complete_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
         raise InvalidParameter("n_columns", n_columns, "at least one column")
     places: list[tuple[int, ...]] = []
     _place(n_columns, n_children, places)
-    column = np.empty(n_sums_of(n_columns, n_children)[1], np.int64)
+    column = np.empty(complete_tree_sum_counts(n_columns, n_children)[1], np.int64)
     _fill(column, np.arange(n_columns), n_children, np.random.default_rng(seed))
-    return Shape(n_children, frozen(np.array(places, np.int64)), frozen(column))
+    return Shape(n_children, read_only_array(np.array(places, np.int64)), read_only_array(column))
 
 
 def _place(m: int, n_children: int, places: list[tuple[int, ...]]) -> None:
@@ -93,7 +96,9 @@ def _place(m: int, n_children: int, places: list[tuple[int, ...]]) -> None:
         return
     here = len(places)
     places.append(())
-    (left_sums, left_leaves), (right_sums, right_leaves) = (n_sums_of(h, n_children) for h in (m - m // 2, m // 2))
+    (left_sums, left_leaves), (right_sums, right_leaves) = (
+        complete_tree_sum_counts(h, n_children) for h in (m - m // 2, m // 2)
+    )
     _place(m - m // 2, n_children, places)
     places[here] = (m, len(places), left_sums + right_sums, left_sums, left_leaves + right_leaves, left_leaves)
     _place(m // 2, n_children, places)
@@ -105,7 +110,7 @@ def _fill(column: Integers, scope: Integers, n_children: int, rng: np.random.Gen
         column[0] = scope[0]
         return
     half = scope.size - scope.size // 2
-    n_left = n_sums_of(half, n_children)[1]
+    n_left = complete_tree_sum_counts(half, n_children)[1]
     size = column.size // n_children
     for c in range(n_children):
         own, order = column[c * size : (c + 1) * size], rng.permutation(scope)
@@ -173,7 +178,7 @@ class Prior:
     @property
     def n_cells(self) -> int:
         """Counts of values of all categorical leaves."""
-        return int(self.leaf[family_of(self.leaf) == CATEGORICAL, SECOND].sum())
+        return int(self.leaf[leaf_families(self.leaf) == CATEGORICAL, SECOND].sum())
 
     @property
     def leaf_column(self) -> Integers:
@@ -192,12 +197,12 @@ class Prior:
         return np.stack([shapes, gaussian, *rises])
 
 
-def family_of(leaf: Floats) -> Integers:
+def leaf_families(leaf: Floats) -> Integers:
     """(n_leaves,) int64: the family of each leaf."""
     return leaf[:, KIND].astype(np.int64) & 7
 
 
-def given_prior(
+def prior_from_moments(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, means: Floats, variances: Floats, seed: int = 0
 ) -> Prior:
     """A prior whose numeric leaves have given means and variances (n_leaves,), in their columns' own numbers.
@@ -230,10 +235,12 @@ def given_prior(
     return Prior(shape, tuple(columns), strengths, _closed(leaf, strengths))
 
 
-def prior_with(shape: Shape, columns: Sequence[Column], strengths: Strengths, leaf: Floats, seed: int = 0) -> Prior:
+def prior_from_leaf_parameters(
+    shape: Shape, columns: Sequence[Column], strengths: Strengths, leaf: Floats, seed: int = 0
+) -> Prior:
     """A prior whose leaves' own parameters were kept: leaf (n_leaves, 2) float64, FIRST and SECOND."""
     n = shape.n_leaf_sums * shape.n_children
-    prior = given_prior(shape, columns, strengths, np.ones(n), np.ones(n), seed)
+    prior = prior_from_moments(shape, columns, strengths, np.ones(n), np.ones(n), seed)
     own = prior.leaf.copy()
     own[:, [FIRST, SECOND]] = leaf
     return replace(prior, leaf=_closed(own, strengths))
@@ -264,7 +271,7 @@ def empirical_prior(
         variances[leaves] = np.maximum(variance, LEAST_SHARE * spread)
         if own.families != ("gaussian",):
             means[leaves] = np.maximum(means[leaves], LEAST_SHARE * overall)
-    return given_prior(shape, columns, strengths, means, variances, seed)
+    return prior_from_moments(shape, columns, strengths, means, variances, seed)
 
 
 def _of_windows(x: Floats, size: int, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -295,7 +302,7 @@ def _families(shape: Shape, columns: Sequence[Column], seed: int) -> Integers:
 
 def _closed(leaf: Floats, strengths: Strengths) -> Floats:
     """The empty leaves with their LOG; read-only."""
-    family = family_of(leaf)
+    family = leaf_families(leaf)
     of_gaussian, of_exponential, of_poisson = (family == code for code in (GAUSSIAN, EXPONENTIAL, POISSON))
     leaf[of_gaussian, LOG] = strengths.gaussian * np.log(leaf[of_gaussian, SECOND])
     leaf[of_exponential, LOG] = strengths.exponential * np.log(leaf[of_exponential, FIRST])

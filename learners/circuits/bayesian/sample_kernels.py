@@ -20,8 +20,8 @@ from learners.circuits.kernels import (
     SUM_OF,
     SUM_OF_TWO,
 )
-from learners.circuits.queries.answer_kernels import upward
-from learners.circuits.queries.sampling_kernels import chosen_edge, uniform
+from learners.circuits.queries.answer_kernels import upward_node_values
+from learners.circuits.queries.sampling_kernels import choose_child_edge, draw_uniform
 from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -44,7 +44,7 @@ class DrawArrays(NamedTuple):
 
 
 @kernel
-def exponential(y):
+def exp_nonpositive(y):
     """exp(y) for y of at most 0, to the last bit or next to it; loops over it become vector instructions, as over np.exp they do not.
 
     References: Cody and Waite (1980), Software manual for the elementary functions, chapter 6; Taylor's series to r^13.
@@ -61,7 +61,7 @@ def exponential(y):
 
 
 @inner_kernel
-def numeric_values(plan, draws, x, row, values, peak, offset):
+def numeric_leaf_values_per_draw(plan, draws, x, row, values, peak, offset):
     """Values of all numeric leaves, divided by the largest of their variable and draw: OUT values, offset (n_draws,).
 
     offset gets the logarithms by which each draw is divided in all; peak (n_variables, n_draws) is scratch.
@@ -99,11 +99,11 @@ def numeric_values(plan, draws, x, row, values, peak, offset):
             out[:] = 1.0
         else:
             for d in range(out.size):
-                out[d] = exponential(out[d] - most[d]) if out[d] > -np.inf else 0.0
+                out[d] = exp_nonpositive(out[d] - most[d]) if out[d] > -np.inf else 0.0
 
 
 @inner_kernel
-def upward_draws(plan, draws, x, row, codes, values, peak, offset):
+def upward_pass_per_draw(plan, draws, x, row, codes, values, peak, offset):
     """Values of all slots at one row for all draws: OUT values (n_slots, n_draws), codes (n_variables,), offset (n_draws,)."""
     n_planes, weight = plan.plane_starts[-1], draws.weight
     starts, child, segments, kinds = plan.starts, plan.child, plan.segments, plan.segment_kind
@@ -114,7 +114,7 @@ def upward_draws(plan, draws, x, row, codes, values, peak, offset):
         if plan.needs_planes:
             for a in range(plan.plane_starts[v + 1] - plan.plane_starts[v]):
                 values[plan.plane_starts[v] + a] = 1.0 if codes[v] == a or codes[v] == n else 0.0
-    numeric_values(plan, draws, x, row, values, peak, offset)
+    numeric_leaf_values_per_draw(plan, draws, x, row, values, peak, offset)
     for s in range(kinds.size):
         kind = kinds[s]
         if kind <= LOOKUP:
@@ -147,7 +147,7 @@ def upward_draws(plan, draws, x, row, codes, values, peak, offset):
 
 
 @kernel
-def draw_logs(plan, draws, x, scratch, logs):
+def root_log_values_per_draw(plan, draws, x, scratch, logs):
     """Logarithms of the root at all rows of x and all draws: OUT logs (n_rows, n_draws); NaN where too small for a double.
 
     scratch: values (n_slots, n_draws), peak (n_variables, n_draws), offset (n_draws,), codes (n_variables,).
@@ -155,13 +155,13 @@ def draw_logs(plan, draws, x, scratch, logs):
     values, peak, offset, codes = scratch
     root = values[plan.root]
     for row in range(x.shape[1]):
-        upward_draws(plan, draws, x, row, codes, values, peak, offset)
+        upward_pass_per_draw(plan, draws, x, row, codes, values, peak, offset)
         for d in range(offset.size):
             logs[row, d] = math.log(root[d]) + offset[d] if root[d] > SMALLEST else np.nan
 
 
 @inner_kernel
-def downward_draws(plan, weight, is_wanted, values, derivatives, product):
+def downward_pass_per_draw(plan, weight, is_wanted, values, derivatives, product):
     """Derivatives of the root by all wanted slots for all draws; OUT derivatives (n_slots, n_draws), product (n_draws,) scratch."""
     n_planes = plan.plane_starts[-1]
     starts, child, segments, kinds = plan.starts, plan.child, plan.segments, plan.segment_kind
@@ -197,7 +197,7 @@ def downward_draws(plan, weight, is_wanted, values, derivatives, product):
 
 
 @inner_kernel
-def add_draw_marginals(plan, weight, wanted, derivatives, codes, scale, out):
+def add_marginals_per_draw(plan, weight, wanted, derivatives, codes, scale, out):
     """Add to OUT out (n_cells, n_draws) the posteriors of the asked variables; scale (n_draws,) is 1 / root."""
     starts, variable, n_values, firsts = plan.starts, plan.variable, plan.n_values, wanted.first
     n_planes = plan.plane_starts[-1]
@@ -214,8 +214,8 @@ def add_draw_marginals(plan, weight, wanted, derivatives, codes, scale, out):
 
 
 @inner_kernel
-def add_draw_moments(plan, draws, wanted, derivatives, x, row, scale, out):
-    """As `add_draw_marginals` for numeric variables: mean and variance of each."""
+def add_moments_per_draw(plan, draws, wanted, derivatives, x, row, scale, out):
+    """As `add_marginals_per_draw` for numeric variables: mean and variance of each."""
     variable, firsts, n_planes = plan.variable, wanted.first, plan.plane_starts[-1]
     for again in range(2):
         for i in range(draws.operation.size):
@@ -236,33 +236,33 @@ def add_draw_moments(plan, draws, wanted, derivatives, x, row, scale, out):
 
 
 @kernel
-def draw_posteriors(plan, draws, wanted, x, moments, scratch, logs, out):
+def posteriors_per_draw(plan, draws, wanted, x, moments, scratch, logs, out):
     """Marginals, or moments, of the asked variables at all rows of x and all draws.
 
-    OUT logs (n_rows, n_draws) as of `draw_logs`, and out (n_rows, n_cells, n_draws), zero at first; where logs are NaN it means
+    OUT logs (n_rows, n_draws) as of `root_log_values_per_draw`, and out (n_rows, n_cells, n_draws), zero at first; where logs are NaN it means
     nothing. scratch: values and derivatives (n_slots, n_draws), peak (n_variables, n_draws), offset, product (n_draws,), codes.
     """
     values, derivatives, peak, offset, product, codes = scratch
     scale = np.empty(offset.size)
     root = values[plan.root]
     for row in range(x.shape[1]):
-        upward_draws(plan, draws, x, row, codes, values, peak, offset)
+        upward_pass_per_draw(plan, draws, x, row, codes, values, peak, offset)
         for d in range(offset.size):
             is_small = not root[d] > SMALLEST
             logs[row, d] = np.nan if is_small else math.log(root[d]) + offset[d]
             scale[d] = 0.0 if is_small else 1.0 / root[d]
-        downward_draws(plan, draws.weight, wanted.is_wanted, values, derivatives, product)
+        downward_pass_per_draw(plan, draws.weight, wanted.is_wanted, values, derivatives, product)
         if moments:
-            add_draw_moments(plan, draws, wanted, derivatives, x, row, scale, out[row])
+            add_moments_per_draw(plan, draws, wanted, derivatives, x, row, scale, out[row])
         else:
-            add_draw_marginals(plan, draws.weight, wanted, derivatives, codes, scale, out[row])
+            add_marginals_per_draw(plan, draws.weight, wanted, derivatives, codes, scale, out[row])
 
 
 @kernel
-def count_tree(arrays, weight, values, x, row, centre, state, stack, edges, cells, leaves):
+def draw_and_count_induced_tree(arrays, weight, values, x, row, centre, state, stack, edges, cells, leaves):
     """Draw an induced tree of a row, and add it to OUT edges (n_edges,), cells (n_parameters,) and leaves (n_nodes, 3).
 
-    Children of sums are those of `chosen_edge`. leaves: of numeric ones the
+    Children of sums are those of `choose_child_edge`. leaves: of numeric ones the
     rows, the sum and the sum of squares of their numbers less the centre (n_variables,). stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
@@ -274,7 +274,7 @@ def count_tree(arrays, weight, values, x, row, centre, state, stack, edges, cell
         node = stack[depth]
         first, last = child_starts[node], child_starts[node + 1]
         if kinds[node] == SUM:
-            chosen = chosen_edge(weight, values, children, first, last, uniform(state) * values[node])
+            chosen = choose_child_edge(weight, values, children, first, last, draw_uniform(state) * values[node])
             edges[chosen] += 1
             stack[depth] = children[chosen]
             depth += 1
@@ -296,10 +296,12 @@ def count_tree(arrays, weight, values, x, row, centre, state, stack, edges, cell
 
 
 @kernel
-def count_trees(arrays, x, centre, state, values, stack, edges, cells, leaves, is_left):
-    """As `count_tree` of every row of x (n_variables, n_rows); OUT is_left (n_rows,): rows too improbable for linear space."""
+def draw_and_count_induced_trees(arrays, x, centre, state, values, stack, edges, cells, leaves, is_left):
+    """As `draw_and_count_induced_tree` of every row of x (n_variables, n_rows); OUT is_left (n_rows,): rows too improbable for linear space."""
     for row in range(x.shape[1]):
-        upward(arrays, x, row, values)
+        upward_node_values(arrays, x, row, values)
         is_left[row] = not values[values.size - 1] > SMALLEST
         if not is_left[row]:
-            count_tree(arrays, arrays.weight, values, x, row, centre, state, stack, edges, cells, leaves)
+            draw_and_count_induced_tree(
+                arrays, arrays.weight, values, x, row, centre, state, stack, edges, cells, leaves
+            )

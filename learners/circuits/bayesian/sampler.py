@@ -14,7 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.circuits.bayesian.lazy_kernels import enter, lazy_sweep, log_joint, tally
+from learners.circuits.bayesian.lazy_kernels import (
+    add_rows_to_lazy_sampler,
+    lazy_sweep,
+    sampler_log_joint,
+    tally_induced_trees,
+)
 from learners.circuits.bayesian.priors import Prior
 from learners.errors import InvalidParameter, LearnerError
 from learners.kernels.arrays import Array, Float32s, Floats, Integers, Uint8s, Uint64s
@@ -279,39 +284,41 @@ class LazySampler:
             for where, x in self.rows.blocks():
                 own = slice(where.start, min(where.stop, n_known))
                 if own.start < own.stop:
-                    tally(self.prior.shape, tallies, self.trees, x[: own.stop - own.start], choices[own])
-            log_joint(tallies, self.hyper)
-        counter, proposed = seed_of(random), self.proposals()
+                    tally_induced_trees(self.prior.shape, tallies, self.trees, x[: own.stop - own.start], choices[own])
+            sampler_log_joint(tallies, self.hyper)
+        counter, proposed = draw_kernel_seed(random), self.proposals()
         for where, x in self.rows.blocks():
             if where.stop <= n_known:
                 continue
             new = slice(max(where.start, n_known), where.stop)
             behind = x[new.start - where.start :]
-            enter(self.prior.shape, tallies, self.hyper, self.trees, behind, choices[new], proposed, counter)
+            add_rows_to_lazy_sampler(
+                self.prior.shape, tallies, self.hyper, self.trees, behind, choices[new], proposed, counter
+            )
         return self.state_of(choices)
 
     def step(self, random: np.random.Generator, state: State) -> tuple[State, Info]:
         """The next state; changes none of its arguments but `random`."""
         shape = self.prior.shape
-        tallies, following = copy_of(state.tallies), self.empty()
+        tallies, following = copy_tallies(state.tallies), self.empty()
         choices = self.rows.choices(shape.n_positions)
-        counter, proposed = seed_of(random), self.proposals()
+        counter, proposed = draw_kernel_seed(random), self.proposals()
         for where, x in self.rows.blocks():
             block = choices[where]
             block[...] = state.choices[where]
             lazy_sweep(shape, tallies, self.hyper, self.trees, x, block, proposed, counter)
             # Counted anew, so that rounding does not add up from sweep to sweep, and a state that was kept on disk goes on
             # with the same bits as one in memory.
-            tally(shape, following, self.trees, x, block)
-        log = log_joint(following, self.hyper)
+            tally_induced_trees(shape, following, self.trees, x, block)
+        log = sampler_log_joint(following, self.hyper)
         return State(choices, following, log), Info(log, proposed[:, 1:].astype(np.int64))
 
     def state_of(self, choices: Uint8s) -> State:
         """The state of choices that were kept; the same bits as when a sweep ended with them."""
         tallies = self.empty()
         for where, x in self.rows.blocks():
-            tally(self.prior.shape, tallies, self.trees, x, choices[where])
-        return State(choices, tallies, log_joint(tallies, self.hyper))
+            tally_induced_trees(self.prior.shape, tallies, self.trees, x, choices[where])
+        return State(choices, tallies, sampler_log_joint(tallies, self.hyper))
 
     def empty(self) -> Tallies:
         """No rows."""
@@ -326,12 +333,12 @@ class LazySampler:
         return counted
 
 
-def seed_of(random: np.random.Generator) -> Uint64s:
+def draw_kernel_seed(random: np.random.Generator) -> Uint64s:
     """(1,) uint64: where a kernel's random numbers start, which it moves on."""
     return random.integers(0, 1 << 64, 1, dtype=np.uint64)
 
 
-def copy_of(tallies: Tallies) -> Tallies:
+def copy_tallies(tallies: Tallies) -> Tallies:
     """Tallies that may be changed."""
     return Tallies(tallies.counts.copy(), _aligned(tallies.leaf), tallies.cells.copy())
 

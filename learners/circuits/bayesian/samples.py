@@ -8,17 +8,23 @@ from functools import cached_property
 
 import numpy as np
 
-from learners.circuits.bayesian.sample_kernels import DrawArrays, draw_logs, draw_posteriors
+from learners.circuits.bayesian.sample_kernels import DrawArrays, posteriors_per_draw, root_log_values_per_draw
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled_circuit, log_values
-from learners.circuits.evaluation.leaf_shapes import truncated_moments
-from learners.circuits.evaluation.reweighted import Likelihoods, reweight
+from learners.circuits.evaluation.evaluate import (
+    ONE_ENTRY,
+    Compiled,
+    compiled_circuit,
+    log_values,
+    validate_circuit_rows,
+)
+from learners.circuits.evaluation.leaf_shapes import truncated_leaf_moments
+from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circuit
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.named_answers import Summary
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Floats, Integers, freeze, frozen
+from learners.kernels.arrays import Array, Floats, Integers, freeze_arrays, read_only_array
 
 # Of credible intervals.
 LEVEL = 0.9
@@ -39,7 +45,7 @@ class CircuitDraws:
 
     def __init__(self, circuit: Circuit, weight: Floats, parameter: Floats) -> None:
         self.circuit = circuit
-        self.weight, self.parameter = (frozen(np.asarray(array, np.float64)) for array in (weight, parameter))
+        self.weight, self.parameter = (read_only_array(np.asarray(array, np.float64)) for array in (weight, parameter))
         sizes = (int(self._of_sum.sum()), circuit.leaf_parameters.size)
         shapes = self.weight.shape, self.parameter.shape
         if [len(shape) for shape in shapes] != [2, 2] or (shapes[0][0], shapes[1][0]) != sizes:
@@ -65,13 +71,13 @@ class CircuitDraws:
         return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
 
     def given(self, likelihoods: Likelihoods) -> tuple[CircuitDraws, Floats]:
-        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweight`."""
+        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweight_circuit`."""
         log_scale = np.zeros(self.n_draws)
         if not likelihoods:
             return self, log_scale
         weight, parameter = np.empty_like(self.weight), np.empty_like(self.parameter)
         for draw in range(self.n_draws):
-            circuit, log_scale[draw] = reweight(self.of(draw), likelihoods)
+            circuit, log_scale[draw] = reweight_circuit(self.of(draw), likelihoods)
             weight[:, draw], parameter[:, draw] = np.exp(circuit.log_weight[self._of_sum]), circuit.leaf_parameters
         given = self.circuit.with_parameters()
         given.ranges = likelihoods.ranges
@@ -99,11 +105,13 @@ class CircuitDraws:
 
         Rows as in `evaluate.log_values`. Raises InvalidEvidence.
         """
-        x = as_rows(self.circuit, x)
+        x = validate_circuit_rows(self.circuit, x)
         plan, arrays = self._compiled
         logs = np.empty((x.shape[1], self.n_draws))
         peak, offset, codes = self._scratch()
-        draw_logs(plan.plan, arrays, x, (np.empty((plan.n_slots, self.n_draws)), peak, offset, codes), logs)
+        root_log_values_per_draw(
+            plan.plan, arrays, x, (np.empty((plan.n_slots, self.n_draws)), peak, offset, codes), logs
+        )
         for draw in np.flatnonzero(np.isnan(logs).any(axis=0)).tolist():
             again = np.isnan(logs[:, draw])
             logs[again, draw] = log_values(self.of(draw), np.ascontiguousarray(x[:, again]))
@@ -111,7 +119,7 @@ class CircuitDraws:
 
     def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
         """As `answers.marginals` of every draw: logs, and (n_rows, n_values, n_draws) of each variable."""
-        variables, sizes = answers.checked_discrete(self.circuit, variables)
+        variables, sizes = answers.check_discrete_variables(self.circuit, variables)
         logs, out = self._posteriors(x, variables, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
         return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
@@ -121,7 +129,7 @@ class CircuitDraws:
 
         A row to which a draw gives probability zero gets the class's own distribution there.
         """
-        x = np.array(as_rows(self.circuit, x))
+        x = np.array(validate_circuit_rows(self.circuit, x))
         x[variable] = np.nan
         try:
             return self.marginals(x, [variable])[1][0]
@@ -135,15 +143,15 @@ class CircuitDraws:
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
         """As `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last one's values fastest."""
-        variables, sizes = answers.checked_discrete(self.circuit, variables)
+        variables, sizes = answers.check_discrete_variables(self.circuit, variables)
         if len(variables) == 1:
             logs, (table,) = self.marginals(x, variables)
             return logs, table
         n_cells = answers.n_joint_cells(sizes.tolist())
-        x = as_rows(self.circuit, x)
+        x = validate_circuit_rows(self.circuit, x)
         tables = np.empty((x.shape[1], n_cells, self.n_draws))
         for row in range(x.shape[1]):
-            many, is_contradicted = answers.with_cells(self.circuit, x[:, [row]], variables)
+            many, is_contradicted = answers.cross_rows_with_values(self.circuit, x[:, [row]], variables)
             logs = self.log_likelihoods(many)
             logs[is_contradicted] = -np.inf
             if (logs.max(axis=0) == -np.inf).any():
@@ -154,20 +162,20 @@ class CircuitDraws:
 
     def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
         """As `answers.moments` of every draw: logs, means and variances (n_rows, len(variables), n_draws)."""
-        variables = answers.checked_numeric(self.circuit, variables)
+        variables = answers.check_numeric_variables(self.circuit, variables)
         logs, out = self._posteriors(x, variables, np.full(len(variables), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]
 
     def _posteriors(self, x: Array, scope: tuple[int, ...], sizes: Integers, moments: bool) -> tuple[Floats, Floats]:
-        x = as_rows(self.circuit, x)
+        x = validate_circuit_rows(self.circuit, x)
         plan, arrays = self._compiled
-        _, slots = answers.parts_of_query(self.circuit, scope, sizes)
+        _, slots = answers.query_nodes_and_slots(self.circuit, scope, sizes)
         values, derivatives = np.empty((2, plan.n_slots, self.n_draws))
         peak, offset, codes = self._scratch()
         scratch = (values, derivatives, peak, offset, np.empty(self.n_draws), codes)
         logs = np.empty((x.shape[1], self.n_draws))
         out = np.zeros((x.shape[1], int(sizes.sum()), self.n_draws))
-        draw_posteriors(plan.plan, arrays, slots, x, moments, scratch, logs, out)
+        posteriors_per_draw(plan.plan, arrays, slots, x, moments, scratch, logs, out)
         for row, draw in np.argwhere(np.isnan(logs)).tolist():
             logs[row, draw], out[row, :, draw] = self._alone(x[:, [row]], scope, moments, row, draw)
         return logs, out
@@ -195,7 +203,7 @@ class CircuitDraws:
 
     def mean_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
-        return np.concatenate([log_mean(self.log_likelihoods(part)) for part in self.parts(x)] or [np.empty(0)])
+        return np.concatenate([log_mean_exp(self.log_likelihoods(part)) for part in self.parts(x)] or [np.empty(0)])
 
 
 def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats) -> DrawArrays:
@@ -213,16 +221,16 @@ def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats)
     variable = circuit.variable[node]
     for i in np.flatnonzero(np.isin(variable, list(circuit.ranges))).tolist():
         own, ends = parameter[first[i] : circuit.leaf_starts[node[i] + 1]].T, circuit.ranges[int(variable[i])]
-        numeric[i, 3:] = np.array([truncated_moments(int(kind[i]), p, *ends) for p in own]).T
+        numeric[i, 3:] = np.array([truncated_leaf_moments(int(kind[i]), p, *ends) for p in own]).T
     numeric[gaussian, 1] = 1.0 / parameter[first[gaussian] + 1]
     numeric[gaussian, 2] = np.log(numeric[gaussian, 1]) - HALF_LOG_2_PI
     numeric[waits, 2] = np.log(parameter[first[waits]])
     arrays = DrawArrays(weight, numeric, kind, operation)
-    freeze(*arrays)
+    freeze_arrays(*arrays)
     return arrays
 
 
-def summary_of(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
+def summarise_draws(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
     """The summary of numbers by their draws.
 
     The standard error is that of means of batches, which each are some √n successive draws of a chain: so draws that hang
@@ -247,7 +255,7 @@ def summary_of(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summa
     return Summary(mean, error, low, high)
 
 
-def log_mean(logs: Floats) -> Floats:
+def log_mean_exp(logs: Floats) -> Floats:
     """Logarithm of the mean over the last axis of what has these logarithms; log 0 is -inf."""
     most = logs.max(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -14,13 +14,20 @@ import numpy as np
 
 from learners.circuits.bayesian.chains import Run, run_chains
 from learners.circuits.bayesian.column_families import Coding
-from learners.circuits.bayesian.layout import Layout, layout_of
+from learners.circuits.bayesian.layout import Layout, build_circuit_layout
 from learners.circuits.bayesian.leaf_kernels import FIRST, SECOND
 from learners.circuits.bayesian.model import BayesianCircuit, Sampled
-from learners.circuits.bayesian.priors import Column, Prior, Strengths, complete_shape, n_sums_of, prior_with
+from learners.circuits.bayesian.priors import (
+    Column,
+    Prior,
+    Strengths,
+    complete_tree_shape,
+    complete_tree_sum_counts,
+    prior_from_leaf_parameters,
+)
 from learners.circuits.bayesian.sampler import MOST_IN_MEMORY, FileStore, InMemory, RowBlocks, Store
 from learners.circuits.bayesian.samples import CircuitDraws
-from learners.circuits.bayesian.tuning import Chosen, best_settings
+from learners.circuits.bayesian.tuning import Chosen, tune_prior_settings
 from learners.circuits.parameters import GibbsParameters
 from learners.errors import EmptyData, LearnerError
 from learners.kernels.arrays import Float32s, Uint8s
@@ -39,7 +46,7 @@ class CircuitTooLarge(LearnerError, ValueError):
     """The complete circuit over the columns does not fit in memory."""
 
     def __init__(self, n_columns: int, children: int, n_bytes: int, limit: int) -> None:
-        n_sums, _ = n_sums_of(n_columns, children)
+        n_sums, _ = complete_tree_sum_counts(n_columns, children)
         super().__init__(
             f"A circuit over {n_columns} columns whose sums have {children} children has {n_sums:,} sums: its chains and draws "
             f"take {n_bytes / 2**20:,.0f} MiB, and {limit / 2**20:,.0f} MiB may be used. Use fewer children, draws or chains, "
@@ -60,13 +67,13 @@ class Sampling:
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
         """The model of all rows. Raises CircuitTooLarge, NoSpace if it does not fit."""
         self._require_memory()
-        shape = complete_shape(len(self.coding.columns), self.parameters.children, self.seed)
+        shape = complete_tree_shape(len(self.coding.columns), self.parameters.children, self.seed)
         with ExitStack() as stack:
             folder = self._folder(rows, stack)
             store = self._stored(rows, folder, advance)
-            sample = sampled_rows(store.rows(0), self.seed)
+            sample = subsample_row_blocks(store.rows(0), self.seed)
             kept = None if folder is None else folder / "trials.jsonl"
-            chosen = best_settings(self.parameters, shape, self.coding, sample, self.seed, kept, advance)
+            chosen = tune_prior_settings(self.parameters, shape, self.coding, sample, self.seed, kept, advance)
             prior = chosen.prior(shape, self.coding, sample.astype(np.float64), self.seed)
             return self._sampled(prior, chosen, store, threads, advance, 0, None)
 
@@ -74,9 +81,9 @@ class Sampling:
         """The model of the rows that a model has, and of those behind them: these enter by their predictive, then all move."""
         assert known.sampled is not None
         header, n_columns = known.sampled.header, len(self.coding.columns)
-        shape = complete_shape(n_columns, self.parameters.children, self.seed)
+        shape = complete_tree_shape(n_columns, self.parameters.children, self.seed)
         chosen = Chosen(Strengths(**header["strengths"]), tuple(header["shares"]))
-        prior = prior_with(shape, self.coding.columns, chosen.strengths, known.sampled.leaf, self.seed)
+        prior = prior_from_leaf_parameters(shape, self.coding.columns, chosen.strengths, known.sampled.leaf, self.seed)
         with ExitStack() as stack:
             store = self._stored(rows, self._folder(rows, stack), advance)
             return self._sampled(prior, chosen, store, threads, advance, header["turn"] + 1, known.sampled.choices)
@@ -91,7 +98,7 @@ class Sampling:
         turn: int,
         known: list[Uint8s] | None,
     ) -> BayesianCircuit:
-        parameters, layout = self.parameters, layout_of(prior)
+        parameters, layout = self.parameters, build_circuit_layout(prior)
         if isinstance(store, FileStore):
             n_numbers = parameters.draws * layout.n_parameters
             store.require_room(parameters.chains, prior.shape.n_positions, n_numbers)
@@ -126,7 +133,7 @@ class Sampling:
     def _require_memory(self) -> None:
         parameters, n_children = self.parameters, self.parameters.children
         domains = np.array([column.n_values for column in self.coding.columns])
-        n_sums, n_leaf_sums = n_sums_of(domains.size, n_children)
+        n_sums, n_leaf_sums = complete_tree_sum_counts(domains.size, n_children)
         n_edges, n_leaves = n_sums * n_children, n_leaf_sums * n_children
         # Columns have about equally many leaves.
         n_parameters = n_edges + n_leaves * float(np.maximum(domains, 2).mean())
@@ -168,7 +175,7 @@ class Sampling:
         return store
 
 
-def sampling_of(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling:
+def restore_sampling(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling:
     """How a model that was learned goes on."""
     assert known.sampled is not None
     header = known.sampled.header["coding"]
@@ -177,7 +184,7 @@ def sampling_of(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling
     return Sampling(known.schema, coding, parameters, known.facts, known.sampled.header["seed"])
 
 
-def sampled_rows(rows: RowBlocks, seed: int) -> Float32s:
+def subsample_row_blocks(rows: RowBlocks, seed: int) -> Float32s:
     """(n, n_columns) float32: at most 10,000 rows in random order."""
     rng = np.random.default_rng([seed, 3])
     n = min(SAMPLE_ROWS, rows.n_rows)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from learners.circuits.bayesian.column_families import Coding
-from learners.circuits.bayesian.layout import layout_of, parameters_given
+from learners.circuits.bayesian.layout import build_circuit_layout, draw_posterior_parameters
 from learners.circuits.bayesian.priors import Prior, Shape, Strengths, empirical_prior
 from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves
-from learners.circuits.bayesian.samples import log_mean
+from learners.circuits.bayesian.samples import log_mean_exp
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.parameters import GibbsParameters
 from learners.kernels.arrays import Float32s, Floats
-from learners.passes.engine import Advance, unheard
+from learners.passes.engine import Advance, ignore_progress
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
@@ -52,21 +52,21 @@ class Chosen:
         return empirical_prior(shape, coding.columns, self.strengths, sample, np.array(self.shares), seed)
 
 
-def settings_of(parameters: GibbsParameters, n_columns: int) -> Chosen:
+def untuned_prior_settings(parameters: GibbsParameters, n_columns: int) -> Chosen:
     """What the parameters say, and defaults for the rest."""
     values = {name: getattr(parameters, name) for name in FIELDS if getattr(parameters, name) is not None}
     strengths = replace(Strengths(), **{FIELDS[name]: value for name, value in values.items()})
     return Chosen(strengths, (SHARE if parameters.share is None else parameters.share,) * n_columns)
 
 
-def best_settings(
+def tune_prior_settings(
     parameters: GibbsParameters,
     shape: Shape,
     coding: Coding,
     sample: Float32s,
     seed: int,
     kept: Path | None = None,
-    advance: Advance = unheard,
+    advance: Advance = ignore_progress,
 ) -> Chosen:
     """The best of `trials` settings; what is given stays, and what is not given is proposed by TPE.
 
@@ -76,7 +76,7 @@ def best_settings(
 
     References: Yokoi, Sato (2024), section 3.4; Bergstra, Bardenet, Bengio, Kégl (2011).
     """
-    start = settings_of(parameters, shape.n_columns)
+    start = untuned_prior_settings(parameters, shape.n_columns)
     if not parameters.trials:
         return start
     # Here, as only who tunes shall wait for it.
@@ -137,20 +137,20 @@ def _likelihood(
 ) -> float:
     """Mean log-likelihood of the rows kept back, by the last draws of one chain."""
     n_back = max(1, round(KEPT_BACK * len(sample)))
-    rows, back = InMemory(sample[:-n_back]), own_numbers(coding, sample[-n_back:])
+    rows, back = InMemory(sample[:-n_back]), uncentre_sampler_rows(coding, sample[-n_back:])
     prior = chosen.prior(shape, coding, sample[:-n_back].astype(np.float64), seed)
-    layout, random = layout_of(prior), np.random.default_rng([seed, 7])
+    layout, random = build_circuit_layout(prior), np.random.default_rng([seed, 7])
     sampler = LazySampler(prior, rows, Moves(parameters.whole_moves, parameters.subtree_moves))
     state, logs = sampler.init(random), []
     n_sweeps = parameters.trial_sweeps
     for sweep in range(n_sweeps):
         state, _ = sampler.step(random, state)
         if n_sweeps - sweep <= DRAWS:
-            logs.append(log_values(layout.circuit(parameters_given(random, prior, state.tallies)), back))
-    return float(log_mean(np.stack(logs, axis=1)).mean())
+            logs.append(log_values(layout.circuit(draw_posterior_parameters(random, prior, state.tallies)), back))
+    return float(log_mean_exp(np.stack(logs, axis=1)).mean())
 
 
-def own_numbers(coding: Coding, rows: Float32s) -> Floats:
+def uncentre_sampler_rows(coding: Coding, rows: Float32s) -> Floats:
     """(n_columns, n_rows) float64: rows of a sampler in the columns' own numbers."""
     centre = np.array([column.centre for column in coding.columns])
     return np.ascontiguousarray(rows.T.astype(np.float64) + centre[:, np.newaxis])

@@ -9,9 +9,23 @@ from functools import partial
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.em.em_kernels import COUNT_UNIT, PER_VALUE, Counts, Work, expect, wide_expect
-from learners.circuits.em.expected_sums import ExpectedSums, expected_of
-from learners.circuits.evaluation.evaluate import ONE_ENTRY, as_rows, log_values, rows_in, wide_rows, with_weights
+from learners.circuits.em.em_kernels import (
+    COUNT_UNIT,
+    PER_VALUE,
+    Counts,
+    Work,
+    add_expected_counts,
+    add_wide_expected_counts,
+)
+from learners.circuits.em.expected_sums import ExpectedSums, parallel_expected_sums
+from learners.circuits.evaluation.evaluate import (
+    ONE_ENTRY,
+    chunk_or_array_rows,
+    compiled_circuit_with_weights,
+    leaf_log_value_blocks,
+    log_values,
+    validate_circuit_rows,
+)
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, STUDENT, SUM
 from learners.errors import InvalidParameter
@@ -50,8 +64,8 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
 
     def update(self, rows: Chunk | Array) -> None:
         """Add rows: a chunk, or (n_variables, n_rows) float64 or integers. Raises InvalidEvidence."""
-        x = as_rows(self.model, rows_in(rows, self.rows_of))
-        compiled, weight = with_weights(self.model)
+        x = validate_circuit_rows(self.model, chunk_or_array_rows(rows, self.rows_of))
+        compiled, weight = compiled_circuit_with_weights(self.model)
         n_slots, n_variables = compiled.n_slots, x.shape[0]
         work = Work(
             np.empty((n_slots, BLOCK)),
@@ -68,7 +82,9 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
             own.totals,
         )
         again = np.empty(x.shape[1], np.int64)
-        n_again = expect(compiled.plan, weight, compiled.log_offset, x, np.arange(x.shape[1]), work, planned, again)
+        n_again = add_expected_counts(
+            compiled.plan, weight, compiled.log_offset, x, np.arange(x.shape[1]), work, planned, again
+        )
         is_edge, is_parameter = compiled.edge >= 0, compiled.parameter >= 0
         own.entry[compiled.edge[is_edge]] += planned.entry[is_edge]
         own.parameter[compiled.parameter[is_parameter]] += planned.entry[is_parameter]
@@ -76,8 +92,10 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         missing = np.flatnonzero(compiled.parameter == ONE_ENTRY)
         operation = np.searchsorted(compiled.plan.starts, missing, side="right") - 1
         np.add.at(own.leaf[:, 0], compiled.node[operation], planned.entry[missing])
-        for some, log_leaf in wide_rows(self.model, x, again[:n_again]):
-            wide_expect(self.model.arrays, log_leaf, x, some, np.empty((3, self.model.n_nodes, BLOCK)), own)
+        for some, log_leaf in leaf_log_value_blocks(self.model, x, again[:n_again]):
+            add_wide_expected_counts(
+                self.model.arrays, log_leaf, x, some, np.empty((3, self.model.n_nodes, BLOCK)), own
+            )
 
     def expected(self) -> tuple[Floats, Floats, Floats]:
         """Counts as numbers of rows.
@@ -210,7 +228,7 @@ class Rows:
 
     def expected(self, circuit: Circuit, rows: Integers | slice) -> ExpectedCounts:
         """Expected counts of some rows to fit; the same on any number of threads."""
-        return expected_of(partial(ExpectedCounts, circuit), self.fit[:, rows], self.threads)
+        return parallel_expected_sums(partial(ExpectedCounts, circuit), self.fit[:, rows], self.threads)
 
     def score(self, circuit: Circuit) -> float:
         """Mean log likelihood of the rows to choose by; a row of probability zero counts as very improbable."""

@@ -6,8 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import standard_moments
-from learners.circuits.evaluation.evaluate_kernels import BLOCK, LOG_RADIX, SMALLEST, load, upward, wide_upward
+from learners.circuits.evaluation.density_kernels import standardised_value_moments
+from learners.circuits.evaluation.evaluate_kernels import (
+    BLOCK,
+    LOG_RADIX,
+    SMALLEST,
+    load_row_block,
+    upward_pass_block,
+    wide_upward_pass,
+)
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,
@@ -23,7 +30,14 @@ from learners.circuits.kernels import (
 )
 from learners.kernels.arrays import Array, Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.simd import item, lanes_at, put_lanes, sum_of_whole, where, whole_at
+from learners.kernels.simd import (
+    fixed_point_lane_sum,
+    load_integer_lanes,
+    load_lanes,
+    select_lanes,
+    store_lanes,
+    unchecked_array_item,
+)
 
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.
@@ -61,7 +75,7 @@ class Counts(NamedTuple):
 
 
 @inner_kernel
-def count_numeric(kind, a, b, extras, at, share, x, leaf):
+def add_numeric_leaf_sums(kind, a, b, extras, at, share, x, leaf):
     """Add a share of x to a numeric leaf's whole sums.
 
     A Student leaf is a normal one whose variance was drawn: rows count by what they tell of it, those far off less (Kent,
@@ -72,7 +86,7 @@ def count_numeric(kind, a, b, extras, at, share, x, leaf):
         share *= (extras[at] + 1.0) / (extras[at] + z * z)
     leaf[0] += np.int64(share * PER_COUNT + 0.5)
     if kind >= ROUNDED:
-        mean, square = standard_moments(np.int64(kind), a, b, extras, at, x)
+        mean, square = standardised_value_moments(np.int64(kind), a, b, extras, at, x)
         leaf[1] += np.int64(np.rint(share * min(max(mean, -FARTHEST), FARTHEST) * PER_VALUE))
         leaf[2] += np.int64(np.rint(share * min(square, FARTHEST * FARTHEST) * PER_VALUE))
     elif kind == GAUSSIAN or kind == STUDENT:
@@ -97,40 +111,40 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
             if not reached[slot]:
                 continue
             begin, end = starts[i], starts[i + 1]
-            flow = lanes_at(flows, slot)
+            flow = load_lanes(flows, slot)
             if kind >= PRODUCT_OF:
                 for e in range(begin, end):
-                    c = item(child, e)
+                    c = unchecked_array_item(child, e)
                     if reached[c]:
-                        put_lanes(flows, c, lanes_at(flows, c) + flow)
+                        store_lanes(flows, c, load_lanes(flows, c) + flow)
                     else:
-                        put_lanes(flows, c, flow)
+                        store_lanes(flows, c, flow)
                         reached[c] = 1
             elif kind > NUMERIC:
-                ratio = where(flow > 0.0, flow / lanes_at(values, slot), 0.0)
+                ratio = select_lanes(flow > 0.0, flow / load_lanes(values, slot), 0.0)
                 for e in range(begin, end):
-                    c = item(child, e)
-                    share = item(weight, e) * ratio * lanes_at(values, c)
-                    share = where(share >= NEGLIGIBLE, share, 0.0)
-                    n = sum_of_whole(share)
+                    c = unchecked_array_item(child, e)
+                    share = unchecked_array_item(weight, e) * ratio * load_lanes(values, c)
+                    share = select_lanes(share >= NEGLIGIBLE, share, 0.0)
+                    n = fixed_point_lane_sum(share)
                     if n > 0:
                         entry[e] += n
                         if reached[c]:
-                            put_lanes(flows, c, lanes_at(flows, c) + share)
+                            store_lanes(flows, c, load_lanes(flows, c) + share)
                         else:
-                            put_lanes(flows, c, share)
+                            store_lanes(flows, c, share)
                             reached[c] = 1
             elif kind == TABLE_OF_TWO and misses[variable[i]] == 0:
-                both, n = sum_of_whole(flow), sum_of_whole(flow * lanes_at(values, child[begin + 1]))
+                both, n = fixed_point_lane_sum(flow), fixed_point_lane_sum(flow * load_lanes(values, child[begin + 1]))
                 entry[begin] += both - n
                 entry[begin + 1] += n
             elif kind < LOOKUP:
                 v = variable[i]
-                code = whole_at(codes, v)
+                code = load_integer_lanes(codes, v)
                 for e in range(begin, end):
                     # A row that misses the value counts by the weight.
-                    share = where(code == np.float64(plan.n_values[v]), weight[e], lanes_at(values, child[e]))
-                    entry[e] += sum_of_whole(flow * share)
+                    share = select_lanes(code == np.float64(plan.n_values[v]), weight[e], load_lanes(values, child[e]))
+                    entry[e] += fixed_point_lane_sum(flow * share)
             elif kind == LOOKUP:
                 code = codes[variable[i]]
                 for r in range(n_rows):
@@ -140,7 +154,7 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
                     value_at = x[variable[i], rows[first + r]]
                     if flows[slot, r] > 0.0 and not np.isnan(value_at):
                         leaf = plan.numeric[i]
-                        count_numeric(
+                        add_numeric_leaf_sums(
                             leaf[0],
                             leaf[1],
                             leaf[2],
@@ -153,13 +167,13 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
 
 
 @kernel
-def expect(plan, weight, log_offset, x, rows, work, counts, again):
+def add_expected_counts(plan, weight, log_offset, x, rows, work, counts, again):
     """Add the expected counts of rows; returns how many are too improbable for doubles, which are put into again."""
     n_again = 0
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
-        load(plan, x, rows, first, n_rows, work.values, work.codes)
-        upward(plan, weight, x, rows, first, n_rows, work.values, work.codes)
+        load_row_block(plan, x, rows, first, n_rows, work.values, work.codes)
+        upward_pass_block(plan, weight, x, rows, first, n_rows, work.values, work.codes)
         for v in range(plan.n_values.size):
             n, n_missing = plan.n_values[v], 0
             for r in range(n_rows):
@@ -186,13 +200,13 @@ def expect(plan, weight, log_offset, x, rows, work, counts, again):
 
 
 @kernel
-def wide_expect(circuit, log_leaf, x, rows, scratch, counts):
-    """As `expect`, node by node in wide numbers, for the rows that need it, log_leaf of them. scratch (3, n_nodes, BLOCK)."""
+def add_wide_expected_counts(circuit, log_leaf, x, rows, scratch, counts):
+    """As `add_expected_counts`, node by node in wide numbers, for the rows that need it, log_leaf of them. scratch (3, n_nodes, BLOCK)."""
     values, exponents, flows = scratch[0], scratch[1], scratch[2]
     n_nodes, parameters = circuit.kind.size, circuit.leaf_parameters
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
-        wide_upward(circuit, log_leaf, first, n_rows, values, exponents)
+        wide_upward_pass(circuit, log_leaf, first, n_rows, values, exponents)
         for r in range(n_rows):
             row = rows[first + r]
             counts.totals[0] += 1
@@ -228,7 +242,7 @@ def wide_expect(circuit, log_leaf, x, rows, scratch, counts):
                 if kind > CATEGORICAL:
                     a, b = parameters[begin], parameters[min(begin + 1, end - 1)]
                     if not np.isnan(value):
-                        count_numeric(kind, a, b, parameters, begin + 2, share, value, counts.leaf[node])
+                        add_numeric_leaf_sums(kind, a, b, parameters, begin + 2, share, value, counts.leaf[node])
                 elif value >= 0 and value < end - begin:
                     counts.parameter[begin + np.int64(value)] += np.int64(share * PER_COUNT + 0.5)
                 else:

@@ -125,7 +125,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
             raise StatisticMismatch(f"The {self.stage} are of different {self.kind}s.")
 
 
-def expected_of(empty: Callable[[], S], x: Array, threads: int) -> S:
+def parallel_expected_sums(empty: Callable[[], S], x: Array, threads: int) -> S:
     """What is expected of rows (n_variables, n_rows); the same on any number of threads."""
     bounds = np.linspace(0, x.shape[1], threads + 1).astype(int).tolist()
     parts = [np.ascontiguousarray(x[:, a:b]) for a, b in pairwise(bounds) if b > a]

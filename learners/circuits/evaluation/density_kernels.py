@@ -35,7 +35,7 @@ BELOW = -1e9
 
 
 @inner_kernel
-def segment_of(extras, at, x, offset):
+def find_knot_segment(extras, at, x, offset):
     """The segment between two knots that x is in, by the knots' places (offset 0) or by their normal quantiles (1)."""
     n = np.int64(extras[at + N_KNOTS])
     first = at + KNOTS + offset * n
@@ -50,7 +50,7 @@ def segment_of(extras, at, x, offset):
 
 
 @kernel
-def warp(kind, extras, at, x):
+def transform_leaf_value(kind, extras, at, x):
     """The transform of x, and the logarithm of its slope there; below the support BELOW and -inf."""
     if kind == LOG_NORMAL:
         if x <= 0.0:
@@ -59,33 +59,33 @@ def warp(kind, extras, at, x):
         return log, -log
     if kind == QUANTILE:
         n = np.int64(extras[at + N_KNOTS])
-        i = at + KNOTS + segment_of(extras, at, x, 0)
+        i = at + KNOTS + find_knot_segment(extras, at, x, 0)
         slope = (extras[i + n + 1] - extras[i + n]) / (extras[i + 1] - extras[i])
         return extras[i + n] + slope * (x - extras[i]), np.log(slope)
     return x, 0.0
 
 
 @kernel
-def unwarp(kind, extras, at, z):
+def inverse_transform_leaf_value(kind, extras, at, z):
     """The number whose transform is z."""
     if kind == LOG_NORMAL:
         return np.exp(z)
     if kind == QUANTILE:
         n = np.int64(extras[at + N_KNOTS])
-        i = at + KNOTS + segment_of(extras, at, z, 1)
+        i = at + KNOTS + find_knot_segment(extras, at, z, 1)
         return extras[i] + (z - extras[i + n]) * (extras[i + 1] - extras[i]) / (extras[i + n + 1] - extras[i + n])
     return z
 
 
 @kernel
-def cell_of(extras, at, x):
+def nearest_grid_value(extras, at, x):
     """The number of the grid whose cell x is in."""
     step, origin = extras[at + STEP], extras[at + ORIGIN]
     return origin + step * np.floor((x - origin) / step + 0.5)
 
 
 @inner_kernel
-def mills(z):
+def mills_ratio(z):
     """(1 - Φ(z)) / φ(z) for z not below zero."""
     if z < FAR:
         return 0.5 * math.erfc(z / ROOT_2) * np.exp(0.5 * z * z + HALF_LOG_2_PI)
@@ -96,7 +96,7 @@ def mills(z):
 
 
 @kernel
-def normal_cell(low, high):
+def normal_interval_moments(low, high):
     """Logarithm of the standard normal mass from low to high, and the means of z and z² there."""
     sign = 1.0
     if low + high < 0.0:
@@ -110,50 +110,50 @@ def normal_cell(low, high):
         return np.log(mass), sign * (at_low - at_high) / mass, 1.0 + (low * at_low - high * at_high) / mass
     # In units of the density at the lower end, so that nothing underflows.
     falls = np.exp(-0.5 * (high - low) * (high + low))
-    mass = mills(low) - mills(high) * falls
+    mass = mills_ratio(low) - mills_ratio(high) * falls
     log = -0.5 * low * low - HALF_LOG_2_PI + np.log(mass)
     return log, sign * (1.0 - falls) / mass, 1.0 + (low - high * falls) / mass
 
 
 @inner_kernel
-def standard_cell(kind, a, b, extras, at, x):
+def standardised_cell_bounds(kind, a, b, extras, at, x):
     """The ends of the cell of x, as standard normal numbers of the leaf."""
-    middle, half = cell_of(extras, at, x), 0.5 * extras[at + STEP]
-    low, _ = warp(kind, extras, at, middle - half)
-    high, _ = warp(kind, extras, at, middle + half)
+    middle, half = nearest_grid_value(extras, at, x), 0.5 * extras[at + STEP]
+    low, _ = transform_leaf_value(kind, extras, at, middle - half)
+    high, _ = transform_leaf_value(kind, extras, at, middle + half)
     return (low - a) / b, (high - a) / b
 
 
 @kernel
-def log_warped(kind, a, b, extras, at, x):
+def transformed_log_density(kind, a, b, extras, at, x):
     """Logarithm of the density at x of a leaf from ROUNDED on; where there is a grid, of the mass of the cell of x."""
     if extras[at + STEP] > 0.0:
-        low, high = standard_cell(kind, a, b, extras, at, x)
+        low, high = standardised_cell_bounds(kind, a, b, extras, at, x)
         if not high > low:
             return -np.inf
-        log, _, _ = normal_cell(low, high)
+        log, _, _ = normal_interval_moments(low, high)
         return log
-    z, log_slope = warp(kind, extras, at, x)
+    z, log_slope = transform_leaf_value(kind, extras, at, x)
     z = (z - a) / b
     return -0.5 * z * z - np.log(b) - HALF_LOG_2_PI + log_slope
 
 
 @inner_kernel
-def standard_moments(kind, a, b, extras, at, x):
+def standardised_value_moments(kind, a, b, extras, at, x):
     """Mean of z and of z² of what is observed as x, where z is the standard normal number of the leaf."""
     if extras[at + STEP] > 0.0:
-        low, high = standard_cell(kind, a, b, extras, at, x)
+        low, high = standardised_cell_bounds(kind, a, b, extras, at, x)
         if not high > low:
             return 0.0, 0.0
-        _, mean, square = normal_cell(low, high)
+        _, mean, square = normal_interval_moments(low, high)
         return mean, square
-    z, _ = warp(kind, extras, at, x)
+    z, _ = transform_leaf_value(kind, extras, at, x)
     z = (z - a) / b
     return z, z * z
 
 
 @kernel
-def log_density(kind, a, b, extras, at, x):
+def numeric_leaf_log_density(kind, a, b, extras, at, x):
     """Logarithm of the density, or probability, of a numeric leaf with parameters a, b and extras[at], … at x; 0 if x is missing."""
     if np.isnan(x):
         return 0.0
@@ -161,7 +161,7 @@ def log_density(kind, a, b, extras, at, x):
         z = (x - a) / b
         return -0.5 * z * z - np.log(b) - 0.5 * np.log(2.0 * np.pi)
     if kind >= ROUNDED:
-        return log_warped(np.int64(kind), a, b, extras, at, x)
+        return transformed_log_density(np.int64(kind), a, b, extras, at, x)
     if kind == STUDENT:
         z, freedom = (x - a) / b, extras[at]
         constant = math.lgamma(0.5 * (freedom + 1.0)) - math.lgamma(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
@@ -206,7 +206,7 @@ MOST_CELLS = 2000
 
 
 @kernel
-def add_moments_of_leaves(nodes, kind, leaf_starts, parameters, out):
+def write_leaf_moments(nodes, kind, leaf_starts, parameters, out):
     """OUT out[node]: mean and variance of each of some numeric leaves."""
     for node in nodes:
         first = leaf_starts[node]
@@ -229,8 +229,8 @@ def _two_moments(kind, a, b, extras, at):
         return a, b * b * extras[at] / (extras[at] - 2.0)
     step = extras[at + STEP]
     if step > 0.0:
-        low = cell_of(extras, at, unwarp(kind, extras, at, a - REACH * b))
-        high = cell_of(extras, at, unwarp(kind, extras, at, a + REACH * b))
+        low = nearest_grid_value(extras, at, inverse_transform_leaf_value(kind, extras, at, a - REACH * b))
+        high = nearest_grid_value(extras, at, inverse_transform_leaf_value(kind, extras, at, a + REACH * b))
         if high - low <= MOST_CELLS * step:
             return _over_cells(kind, a, b, extras, at, low, np.int64(np.rint((high - low) / step)) + 1)
     mean, variance = a, b * b
@@ -248,14 +248,14 @@ def _over_cells(kind, a, b, extras, at, low, n):
     """Mean and variance over n cells from one on."""
     step, total, mean = extras[at + STEP], 0.0, 0.0
     for i in range(n):
-        mass = np.exp(log_warped(kind, a, b, extras, at, low + i * step))
+        mass = np.exp(transformed_log_density(kind, a, b, extras, at, low + i * step))
         total += mass
         mean += mass * (low + i * step)
     mean /= total
     variance = 0.0
     for i in range(n):
         x = low + i * step
-        variance += np.exp(log_warped(kind, a, b, extras, at, x)) * (x - mean) ** 2
+        variance += np.exp(transformed_log_density(kind, a, b, extras, at, x)) * (x - mean) ** 2
     return mean, variance / total
 
 
@@ -268,7 +268,7 @@ def _over_segments(a, b, extras, at, centre):
     for i in range(n - 1):
         low = -1e9 if i == 0 else (extras[z + i] - a) / b
         high = 1e9 if i == n - 2 else (extras[z + i + 1] - a) / b
-        log, mean, square = normal_cell(low, high)
+        log, mean, square = normal_interval_moments(low, high)
         mass = np.exp(log)
         if mass > 0.0:
             per_z = (extras[x + i + 1] - extras[x + i]) / (extras[z + i + 1] - extras[z + i])

@@ -8,17 +8,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import Circuit, kept_with, kept_with_structure
+from learners.circuits.circuit import Circuit, cached_on_circuit, cached_on_circuit_structure
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate_kernels import (
     BLOCK,
-    few_root_logs,
-    leaf_logs,
-    node_logs,
-    root_logs,
-    wide_root_logs,
+    root_log_values_by_block,
+    root_log_values_by_row,
+    wide_root_log_values,
+    write_leaf_log_values,
+    write_node_log_values,
 )
-from learners.circuits.evaluation.leaf_shapes import log_peaks
+from learners.circuits.evaluation.leaf_shapes import max_leaf_log_densities
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,
@@ -35,7 +35,7 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
     node_depths,
 )
-from learners.kernels.arrays import Array, Floats, Integers, Mask, frozen
+from learners.kernels.arrays import Array, Floats, Integers, Mask, read_only_array
 from learners.schema import Chunk
 
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
@@ -89,17 +89,17 @@ class Compiled(NamedTuple):
 
 def compiled_circuit(circuit: Circuit) -> Compiled:
     """The circuit's plan, made once; circuits that differ by their weights share all of it but numeric leaves."""
-    return kept_with(circuit, _compile)
+    return cached_on_circuit(circuit, _compile)
 
 
 def _compile(circuit: Circuit) -> Compiled:
-    first = kept_with_structure(circuit, _compile_structure)
+    first = cached_on_circuit_structure(circuit, _compile_structure)
     if not (circuit.kind >= GAUSSIAN).any():
         return first
-    log_offset = log_peaks(circuit)
+    log_offset = max_leaf_log_densities(circuit)
     return first._replace(
         plan=first.plan._replace(numeric=_numeric(circuit, first.node, log_offset), extras=circuit.leaf_parameters),
-        log_offset=frozen(log_offset),
+        log_offset=read_only_array(log_offset),
     )
 
 
@@ -111,7 +111,7 @@ def _entry_weights(circuit: Circuit) -> Floats:
     weight[is_edge] = np.exp(circuit.log_weight[plan.edge[is_edge]])
     weight[is_parameter] = np.exp(circuit.leaf_parameters[plan.parameter[is_parameter]])
     weight[plan.parameter == ONE_ENTRY] = 1.0
-    return frozen(weight)
+    return read_only_array(weight)
 
 
 def _table_sums(circuit: Circuit) -> Mask:
@@ -157,7 +157,7 @@ def _variables(circuit: Circuit, is_table: Mask) -> Integers:
     return variable
 
 
-def ranges(firsts: Integers, sizes: Integers) -> Integers:
+def concatenate_ranges(firsts: Integers, sizes: Integers) -> Integers:
     """The numbers first, first + 1, … of every range, one range after the other."""
     ends = np.cumsum(sizes)
     return np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
@@ -185,39 +185,48 @@ def _compile_structure(circuit: Circuit) -> Compiled:
     parameter = np.full(starts[-1], NO_ENTRY)
 
     inner = kind >= SUM_OF
-    entries = ranges(first[inner], size[inner])
-    edge[entries] = ranges(first_edge[inner], size[inner])
+    entries = concatenate_ranges(first[inner], size[inner])
+    edge[entries] = concatenate_ranges(first_edge[inner], size[inner])
     child[entries] = slot[circuit.children[edge[entries]]]
     needs_planes = bool((child[entries] < plane_starts[-1]).any()) or bool(slot[circuit.root] < plane_starts[-1])
 
     tables = kind < LOOKUP
-    child[ranges(first[tables], size[tables])] = ranges(plane_starts[variable[tables]], size[tables])
+    child[concatenate_ranges(first[tables], size[tables])] = concatenate_ranges(
+        plane_starts[variable[tables]], size[tables]
+    )
     sums = is_table[nodes]
-    edges = ranges(first_edge[sums], n_children[sums])
+    edges = concatenate_ranges(first_edge[sums], n_children[sums])
     edge[np.repeat(first[sums], n_children[sums]) + code[circuit.children[edges]]] = edges
     categorical = circuit.kind[nodes] == CATEGORICAL
-    entries = ranges(first[categorical], domain[categorical])
-    parameter[entries] = ranges(circuit.leaf_starts[:-1][nodes[categorical]], domain[categorical])
+    entries = concatenate_ranges(first[categorical], domain[categorical])
+    parameter[entries] = concatenate_ranges(circuit.leaf_starts[:-1][nodes[categorical]], domain[categorical])
     parameter[starts[1:][kind == LOOKUP] - 1] = ONE_ENTRY
     single = circuit.kind[nodes] == INDICATOR
     parameter[first[single] + code[nodes[single]]] = ONE_ENTRY
 
-    log_offset = log_peaks(circuit)
+    log_offset = max_leaf_log_densities(circuit)
     plan = Plan(
-        frozen(segments),
-        frozen(kind[segments[:-1]]),
-        frozen(starts),
-        frozen(child),
-        frozen(variable),
-        frozen(plane_starts),
+        read_only_array(segments),
+        read_only_array(kind[segments[:-1]]),
+        read_only_array(starts),
+        read_only_array(child),
+        read_only_array(variable),
+        read_only_array(plane_starts),
         circuit.n_values,
         needs_planes,
         int(slot[circuit.root]),
         _numeric(circuit, nodes, log_offset),
         circuit.leaf_parameters,
-        frozen(circuit.leaf_starts[nodes] + 2),
+        read_only_array(circuit.leaf_starts[nodes] + 2),
     )
-    return Compiled(plan, frozen(slot), frozen(edge), frozen(parameter), frozen(nodes), frozen(log_offset))
+    return Compiled(
+        plan,
+        read_only_array(slot),
+        read_only_array(edge),
+        read_only_array(parameter),
+        read_only_array(nodes),
+        read_only_array(log_offset),
+    )
 
 
 def _slots(circuit: Circuit, nodes: Integers) -> tuple[Integers, Integers, Integers]:
@@ -242,7 +251,7 @@ def _numeric(circuit: Circuit, nodes: Integers, log_offset: Floats) -> Floats:
     numeric[operations, 1] = circuit.leaf_parameters[first]
     numeric[operations[n > 1], 2] = circuit.leaf_parameters[first[n > 1] + 1]
     numeric[operations, 3] = log_offset[circuit.variable[node]]
-    return frozen(numeric)
+    return read_only_array(numeric)
 
 
 # Below so many rows a block costs more than the rows one by one.
@@ -263,48 +272,50 @@ def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     Raises InvalidEvidence if x has another number of variables, or a discrete variable a value that is not whole.
     References: Zhao, Gordon (2017), section 2.1; Darwiche (2003), section 4.
     """
-    x = as_rows(circuit, x)
-    plan, weight = with_weights(circuit)
+    x = validate_circuit_rows(circuit, x)
+    plan, weight = compiled_circuit_with_weights(circuit)
     n_rows = x.shape[1]
     logs = np.empty(n_rows)
     if n_rows < FEW:
-        few_root_logs(plan.plan, weight, x, np.empty(plan.n_slots), np.empty(circuit.n_variables, np.int64), logs)
+        root_log_values_by_row(
+            plan.plan, weight, x, np.empty(plan.n_slots), np.empty(circuit.n_variables, np.int64), logs
+        )
     else:
         codes = np.empty((circuit.n_variables, BLOCK), np.int64)
-        root_logs(plan.plan, weight, x, np.arange(n_rows), np.empty((plan.n_slots, BLOCK)), codes, logs)
+        root_log_values_by_block(plan.plan, weight, x, np.arange(n_rows), np.empty((plan.n_slots, BLOCK)), codes, logs)
     for v in np.flatnonzero(plan.log_offset):  # by which densities were divided
         if v in circuit.scope(circuit.root):
             logs += np.where(np.isnan(x[v]), 0.0, plan.log_offset[v])
-    for some, log_leaf in wide_rows(circuit, x, np.flatnonzero(np.isnan(logs))):
-        logs[some] = root_logs_of_leaves(circuit, log_leaf)
+    for some, log_leaf in leaf_log_value_blocks(circuit, x, np.flatnonzero(np.isnan(logs))):
+        logs[some] = root_log_values_from_leaves(circuit, log_leaf)
     return logs
 
 
-def wide_rows(circuit: Circuit, x: Floats, rows: Integers) -> Iterator[tuple[Integers, Floats]]:
+def leaf_log_value_blocks(circuit: Circuit, x: Floats, rows: Integers) -> Iterator[tuple[Integers, Floats]]:
     """Some of the rows at a time, with (n_nodes, n_rows) float64, the log values of their leaves."""
     for first in range(0, rows.size, WIDE_ROWS):
         some = rows[first : first + WIDE_ROWS]
         log_leaf = np.empty((circuit.n_nodes, some.size))
-        leaf_logs(circuit.arrays, frozen(np.take(x, some, axis=1)), log_leaf)
+        write_leaf_log_values(circuit.arrays, read_only_array(np.take(x, some, axis=1)), log_leaf)
         yield some, log_leaf
 
 
-def root_logs_of_leaves(circuit: Circuit, log_leaf: Floats) -> Floats:
+def root_log_values_from_leaves(circuit: Circuit, log_leaf: Floats) -> Floats:
     """(n_rows,) float64: log value of the root where leaves have the log values log_leaf (n_nodes, n_rows)."""
     logs = np.empty(log_leaf.shape[1])
-    wide_root_logs(circuit.arrays, log_leaf, np.empty((2, circuit.n_nodes, BLOCK)), logs)
+    wide_root_log_values(circuit.arrays, log_leaf, np.empty((2, circuit.n_nodes, BLOCK)), logs)
     return logs
 
 
-def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
+def relative_leaf_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
     """(n_nodes, n_rows) float64: log values of all leaves, those of a numeric variable less the largest among them.
 
     What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their
     digits however far from all of them an observed number is. The rows of sums and products mean nothing.
     """
-    x = as_rows(circuit, x)
+    x = validate_circuit_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
-    leaf_logs(circuit.arrays, x, logs)
+    write_leaf_log_values(circuit.arrays, x, logs)
     for v in np.flatnonzero(circuit.n_values == 0):
         leaves = np.flatnonzero(circuit.variable == v)
         most = logs[leaves].max(axis=0, initial=-np.inf)
@@ -312,19 +323,21 @@ def log_leaves(circuit: Circuit, x: ArrayLike) -> Floats:
     return logs
 
 
-def relative_node_logs(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
-    """(n_nodes, n_rows) float64 each: log values of nodes, by `log_leaves`, and log derivatives of the root by them."""
-    log_leaf = log_leaves(circuit, x)
+def node_log_values_and_derivatives(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
+    """(n_nodes, n_rows) float64 each: log values of nodes, by `relative_leaf_log_values`, and log derivatives of the root by them."""
+    log_leaf = relative_leaf_log_values(circuit, x)
     values, derivatives = np.empty((2, *log_leaf.shape))
-    node_logs(circuit.arrays, log_leaf, *_scratch(circuit, log_leaf.shape[1]), values, derivatives)
+    write_node_log_values(circuit.arrays, log_leaf, *_scratch(circuit, log_leaf.shape[1]), values, derivatives)
     return values, derivatives
 
 
-def upward_logs(circuit: Circuit, log_leaf: Floats, log_weight: Floats | None = None) -> Floats:
+def upward_pass_log_values(circuit: Circuit, log_leaf: Floats, log_weight: Floats | None = None) -> Floats:
     """(n_nodes,) float64: log values of all nodes, of leaves with log values log_leaf (n_nodes,), and perhaps other weights."""
     arrays = circuit.arrays if log_weight is None else circuit.arrays._replace(log_weight=log_weight)
     values = np.empty((circuit.n_nodes, 1))
-    node_logs(arrays, log_leaf[:, np.newaxis], *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0)))
+    write_node_log_values(
+        arrays, log_leaf[:, np.newaxis], *_scratch(circuit, 1), values, np.empty((circuit.n_nodes, 0))
+    )
     return values[:, 0]
 
 
@@ -334,18 +347,18 @@ def log_induced_trees(circuit: Circuit) -> float:
     References: Zhao, Poupart, Gordon (2016), A unified approach for learning the parameters of sum-product networks,
     theorem 2: it is the value of the root where all weights and leaves are one.
     """
-    log_weight = frozen(np.where(circuit.log_weight > -np.inf, 0.0, -np.inf))
-    return float(upward_logs(circuit, np.zeros(circuit.n_nodes), log_weight)[-1])
+    log_weight = read_only_array(np.where(circuit.log_weight > -np.inf, 0.0, -np.inf))
+    return float(upward_pass_log_values(circuit, np.zeros(circuit.n_nodes), log_weight)[-1])
 
 
-def rows_in(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
+def chunk_or_array_rows(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
     """Rows as variables: of a chunk what `rows_of` makes of it, by default its codes; an array is what it is."""
     if not isinstance(given, Chunk):
         return given
     return given.x if rows_of is None else rows_of(given)
 
 
-def as_rows(circuit: Circuit, x: ArrayLike) -> Floats:
+def validate_circuit_rows(circuit: Circuit, x: ArrayLike) -> Floats:
     """The rows as float64, C-contiguous and read-only: the one type for which kernels are compiled. Raises InvalidEvidence."""
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] != circuit.n_variables:
@@ -358,12 +371,12 @@ def as_rows(circuit: Circuit, x: ArrayLike) -> Floats:
     rows = np.ascontiguousarray(x, np.float64)
     if x.dtype.kind == "f":
         _check_whole(circuit, rows)
-    return frozen(rows.view())
+    return read_only_array(rows.view())
 
 
-def with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
+def compiled_circuit_with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
     """The circuit's plan and its entries' weights, made once."""
-    return compiled_circuit(circuit), kept_with(circuit, _entry_weights)
+    return compiled_circuit(circuit), cached_on_circuit(circuit, _entry_weights)
 
 
 def _check_whole(circuit: Circuit, x: Floats) -> None:
@@ -376,7 +389,7 @@ def _check_whole(circuit: Circuit, x: Floats) -> None:
 
 
 def _scratch(circuit: Circuit, n_rows: int) -> tuple[Floats, Floats]:
-    """Memory for `node_logs`, no wider than the rows need: a single row should touch little of it."""
+    """Memory for `write_node_log_values`, no wider than the rows need: a single row should touch little of it."""
     width = max(1, min(BLOCK, n_rows))
     most = int(np.diff(circuit.child_starts).max())
     return np.empty((4, circuit.n_nodes, width)), np.empty((2, most + 1, width))

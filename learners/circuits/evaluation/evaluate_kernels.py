@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import log_density
+from learners.circuits.evaluation.density_kernels import numeric_leaf_log_density
 from learners.circuits.kernels import (
     CATEGORICAL,
     INDICATOR,
@@ -24,7 +24,15 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
 )
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.simd import N_LANES, codes_at, item, lanes_at, put_lanes, put_whole, where
+from learners.kernels.simd import (
+    N_LANES,
+    load_code_lanes,
+    load_lanes,
+    select_lanes,
+    store_integer_lanes,
+    store_lanes,
+    unchecked_array_item,
+)
 
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
 BLOCK = N_LANES
@@ -34,7 +42,7 @@ SMALLEST = 1e-200
 
 
 @kernel
-def load(plan, x, rows, first, n_rows, values, codes):
+def load_row_block(plan, x, rows, first, n_rows, values, codes):
     """Read rows[first : first + n_rows] of x, which follow each other: OUT values[: n_planes] and codes (n_variables, BLOCK) int64.
 
     A missing value has ones in all planes and the code n_values. Rows beyond n_rows are missing.
@@ -47,10 +55,10 @@ def load(plan, x, rows, first, n_rows, values, codes):
         start, end = plan.plane_starts[v], plan.plane_starts[v + 1]
         if n_rows == BLOCK:
             missing = np.float64(n)
-            code = codes_at(x, v * x.shape[1] + row, missing)
-            put_whole(codes, v, code)
+            code = load_code_lanes(x, v * x.shape[1] + row, missing)
+            store_integer_lanes(codes, v, code)
             for a in range(start, end):
-                put_lanes(values, a, where((code == np.float64(a - start)) | (code == missing), 1.0, 0.0))
+                store_lanes(values, a, select_lanes((code == np.float64(a - start)) | (code == missing), 1.0, 0.0))
             continue
         for r in range(BLOCK):
             codes[v, r] = n
@@ -65,7 +73,7 @@ def load(plan, x, rows, first, n_rows, values, codes):
 
 
 @kernel
-def upward(plan, weight, x, rows, first, n_rows, values, codes):
+def upward_pass_block(plan, weight, x, rows, first, n_rows, values, codes):
     """Values of all operations for a block of rows, zero where they are below the smallest double."""
     n_planes = plan.plane_starts[-1]
     starts, child = plan.starts, plan.child
@@ -74,28 +82,37 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
         begin, end = plan.segments[s], plan.segments[s + 1]
         if kind == SUM_OF_TWO or kind == TABLE_OF_TWO:
             for i in range(begin, end):
-                e = item(starts, i)
-                a, b = lanes_at(values, item(child, e)), lanes_at(values, item(child, e + 1))
-                put_lanes(values, n_planes + i, item(weight, e) * a + item(weight, e + 1) * b)
+                e = unchecked_array_item(starts, i)
+                a, b = (
+                    load_lanes(values, unchecked_array_item(child, e)),
+                    load_lanes(values, unchecked_array_item(child, e + 1)),
+                )
+                store_lanes(
+                    values, n_planes + i, unchecked_array_item(weight, e) * a + unchecked_array_item(weight, e + 1) * b
+                )
         elif kind == PRODUCT_OF_TWO:
             for i in range(begin, end):
-                e = item(starts, i)
-                product = lanes_at(values, item(child, e)) * lanes_at(values, item(child, e + 1))
-                put_lanes(values, n_planes + i, product)
+                e = unchecked_array_item(starts, i)
+                product = load_lanes(values, unchecked_array_item(child, e)) * load_lanes(
+                    values, unchecked_array_item(child, e + 1)
+                )
+                store_lanes(values, n_planes + i, product)
         elif kind == SUM_OF or kind == TABLE:
             for i in range(begin, end):
-                first_entry = item(starts, i)
-                total = item(weight, first_entry) * lanes_at(values, item(child, first_entry))
-                for e in range(first_entry + 1, item(starts, i + 1)):
-                    total = total + item(weight, e) * lanes_at(values, item(child, e))
-                put_lanes(values, n_planes + i, total)
+                first_entry = unchecked_array_item(starts, i)
+                total = unchecked_array_item(weight, first_entry) * load_lanes(
+                    values, unchecked_array_item(child, first_entry)
+                )
+                for e in range(first_entry + 1, unchecked_array_item(starts, i + 1)):
+                    total = total + unchecked_array_item(weight, e) * load_lanes(values, unchecked_array_item(child, e))
+                store_lanes(values, n_planes + i, total)
         elif kind == PRODUCT_OF:
             for i in range(begin, end):
-                first_entry = item(starts, i)
-                product = lanes_at(values, item(child, first_entry))
-                for e in range(first_entry + 1, item(starts, i + 1)):
-                    product = product * lanes_at(values, item(child, e))
-                put_lanes(values, n_planes + i, product)
+                first_entry = unchecked_array_item(starts, i)
+                product = load_lanes(values, unchecked_array_item(child, first_entry))
+                for e in range(first_entry + 1, unchecked_array_item(starts, i + 1)):
+                    product = product * load_lanes(values, unchecked_array_item(child, e))
+                store_lanes(values, n_planes + i, product)
         elif kind == LOOKUP:
             for i in range(begin, end):
                 out, code = values[n_planes + i], codes[plan.variable[i]]
@@ -110,25 +127,26 @@ def upward(plan, weight, x, rows, first, n_rows, values, codes):
                     value = x[v, rows[first + r]]
                     if not np.isnan(value):
                         out[r] = np.exp(
-                            log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
+                            numeric_leaf_log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value)
+                            - leaf[3]
                         )
 
 
 @kernel
-def root_logs(plan, weight, x, rows, values, codes, logs):
+def root_log_values_by_block(plan, weight, x, rows, values, codes, logs):
     """Logarithms of the root: OUT logs[rows]; NaN where the value is too small for a double, or zero."""
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
-        load(plan, x, rows, first, n_rows, values, codes)
-        upward(plan, weight, x, rows, first, n_rows, values, codes)
+        load_row_block(plan, x, rows, first, n_rows, values, codes)
+        upward_pass_block(plan, weight, x, rows, first, n_rows, values, codes)
         for r in range(n_rows):
             root = values[plan.root, r]
             logs[rows[first + r]] = np.log(root) if root > SMALLEST else np.nan
 
 
 @inner_kernel
-def upward_one(plan, weight, codes, x, row, values):
-    """Values of all slots for one row: the same as `upward`, operation by operation, without blocks.
+def upward_pass_one_row(plan, weight, codes, x, row, values):
+    """Values of all slots for one row: the same as `upward_pass_block`, operation by operation, without blocks.
 
     codes (n_variables,) int64 is scratch; OUT values (n_slots,) float64. Planes are filled only where something needs them.
     """
@@ -183,16 +201,16 @@ def upward_one(plan, weight, codes, x, row, values):
                 density = 1.0
                 if not np.isnan(value):
                     density = np.exp(
-                        log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
+                        numeric_leaf_log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], value) - leaf[3]
                     )
                 values[n_planes + i] = density
 
 
 @kernel
-def few_root_logs(plan, weight, x, values, codes, logs):
-    """As `root_logs` for all rows of x, one at a time."""
+def root_log_values_by_row(plan, weight, x, values, codes, logs):
+    """As `root_log_values_by_block` for all rows of x, one at a time."""
     for row in range(logs.size):
-        upward_one(plan, weight, codes, x, row, values)
+        upward_pass_one_row(plan, weight, codes, x, row, values)
         root = values[plan.root]
         logs[row] = np.log(root) if root > SMALLEST else np.nan
 
@@ -204,7 +222,7 @@ LEAST = -1e300
 
 
 @inner_kernel
-def of_log(log):
+def exp_as_wide_number(log):
     """Exp(log) as a wide number."""
     if log == -np.inf:
         return 0.0, LEAST
@@ -215,7 +233,7 @@ def of_log(log):
 
 
 @kernel
-def times(a, a_power, b, b_power):
+def multiply_wide_numbers(a, a_power, b, b_power):
     """Product of two wide numbers."""
     product, power = a * b, a_power + b_power
     if product < INVERSE_RADIX:
@@ -230,7 +248,7 @@ def times(a, a_power, b, b_power):
 
 
 @inner_kernel
-def plus(a, a_power, b, b_power):
+def add_wide_numbers(a, a_power, b, b_power):
     """Sum of two wide numbers; what is 2^-500 of the other does not matter much, and less than that not at all."""
     if b_power > a_power:
         a, a_power, b, b_power = b, b_power, a, a_power
@@ -245,7 +263,7 @@ def plus(a, a_power, b, b_power):
 
 
 @kernel
-def leaf_logs(circuit, x, logs):
+def write_leaf_log_values(circuit, x, logs):
     """Logarithms of all leaves at each row of x, 0 where it is missing: OUT logs (n_nodes, n_rows), only leaves."""
     kinds, starts, parameters = circuit.kind, circuit.leaf_starts, circuit.leaf_parameters
     for node in range(kinds.size):
@@ -256,7 +274,9 @@ def leaf_logs(circuit, x, logs):
         for row in range(x.shape[1]):
             value = x[v, row]
             if kind > CATEGORICAL:
-                log = log_density(np.float64(kind), parameters[first], second, parameters, first + 2, value)
+                log = numeric_leaf_log_density(
+                    np.float64(kind), parameters[first], second, parameters, first + 2, value
+                )
             elif not (value >= 0 and value < circuit.n_values[v]):  # NaN fails both comparisons
                 log = 0.0
             elif kind == INDICATOR:
@@ -267,42 +287,42 @@ def leaf_logs(circuit, x, logs):
 
 
 @inner_kernel
-def wide_upward(circuit, log_leaf, first, n_rows, values, exponents):
-    """Wide values of all nodes for n_rows rows from the first on, by log_leaf of `leaf_logs`: OUT values, exponents (n_nodes, BLOCK)."""
+def wide_upward_pass(circuit, log_leaf, first, n_rows, values, exponents):
+    """Wide values of all nodes for n_rows rows from the first on, by log_leaf of `write_leaf_log_values`: OUT values, exponents (n_nodes, BLOCK)."""
     kinds, child_starts, children, log_weight = circuit.kind, circuit.child_starts, circuit.children, circuit.log_weight
     for node in range(kinds.size):
         kind = kinds[node]
         begin, end = child_starts[node], child_starts[node + 1]
         if kind >= INDICATOR:
             for r in range(n_rows):
-                values[node, r], exponents[node, r] = of_log(log_leaf[node, first + r])
+                values[node, r], exponents[node, r] = exp_as_wide_number(log_leaf[node, first + r])
         elif kind == PRODUCT:
             for r in range(n_rows):
                 value, power = 1.0, 0.0
                 for k in range(begin, end):
                     c = children[k]
-                    value, power = times(value, power, values[c, r], exponents[c, r])
+                    value, power = multiply_wide_numbers(value, power, values[c, r], exponents[c, r])
                 values[node, r], exponents[node, r] = value, power
         else:
             for r in range(n_rows):
                 values[node, r], exponents[node, r] = 0.0, LEAST
             for k in range(begin, end):
-                weigh_and_add(log_weight[k], children[k], values, exponents, node, n_rows)
+                add_weighted_wide_numbers(log_weight[k], children[k], values, exponents, node, n_rows)
 
 
 @inner_kernel
-def weigh_and_add(log_weight, source, values, exponents, target, n_rows):
+def add_weighted_wide_numbers(log_weight, source, values, exponents, target, n_rows):
     """Add exp(log_weight) times the wide numbers of one node to those of another."""
-    weight, whole = of_log(log_weight)
+    weight, whole = exp_as_wide_number(log_weight)
     if weight == 0.0:
         return
     for r in range(n_rows):
-        term, power = times(values[source, r], exponents[source, r], weight, whole)
-        values[target, r], exponents[target, r] = plus(values[target, r], exponents[target, r], term, power)
+        term, power = multiply_wide_numbers(values[source, r], exponents[source, r], weight, whole)
+        values[target, r], exponents[target, r] = add_wide_numbers(values[target, r], exponents[target, r], term, power)
 
 
 @inner_kernel
-def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scratch):
+def wide_downward_pass(circuit, n_rows, values, exponents, derivatives, powers, scratch):
     """Wide derivatives of the root by every node, from the wide values.
 
     Products multiply what is left and right of a child, so that children of value zero need no division. scratch
@@ -318,7 +338,7 @@ def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scrat
         begin, end = child_starts[node], child_starts[node + 1]
         if kinds[node] == SUM:
             for k in range(begin, end):
-                weigh_and_add(log_weight[k], node, derivatives, powers, children[k], n_rows)
+                add_weighted_wide_numbers(log_weight[k], node, derivatives, powers, children[k], n_rows)
         elif kinds[node] == PRODUCT:
             for r in range(n_rows):
                 # scratch[:, k] is the product of the children from the k-th on, times the derivative by the node.
@@ -326,17 +346,17 @@ def wide_downward(circuit, n_rows, values, exponents, derivatives, powers, scrat
                 for k in range(end - begin - 1, -1, -1):
                     scratch[0, k + 1, r], scratch[1, k + 1, r] = right, right_power
                     c = children[begin + k]
-                    right, right_power = times(right, right_power, values[c, r], exponents[c, r])
+                    right, right_power = multiply_wide_numbers(right, right_power, values[c, r], exponents[c, r])
                 left, left_power = 1.0, 0.0
                 for k in range(end - begin):
                     c = children[begin + k]
-                    term, power = times(scratch[0, k + 1, r], scratch[1, k + 1, r], left, left_power)
-                    derivatives[c, r], powers[c, r] = plus(derivatives[c, r], powers[c, r], term, power)
-                    left, left_power = times(left, left_power, values[c, r], exponents[c, r])
+                    term, power = multiply_wide_numbers(scratch[0, k + 1, r], scratch[1, k + 1, r], left, left_power)
+                    derivatives[c, r], powers[c, r] = add_wide_numbers(derivatives[c, r], powers[c, r], term, power)
+                    left, left_power = multiply_wide_numbers(left, left_power, values[c, r], exponents[c, r])
 
 
 @inner_kernel
-def write_logs(values, exponents, n_rows, first, logs):
+def write_wide_number_logs(values, exponents, n_rows, first, logs):
     """OUT logs[:, first : first + n_rows] of wide numbers."""
     for node in range(values.shape[0]):
         for r in range(n_rows):
@@ -348,27 +368,27 @@ def write_logs(values, exponents, n_rows, first, logs):
 
 
 @kernel
-def wide_root_logs(circuit, log_leaf, scratch, logs):
-    """Logarithms of the root: OUT logs (n_rows,). log_leaf of `leaf_logs`; scratch (2, n_nodes, BLOCK) float64."""
+def wide_root_log_values(circuit, log_leaf, scratch, logs):
+    """Logarithms of the root: OUT logs (n_rows,). log_leaf of `write_leaf_log_values`; scratch (2, n_nodes, BLOCK) float64."""
     root = circuit.kind.size - 1
     for first in range(0, logs.size, BLOCK):
         n_rows = min(BLOCK, logs.size - first)
-        wide_upward(circuit, log_leaf, first, n_rows, scratch[0], scratch[1])
+        wide_upward_pass(circuit, log_leaf, first, n_rows, scratch[0], scratch[1])
         for r in range(n_rows):
             value = scratch[0, root, r]
             logs[first + r] = np.log(value) + scratch[1, root, r] * LOG_RADIX if value > 0.0 else -np.inf
 
 
 @kernel
-def node_logs(circuit, log_leaf, scratch, products, logs, derivative_logs):
+def write_node_log_values(circuit, log_leaf, scratch, products, logs, derivative_logs):
     """Logarithms of all nodes: OUT logs (n_nodes, n_rows) of values, and of derivatives if derivative_logs has columns.
 
-    log_leaf of `leaf_logs`; scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
+    log_leaf of `write_leaf_log_values`; scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
     """
     for first in range(0, log_leaf.shape[1], BLOCK):
         n_rows = min(BLOCK, log_leaf.shape[1] - first)
-        wide_upward(circuit, log_leaf, first, n_rows, scratch[0], scratch[1])
-        write_logs(scratch[0], scratch[1], n_rows, first, logs)
+        wide_upward_pass(circuit, log_leaf, first, n_rows, scratch[0], scratch[1])
+        write_wide_number_logs(scratch[0], scratch[1], n_rows, first, logs)
         if derivative_logs.shape[1] > 0:
-            wide_downward(circuit, n_rows, scratch[0], scratch[1], scratch[2], scratch[3], products)
-            write_logs(scratch[2], scratch[3], n_rows, first, derivative_logs)
+            wide_downward_pass(circuit, n_rows, scratch[0], scratch[1], scratch[2], scratch[3], products)
+            write_wide_number_logs(scratch[2], scratch[3], n_rows, first, derivative_logs)

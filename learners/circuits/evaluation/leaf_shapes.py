@@ -7,15 +7,15 @@ import math
 import numpy as np
 import scipy
 
-from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.circuit import Circuit, cached_on_circuit
 from learners.circuits.evaluation.density_kernels import (
     MOST_CELLS,
     REACH,
-    add_moments_of_leaves,
-    cell_of,
-    log_warped,
-    unwarp,
-    warp,
+    inverse_transform_leaf_value,
+    nearest_grid_value,
+    transform_leaf_value,
+    transformed_log_density,
+    write_leaf_moments,
 )
 from learners.circuits.kernels import (
     EXPONENTIAL,
@@ -30,14 +30,14 @@ from learners.circuits.kernels import (
     STEP,
     STUDENT,
 )
-from learners.kernels.arrays import Floats, Integers, Mask, frozen
+from learners.kernels.arrays import Floats, Integers, Mask, read_only_array
 
 # A piece of a smooth density, in standard deviations, on which Gauss-Legendre nodes have all digits.
 PIECE = 0.5
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
-def log_range_masses(circuit: Circuit, leaves: Integers, low: float, high: float) -> Floats:
+def leaf_range_log_probabilities(circuit: Circuit, leaves: Integers, low: float, high: float) -> Floats:
     """(n_leaves,) float64: log probability that each numeric leaf lies in a range, ends included.
 
     Of a leaf over the cells of a grid, that of all cells whose recorded number is in the range.
@@ -55,21 +55,21 @@ def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
     if kind == EXPONENTIAL:
         low = max(low, 0.0)
         return float(-p[0] * low + np.log1p(-np.exp(-p[0] * (high - low)))) if high > low else -np.inf
-    ends = standard_ends(kind, p, low, high)
+    ends = standardised_range_bounds(kind, p, low, high)
     if kind == STUDENT:
-        below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
+        below, above = scipy.special.stdtr(p[2], reflect_to_lower_tail(*ends))
         with np.errstate(divide="ignore"):
             return float(np.log(above - below))
-    return float(log_normal_mass(*ends))
+    return float(normal_interval_log_probability(*ends))
 
 
-def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+def standardised_range_bounds(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
     """A range's ends as standard numbers of a leaf; with a grid the outer ends of its first and last cell."""
     if kind not in (GAUSSIAN, STUDENT):
         p = np.ascontiguousarray(p)
         step = float(p[2 + STEP])
         if step > 0.0:
-            first, last = recorded_ends(p, low, high)
+            first, last = grid_range_bounds(p, low, high)
             low, high = first - 0.5 * step, last + 0.5 * step
             if not low < high:
                 return np.inf, np.inf
@@ -77,13 +77,13 @@ def standard_ends(kind: int, p: Floats, low: float, high: float) -> tuple[float,
     return (low - p[0]) / p[1], (high - p[0]) / p[1]
 
 
-def in_lower_tail(low: float | Floats, high: float | Floats) -> tuple[Floats, Floats]:
+def reflect_to_lower_tail(low: float | Floats, high: float | Floats) -> tuple[Floats, Floats]:
     """Ranges of a symmetric density, or their mirror images: those whose masses below have all digits."""
     is_above = np.greater(low, -high)
     return np.where(is_above, -high, low), np.where(is_above, -low, high)
 
 
-def recorded_ends(p: Floats, low: float, high: float) -> tuple[float, float]:
+def grid_range_bounds(p: Floats, low: float, high: float) -> tuple[float, float]:
     """The first and the last number of a leaf's grid in a range; a recorded number is a multiple of the step but for rounding."""
     step, origin = float(p[2 + STEP]), float(p[2 + ORIGIN])
     return (
@@ -95,12 +95,12 @@ def recorded_ends(p: Floats, low: float, high: float) -> tuple[float, float]:
 def _warped(kind: int, p: Floats, x: float) -> float:
     if np.isinf(x) or (kind == LOG_NORMAL and x <= 0.0):
         return np.inf if x > 0.0 else -np.inf
-    return float(warp(kind, p, 2, x)[0])
+    return float(transform_leaf_value(kind, p, 2, x)[0])
 
 
-def log_normal_mass(low: float | Floats, high: float | Floats) -> Floats:
+def normal_interval_log_probability(low: float | Floats, high: float | Floats) -> Floats:
     """Log probability that a standard normal number lies between two, to all digits in both tails."""
-    below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
+    below, above = scipy.special.log_ndtr(reflect_to_lower_tail(low, high))
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Floats = np.where(above > below, above + np.log(-np.expm1(below - above)), -np.inf)
     return found
@@ -119,7 +119,7 @@ def _log_poisson(rate: float, low: float, high: float) -> float:
         return float(np.log(at_least - beyond if at_least < 0.5 else at_most - below))
 
 
-def truncated_moments(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
+def truncated_leaf_moments(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
     """Mean and variance of a numeric leaf with parameters p, given that it lies in a range, ends included.
 
     Both are zero where the leaf never does.
@@ -151,11 +151,11 @@ def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floa
     if kind == STUDENT:
         freedom = float(p[2])
         furthest = min(8 * REACH / (freedom - 2.0) + REACH, 300.0)
-        ends = np.clip(np.arcsinh(standard_ends(kind, p, low, high)), -furthest, furthest)
+        ends = np.clip(np.arcsinh(standardised_range_bounds(kind, p, low, high)), -furthest, furthest)
         s, logs = _nodes(ends.tolist())
         z = np.sinh(s)
         return p[0] + p[1] * z, logs + np.log(np.cosh(s)) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom), 0.0
-    z_low, z_high = standard_ends(kind, p, low, high)
+    z_low, z_high = standardised_range_bounds(kind, p, low, high)
     near = min(max(0.0, z_low), z_high)
     # Of a log-normal leaf the square is largest this much further up.
     above = REACH + 2.0 * float(p[1]) * (kind == LOG_NORMAL)
@@ -165,19 +165,19 @@ def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floa
     a, b, extras = float(p[0]), float(p[1]), np.ascontiguousarray(p)
     step = 0.0 if kind == GAUSSIAN else float(p[2 + STEP])
     if step > 0.0:
-        first, last = recorded_ends(p, low, high)
-        around = [unwarp(kind, extras, 2, a + b * z) for z in (z_low, z_high)]
-        first, last = max(first, recorded_ends(p, around[0] - step, np.inf)[0]), min(last, around[1] + step)
+        first, last = grid_range_bounds(p, low, high)
+        around = [inverse_transform_leaf_value(kind, extras, 2, a + b * z) for z in (z_low, z_high)]
+        first, last = max(first, grid_range_bounds(p, around[0] - step, np.inf)[0]), min(last, around[1] + step)
         if last - first <= MOST_CELLS * step:
             cells = first + step * np.arange(np.floor((last - first) / step + 1e-6) + 1.0)
-            return cells, np.array([log_warped(kind, a, b, extras, 2, x) for x in cells.tolist()]), 0.0
+            return cells, np.array([transformed_log_density(kind, a, b, extras, 2, x) for x in cells.tolist()]), 0.0
     knots: list[float] = []
     if kind == QUANTILE:
         n = int(p[2 + N_KNOTS])
         knots = ((p[2 + KNOTS + n : 2 + KNOTS + 2 * n] - a) / b).tolist()
     z, logs = _nodes([z_low, *(knot for knot in knots if z_low < knot < z_high), z_high])
     x = (
-        np.array([unwarp(kind, extras, 2, a + b * own) for own in z.tolist()])
+        np.array([inverse_transform_leaf_value(kind, extras, 2, a + b * own) for own in z.tolist()])
         if step or kind != GAUSSIAN
         else a + b * z
     )
@@ -198,7 +198,7 @@ def _nodes(ends: list[float]) -> tuple[Floats, Floats]:
     return (middle + half * NODES).ravel(), (np.log(half) + np.log(WEIGHTS)).ravel()
 
 
-def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) -> Floats:
+def truncated_leaf_quantiles(kind: int, p: Floats, low: float, high: float, u: Floats) -> Floats:
     """(n,) float64: the quantiles u (n,) of a numeric leaf with parameters p, given that it lies in a range, ends included."""
     if kind == POISSON:
         x, logs, _ = _points(kind, p, low, high)
@@ -208,33 +208,33 @@ def truncated_numbers(kind: int, p: Floats, low: float, high: float, u: Floats) 
         low = max(low, 0.0)
         found: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
         return np.clip(found, low, high)
-    ends = standard_ends(kind, p, low, high)
+    ends = standardised_range_bounds(kind, p, low, high)
     if kind == STUDENT:
-        below, above = scipy.special.stdtr(p[2], in_lower_tail(*ends))
+        below, above = scipy.special.stdtr(p[2], reflect_to_lower_tail(*ends))
         sign, share = _mirrored(*ends, u)
         z = sign * scipy.special.stdtrit(p[2], below + (above - below) * share)
     else:
-        z = truncated_normal(*ends, u)
+        z = truncated_normal_quantiles(*ends, u)
     if kind in (GAUSSIAN, STUDENT):
         return np.clip(p[0] + p[1] * z, low, high)
     extras = np.ascontiguousarray(p)
-    x = np.array([unwarp(kind, extras, 2, p[0] + p[1] * own) for own in z.tolist()])
+    x = np.array([inverse_transform_leaf_value(kind, extras, 2, p[0] + p[1] * own) for own in z.tolist()])
     if p[2 + STEP] > 0.0:
-        return np.clip([cell_of(extras, 2, own) for own in x.tolist()], *recorded_ends(p, low, high))
+        return np.clip([nearest_grid_value(extras, 2, own) for own in x.tolist()], *grid_range_bounds(p, low, high))
     return np.clip(x, low, high)
 
 
-def truncated_normal(low: float | Floats, high: float | Floats, u: Floats) -> Floats:
+def truncated_normal_quantiles(low: float | Floats, high: float | Floats, u: Floats) -> Floats:
     """The quantiles u of standard normal numbers, given that each lies between two."""
     sign, share = _mirrored(low, high, u)
-    below, above = scipy.special.log_ndtr(in_lower_tail(low, high))
+    below, above = scipy.special.log_ndtr(reflect_to_lower_tail(low, high))
     with np.errstate(divide="ignore"):
         logs = np.logaddexp(below + np.log1p(-share), above + np.log(share))
     return sign * scipy.special.ndtri_exp(logs)
 
 
 def _mirrored(low: float | Floats, high: float | Floats, u: Floats) -> tuple[Floats, Floats]:
-    """The sign that `in_lower_tail` gives ranges, and quantiles of them as ones of what it returns."""
+    """The sign that `reflect_to_lower_tail` gives ranges, and quantiles of them as ones of what it returns."""
     is_above = np.greater(low, -high)
     return np.where(is_above, -1.0, 1.0), np.where(is_above, 1.0 - u, u)
 
@@ -244,18 +244,20 @@ HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 
 def leaf_moments(circuit: Circuit) -> Floats:
     """(n_nodes, 2) float64: mean and variance of numeric leaves, zero of other nodes; (0, 2) without numeric leaves."""
-    return kept_with(circuit, _leaf_moments)
+    return cached_on_circuit(circuit, _leaf_moments)
 
 
 def _leaf_moments(circuit: Circuit) -> Floats:
     numeric = np.flatnonzero(circuit.kind >= GAUSSIAN)
     found = np.zeros((circuit.n_nodes if numeric.size else 0, 2))
     if numeric.size:
-        add_moments_of_leaves(numeric, circuit.kind, circuit.leaf_starts, circuit.leaf_parameters, found)
+        write_leaf_moments(numeric, circuit.kind, circuit.leaf_starts, circuit.leaf_parameters, found)
     for v, (low, high) in circuit.ranges.items():
         for leaf in np.flatnonzero(circuit.variable == v).tolist():
-            found[leaf] = truncated_moments(int(circuit.kind[leaf]), parameters_of(circuit, leaf), low, high)
-    return frozen(found)
+            found[leaf] = truncated_leaf_moments(
+                int(circuit.kind[leaf]), leaf_parameter_slice(circuit, leaf), low, high
+            )
+    return read_only_array(found)
 
 
 def density_leaves(circuit: Circuit) -> Mask:
@@ -272,12 +274,12 @@ def density_variables(circuit: Circuit) -> Integers:
     return np.unique(circuit.variable[density_leaves(circuit)])
 
 
-def parameters_of(circuit: Circuit, leaf: int) -> Floats:
+def leaf_parameter_slice(circuit: Circuit, leaf: int) -> Floats:
     """The parameters of a leaf."""
     return circuit.leaf_parameters[circuit.leaf_starts[leaf] : circuit.leaf_starts[leaf + 1]]
 
 
-def mode_of(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf) -> float:
+def leaf_mode(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf) -> float:
     """Where the density, or mass, of a numeric leaf with parameters p is highest in a range; NaN if it has no number there."""
     first = float(p[0])
     if kind in (GAUSSIAN, STUDENT):
@@ -286,11 +288,11 @@ def mode_of(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf
         return max(low, 0.0) if high >= 0.0 else math.nan
     if kind == POISSON:
         return _in_grid(float(math.floor(first)), max(float(np.ceil(low)), 0.0), float(np.floor(high)))
-    step, extras = float(p[2 + STEP]), frozen(p)
+    step, extras = float(p[2 + STEP]), read_only_array(p)
     if step > 0.0:
-        low, high = recorded_ends(p, low, high)
+        low, high = grid_range_bounds(p, low, high)
     if kind == ROUNDED:
-        return _in_grid(float(cell_of(extras, 2, first)) if step > 0.0 else first, low, high)
+        return _in_grid(float(nearest_grid_value(extras, 2, first)) if step > 0.0 else first, low, high)
     found = _mode_of_quantile(extras) if kind == QUANTILE else [math.exp(first - float(p[1]) ** 2)]
     # Between two peaks or knots densities rise and then fall, so in a range the best number may be an end.
     found = [min(max(x, low), high) for x in found] + [x for x in (low, high) if math.isfinite(x)]
@@ -298,9 +300,11 @@ def mode_of(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf
         # Within a segment masses rise and then fall, so the best cell has a peak or knot, or is next to one that has.
         knots = extras[2 + KNOTS : 2 + KNOTS + int(extras[2 + N_KNOTS])].tolist() if kind == QUANTILE else []
         found = [
-            _in_grid(float(cell_of(extras, 2, x)) + i * step, low, high) for x in [*found, *knots] for i in (-1, 0, 1)
+            _in_grid(float(nearest_grid_value(extras, 2, x)) + i * step, low, high)
+            for x in [*found, *knots]
+            for i in (-1, 0, 1)
         ]
-    return max(found, key=lambda x: float(log_warped(kind, first, float(p[1]), extras, 2, x)))
+    return max(found, key=lambda x: float(transformed_log_density(kind, first, float(p[1]), extras, 2, x)))
 
 
 def _in_grid(x: float, low: float, high: float) -> float:
@@ -315,22 +319,30 @@ def _mode_of_quantile(p: Floats) -> list[float]:
     peaks = []
     for i in range(n - 1):
         if z[i] < p[0] < z[i + 1]:
-            peaks.append(float(unwarp(QUANTILE, p, 2, p[0])))
+            peaks.append(float(inverse_transform_leaf_value(QUANTILE, p, 2, p[0])))
         elif p[0] <= z[i]:
-            peaks.append(float(x[i]) if i or p[0] == z[i] else float(unwarp(QUANTILE, p, 2, p[0])))
+            peaks.append(
+                float(x[i]) if i or p[0] == z[i] else float(inverse_transform_leaf_value(QUANTILE, p, 2, p[0]))
+            )
         else:
             last = i == n - 2
-            peaks.append(float(unwarp(QUANTILE, p, 2, p[0])) if last else float(np.nextafter(x[i + 1], -np.inf)))
+            peaks.append(
+                float(inverse_transform_leaf_value(QUANTILE, p, 2, p[0]))
+                if last
+                else float(np.nextafter(x[i + 1], -np.inf))
+            )
     return peaks
 
 
-def peaks(circuit: Circuit, v: int) -> Floats:
+def leaf_modes_of_variable(circuit: Circuit, v: int) -> Floats:
     """Where the densities of a numeric variable are highest, each place once, ascending."""
     leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind >= GAUSSIAN))
-    return np.unique([mode_of(int(circuit.kind[leaf]), parameters_of(circuit, leaf)) for leaf in leaves.tolist()])
+    return np.unique(
+        [leaf_mode(int(circuit.kind[leaf]), leaf_parameter_slice(circuit, leaf)) for leaf in leaves.tolist()]
+    )
 
 
-def log_peaks(circuit: Circuit) -> Floats:
+def max_leaf_log_densities(circuit: Circuit) -> Floats:
     """(n_variables,) float64: the largest log density of any leaf of a numeric variable, or a little more; zero of others."""
     nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
     p, first, kind = circuit.leaf_parameters, circuit.leaf_starts[nodes], circuit.kind[nodes]

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import upward_logs
-from learners.circuits.evaluation.leaf_shapes import log_range_masses
+from learners.circuits.evaluation.evaluate import upward_pass_log_values
+from learners.circuits.evaluation.leaf_shapes import leaf_range_log_probabilities
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.kernels.arrays import Floats
 
@@ -43,7 +43,7 @@ class Reweighted(NamedTuple):
     log_scale: float
 
 
-def reweight(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
+def reweight_circuit(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     """The circuit of the distribution given likelihoods, normalised again: one pass up over its nodes.
 
     Every leaf is multiplied by its variable's likelihoods and divided by what it then adds up to; that goes into the weights of
@@ -68,8 +68,8 @@ def reweight(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
         parameters[places[is_left]] = logs[is_left] - totals[is_left, np.newaxis]
     for v, (low, high) in likelihoods.ranges.items():
         leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind > CATEGORICAL))
-        log_leaf[leaves] = log_range_masses(circuit, leaves, low, high)
-    values = upward_logs(circuit, log_leaf)
+        log_leaf[leaves] = leaf_range_log_probabilities(circuit, leaves, low, high)
+    values = upward_pass_log_values(circuit, log_leaf)
     if values[-1] == -np.inf:
         return Reweighted(circuit, -np.inf)
     parent = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))

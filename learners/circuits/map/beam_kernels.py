@@ -11,11 +11,11 @@ from learners.circuits.map.local_search_kernels import (
     WIDTH,
     BlockRoom,
     leaf_edges,
-    values_after_changes,
-    values_after_changes_with_zeros,
-    values_side_by_side,
+    neighbour_values,
+    neighbour_values_with_zeros,
+    node_values_of_assignments,
 )
-from learners.circuits.map.parse_tree_kernels import total_values
+from learners.circuits.map.parse_tree_kernels import total_node_values
 from learners.circuits.map.value_kernels import LANES
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
@@ -38,7 +38,7 @@ class Beam(NamedTuple):
 
 
 @inner_kernel
-def name_samples(value_starts, n_samples, beam):
+def deduplicate_beam_samples(value_starts, n_samples, beam):
     """Hash the samples of generation 0 and move the distinct ones to the front; returns how many."""
     codes, names = beam.codes[0], beam.names[0]
     for slot in range(beam.slot_name.size):
@@ -51,7 +51,7 @@ def name_samples(value_starts, n_samples, beam):
         name = np.uint64(0)
         for v in range(value_starts.size - 1):
             name ^= beam.slot_name[value_starts[v] + codes[v, k]]
-        if not is_among(names, n, name):
+        if not has_sample_hash(names, n, name):
             for v in range(value_starts.size - 1):
                 codes[v, n] = codes[v, k]
             names[n] = name
@@ -60,7 +60,7 @@ def name_samples(value_starts, n_samples, beam):
 
 
 @inner_kernel
-def is_among(names, n, name):
+def has_sample_hash(names, n, name):
     """Whether one of the first n names is this one."""
     for position in range(n):
         if names[position] == name:
@@ -69,7 +69,7 @@ def is_among(names, n, name):
 
 
 @kernel
-def changed_code(value_starts, change, v, code):
+def changed_variable_code(value_starts, change, v, code):
     """The value of variable v after a change: the change says how many values further round it is."""
     n_values = value_starts[v + 1] - value_starts[v]
     code += 1 + change - (value_starts[v] - v)
@@ -77,7 +77,7 @@ def changed_code(value_starts, change, v, code):
 
 
 @inner_kernel
-def keep_improvements(value_starts, beam, side, start, block, n_next):
+def keep_beam_improvements(value_starts, beam, side, start, block, n_next):
     """Put a block's improvements among the best distinct ones of the next generation; returns how many these are.
 
     `side` is the generation that changes, `start` its first sample in the block; block.found and the last row of
@@ -96,10 +96,10 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
                 continue
             v = beam.change_variable[change]
             old = beam.codes[side, v, start + k]
-            new = changed_code(value_starts, change, v, old)
+            new = changed_variable_code(value_starts, change, v, old)
             name = beam.names[side, start + k]
             name ^= beam.slot_name[value_starts[v] + old] ^ beam.slot_name[value_starts[v] + new]
-            if beam.scored[name & last_bits] == name or is_among(names, n_next, name):
+            if beam.scored[name & last_bits] == name or has_sample_hash(names, n_next, name):
                 continue
             position = min(n_next, values.size - 1)
             while position > 0 and values[position - 1] < value:
@@ -115,7 +115,7 @@ def keep_improvements(value_starts, beam, side, start, block, n_next):
 
 
 @inner_kernel
-def climb(arrays, n_samples, beam, x):
+def hill_climb_beam(arrays, n_samples, beam, x):
     """Hill climbing from the n_samples of generation 0; OUT x (n_variables,) int64, the best sample met; returns its value.
 
     Each round scores all changes of one variable of all samples and keeps the best distinct improvements; a sample that
@@ -138,7 +138,7 @@ def climb(arrays, n_samples, beam, x):
         room[2 * n_inner + n_changes :],
         np.empty(2, dtype=np.int64),
     )
-    n = name_samples(value_starts, n_samples, beam)
+    n = deduplicate_beam_samples(value_starts, n_samples, beam)
     best = -1.0
     side = 0
     while n:
@@ -152,7 +152,7 @@ def climb(arrays, n_samples, beam, x):
             for v in range(x.size):
                 for c in range(block.size[1]):
                     block.codes[v, c] = beam.codes[side, v, start + c]
-            values_side_by_side(arrays, edges, block)
+            node_values_of_assignments(arrays, edges, block)
             least = np.inf
             for k in range(block.size[0]):
                 value = block.up[n_inner - 1, k]
@@ -162,10 +162,10 @@ def climb(arrays, n_samples, beam, x):
                     for v in range(x.size):
                         x[v] = block.codes[v, k]
             if edges.has_zeros or least < SMALLEST_ROOT:
-                values_after_changes_with_zeros(arrays, block)
+                neighbour_values_with_zeros(arrays, block)
             else:
-                values_after_changes(arrays, edges, block)
-            n_next = keep_improvements(value_starts, beam, side, start, block, n_next)
+                neighbour_values(arrays, edges, block)
+            n_next = keep_beam_improvements(value_starts, beam, side, start, block, n_next)
         before, after = beam.codes[side], beam.codes[1 - side]
         for v in range(x.size):
             for k in range(n_next):
@@ -173,14 +173,14 @@ def climb(arrays, n_samples, beam, x):
         for k in range(n_next):
             change = beam.origin[1, k]
             v = beam.change_variable[change]
-            after[v, k] = changed_code(value_starts, change, v, after[v, k])
+            after[v, k] = changed_variable_code(value_starts, change, v, after[v, k])
         n = n_next
         side = 1 - side
     return best
 
 
 @kernel
-def draw_samples(arrays, totals, are_logs, state, n_samples, codes):
+def draw_beam_samples(arrays, totals, are_logs, state, n_samples, codes):
     """Draw assignments from the circuit's distribution; totals (n_inner,) from total_values; OUT codes (n_variables, K).
 
     state (1,) uint64: a splitmix64 generator. `are_logs` says whether `totals` are logarithms.
@@ -201,7 +201,7 @@ def draw_samples(arrays, totals, are_logs, state, n_samples, codes):
                 for e in range(first, end):
                     total = np.exp(totals[children[e]] - totals[i]) if are_logs else totals[children[e]]
                     share[e - first] = arrays.weight[e] * total
-                stack[n] = children[first + drawn(share[: end - first], state)]
+                stack[n] = children[first + draw_index_by_weight(share[: end - first], state)]
                 n += 1
                 continue
             for e in range(first, leaf_from[i]):
@@ -210,11 +210,11 @@ def draw_samples(arrays, totals, are_logs, state, n_samples, codes):
             for e in range(leaf_from[i], end):
                 leaf = children[e]
                 table = leaf_value[leaf_starts[leaf] : leaf_starts[leaf + 1]]
-                codes[leaf_variable[leaf], k] = drawn(table, state)
+                codes[leaf_variable[leaf], k] = draw_index_by_weight(table, state)
 
 
 @kernel
-def drawn(share, state):
+def draw_index_by_weight(share, state):
     """A position drawn in proportion to `share` (n,) float64; state (1,) uint64 is advanced."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     uniform = np.float64(random_bits(state[0]) >> np.uint64(11)) * 2.0**-53
@@ -238,7 +238,7 @@ def beam_search(arrays, k, state, x):
         return arrays.leaf_value[x[arrays.leaf_variable[0]]]
     n_slots = arrays.value_starts[x.size]
     totals, heaviest = np.empty(n_inner), np.empty(n_inner, dtype=np.int64)
-    are_logs = total_values(arrays, totals, heaviest)
+    are_logs = total_node_values(arrays, totals, heaviest)
     # A table that forgets now and then costs a round at most.
     n_scored = 64
     while n_scored < 16 * k:
@@ -253,5 +253,5 @@ def beam_search(arrays, k, state, x):
         np.empty(n_slots, dtype=np.uint64),
         np.empty(n_slots - x.size, dtype=np.int64),
     )
-    draw_samples(arrays, totals, are_logs, state, k, beam.codes[0])
-    return climb(arrays, k, beam, x)
+    draw_beam_samples(arrays, totals, are_logs, state, k, beam.codes[0])
+    return hill_climb_beam(arrays, k, beam, x)

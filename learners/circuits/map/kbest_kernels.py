@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.parse_tree_kernels import UNDERFLOW, best_values
-from learners.circuits.map.value_kernels import LANES, assignment_values, copy, log_value
+from learners.circuits.map.parse_tree_kernels import UNDERFLOW, best_parse_tree_values
+from learners.circuits.map.value_kernels import LANES, assignment_log_value, assignment_values, copy_values_into
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -16,7 +16,7 @@ OPENED = -2  # a node whose candidates are listed but which has no item yet
 
 
 class TreeRoom(NamedTuple):
-    """Scratch of `k_best_trees`.
+    """Scratch of `try_k_best_trees`.
 
     Nodes are leaves, inner nodes, then one per edge of a product: its children up to that edge, so that every product
     is a chain of pairs. An item is a subtree of a node; while it waits to be chosen it is a candidate.
@@ -37,7 +37,7 @@ class TreeRoom(NamedTuple):
 
 
 @inner_kernel
-def open_leaf(arrays, leaf, room, n_items):
+def rank_leaf_values(arrays, leaf, room, n_items):
     """List the possible values of a leaf, likeliest first, as its items; returns the number of items."""
     start, end = arrays.leaf_starts[leaf], arrays.leaf_starts[leaf + 1]
     before = NOTHING
@@ -68,7 +68,7 @@ def open_leaf(arrays, leaf, room, n_items):
 
 
 @inner_kernel
-def next_tree(arrays, node, room, n_items):
+def find_next_best_subtree(arrays, node, room, n_items):
     """Find the next best subtree of `node`, asking the nodes below for theirs; returns the number of items, -1 if room is short."""
     n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
     first, last, frontier, stack = room.first, room.last, room.frontier, room.stack
@@ -82,7 +82,7 @@ def next_tree(arrays, node, room, n_items):
             if first[n] == NOTHING:
                 if n_items + arrays.leaf_starts[n + 1] - arrays.leaf_starts[n] > score.size:
                     return -1
-                n_items = open_leaf(arrays, n, room, n_items)
+                n_items = rank_leaf_values(arrays, n, room, n_items)
             depth -= 1
             continue
         is_pair = n >= n_leaves + n_inner
@@ -174,7 +174,7 @@ def next_tree(arrays, node, room, n_items):
 
 
 @inner_kernel
-def write_assignment(arrays, node, item, room, x):
+def write_k_best_assignment(arrays, node, item, room, x):
     """The assignment of one tree; OUT x (n_variables,)."""
     n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
     stack = room.stack  # node and item in turn; what waits has disjoint scopes, so two per variable suffice
@@ -196,7 +196,7 @@ def write_assignment(arrays, node, item, room, x):
 
 
 @inner_kernel
-def k_best_trees(arrays, values, are_logs, most_items, assignments, scores):
+def try_k_best_trees(arrays, values, are_logs, most_items, assignments, scores):
     """Assignments of the K best trees, best first; several may be equal. Returns how many there are, -1 if these are too few items.
 
     values (n_inner,) float64 from best_values; OUT assignments (K, n_variables) int64, scores (K,) float64 relative to the best.
@@ -232,45 +232,45 @@ def k_best_trees(arrays, values, are_logs, most_items, assignments, scores):
     k = 0
     item = NOTHING
     while k < scores.size:
-        n_items = next_tree(arrays, root, room, n_items)
+        n_items = find_next_best_subtree(arrays, root, room, n_items)
         if n_items < 0:
             return -1
         item = room.first[root] if k == 0 else room.following[item]
         if item < 0:
             break
-        write_assignment(arrays, root, item, room, assignments[k])
+        write_k_best_assignment(arrays, root, item, room, assignments[k])
         scores[k] = room.score[item]
         k += 1
     return k
 
 
 @kernel
-def find_trees(arrays, assignments, scores):
+def find_k_best_trees(arrays, assignments, scores):
     """The K best trees (KBT): OUT assignments (K, n_variables) int64, scores (K,) float64; returns how many trees there are."""
     n_inner = arrays.is_sum.size
     values = np.empty(n_inner)
     best_edge = np.empty(n_inner, dtype=np.int64)
-    are_logs = best_values(arrays, values, best_edge)
+    are_logs = best_parse_tree_values(arrays, values, best_edge)
     most_items = arrays.children.size + arrays.leaf_value.size + 32 * scores.size + 64
     n = -1
     while n < 0:
-        n = k_best_trees(arrays, values, are_logs, most_items, assignments, scores)
+        n = try_k_best_trees(arrays, values, are_logs, most_items, assignments, scores)
         most_items *= 4
     return n
 
 
 @kernel
-def best_of_trees(arrays, k, x, value):
+def best_of_k_best_trees(arrays, k, x, value):
     """The best, by its value, among the assignments of the K best trees; OUT x (n_variables,) int64, value (1,) float64."""
     assignments = np.empty((k, x.size), dtype=np.int64)
-    n = find_trees(arrays, assignments, np.empty(k))
+    n = find_k_best_trees(arrays, assignments, np.empty(k))
     values = np.empty(n)
     assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
     best = np.argmax(values)
     if values[best] < UNDERFLOW:
         room = np.empty(arrays.is_sum.size)
         for row in range(n):
-            values[row] = log_value(arrays, assignments[row], room)
+            values[row] = assignment_log_value(arrays, assignments[row], room)
         best = np.argmax(values)
-    copy(assignments[best], x)
+    copy_values_into(assignments[best], x)
     value[0] = values[best]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.value_kernels import copy
+from learners.circuits.map.value_kernels import copy_values_into
 from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
 
@@ -89,7 +89,7 @@ def leaf_edges(arrays):
 
 
 @kernel
-def values_side_by_side(arrays, edges, block):
+def node_values_of_assignments(arrays, edges, block):
     """Values of all nodes for the assignments block.codes; OUT block.up[:, :n_columns]."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, leaf_starts, leaf_value = arrays.children, arrays.weight, arrays.leaf_starts, arrays.leaf_value
@@ -140,7 +140,7 @@ def values_side_by_side(arrays, edges, block):
 
 
 @kernel
-def values_after_changes(arrays, edges, block):
+def neighbour_values(arrays, edges, block):
     """After values_side_by_side, without zeros: OUT block.found[:, :n_columns].
 
     A node's flow is its value times the derivative of the root by it. A product's flow, times a leaf's ratio of the value
@@ -151,7 +151,7 @@ def values_after_changes(arrays, edges, block):
     n_columns = block.size[1]
     up, flow = block.up, block.down
     flow[:, :n_columns] = 0.0
-    copy(up[is_sum.size - 1, :n_columns], flow[is_sum.size - 1])
+    copy_values_into(up[is_sum.size - 1, :n_columns], flow[is_sum.size - 1])
     for i in range(is_sum.size - 1, -1, -1):
         own = flow[i, :n_columns]
         if is_sum[i]:
@@ -172,18 +172,20 @@ def values_after_changes(arrays, edges, block):
         change = value_starts[v] - v
         block.found[change : value_starts[v + 1] - v - 1, :n_columns] = 0.0
         if value_starts[v + 1] - value_starts[v] == 2:
-            add_flows(edges, v, flow, block.codes[v, :n_columns], block.found[change])
+            add_binary_neighbour_values(edges, v, flow, block.codes[v, :n_columns], block.found[change])
             continue
         for position in range(edges.starts[v], edges.starts[v + 1]):
             table = arrays.leaf_value[arrays.leaf_starts[children[edges.edge[position]]] :]
             own, others = flow[edges.parent[position]], block.prefix[0, :n_columns]
             for k in range(others.size):
                 others[k] = own[k] / table[block.codes[v, k]]
-            add_others(others, table, block.codes[v], value_starts[v + 1] - value_starts[v], block.found[change:])
+            add_leaf_neighbour_values(
+                others, table, block.codes[v], value_starts[v + 1] - value_starts[v], block.found[change:]
+            )
 
 
 @inner_kernel
-def add_flows(edges, v, flow, code, out):
+def add_binary_neighbour_values(edges, v, flow, code, out):
     """OUT out: the flows of the parents of variable v, which has two values, times their ratios; code (n_columns,) int64."""
     edge, parent, rise, fall = edges.edge, edges.parent, edges.rise, edges.fall
     n, end = edges.starts[v], edges.starts[v + 1]
@@ -203,7 +205,7 @@ def add_flows(edges, v, flow, code, out):
 
 
 @inner_kernel
-def add_others(others, table, code, n_values, out):
+def add_leaf_neighbour_values(others, table, code, n_values, out):
     """OUT out (n_values - 1 or more, width): others (n_columns,) times the leaf's value after every change."""
     for step in range(1, n_values):
         for k in range(others.size):
@@ -212,7 +214,7 @@ def add_others(others, table, code, n_values, out):
 
 
 @kernel
-def values_after_changes_with_zeros(arrays, block):
+def neighbour_values_with_zeros(arrays, block):
     """The same where values may be zero or very small: products from both ends instead of divisions."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
@@ -231,7 +233,7 @@ def values_after_changes_with_zeros(arrays, block):
                 for k in range(right.size):
                     out[k] += w * own[k]
             continue
-        copy(down[i, :n_columns], prefix[0])
+        copy_values_into(down[i, :n_columns], prefix[0])
         for e in range(first, end):
             left, out = prefix[e - first], prefix[e - first + 1]
             if e < middle:
@@ -260,4 +262,6 @@ def values_after_changes_with_zeros(arrays, block):
                 left[k] *= right[k]
                 right[k] *= table[code[k]]
             others = left[: right.size]
-            add_others(others, table, code, value_starts[v + 1] - value_starts[v], block.found[value_starts[v] - v :])
+            add_leaf_neighbour_values(
+                others, table, code, value_starts[v + 1] - value_starts[v], block.found[value_starts[v] - v :]
+            )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.map.value_kernels import LANES, copy
+from learners.circuits.map.value_kernels import LANES, copy_values_into
 from learners.kernels.jit import inner_kernel, kernel
 
 # Below this the best tree, on the scale of the bound, is too near the end of double precision: use logarithms.
@@ -12,7 +12,7 @@ UNDERFLOW = 1e-250
 
 
 @inner_kernel
-def best_values(arrays, values, best_edge):
+def best_parse_tree_values(arrays, values, best_edge):
     """Value of the best tree of every inner node, relative to its bound; OUT values (n_inner,), best_edge (n_inner,) int64.
 
     Where that of the root underflows, all are logarithms; returns whether they are.
@@ -43,7 +43,7 @@ def best_values(arrays, values, best_edge):
 
 
 @kernel
-def total_values(arrays, values, best_edge):
+def total_node_values(arrays, values, best_edge):
     """Sum over all assignments at every inner node, and the heaviest edge of every sum; OUT values, best_edge (n_inner,).
 
     Where that of the root leaves double precision, all are logarithms; returns whether they are.
@@ -80,7 +80,7 @@ def total_values(arrays, values, best_edge):
 
 
 @kernel
-def follow(arrays, best_edge, stack, x):
+def write_parse_tree_assignment(arrays, best_edge, stack, x):
     """Assignment of the tree that takes best_edge at every sum and the likeliest value at every leaf; OUT x (n_variables,)."""
     is_sum, child_starts, leaf_from, children = arrays.is_sum, arrays.child_starts, arrays.leaf_from, arrays.children
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
@@ -111,14 +111,14 @@ def follow(arrays, best_edge, stack, x):
 
 
 @kernel
-def best_tree(arrays, scratch, x):
+def best_parse_tree(arrays, scratch, x):
     """Best tree (BT); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
-    best_values(arrays, scratch[0].view(np.float64), scratch[1])
-    follow(arrays, scratch[1], scratch[2], x)
+    best_parse_tree_values(arrays, scratch[0].view(np.float64), scratch[1])
+    write_parse_tree_assignment(arrays, scratch[1], scratch[2], x)
 
 
 @inner_kernel
-def choose_child(arrays, top, choices, mark, room):
+def choose_argmax_product_child(arrays, top, choices, mark, room):
     """Edge of sum `top` whose child's assignment has the largest value at the sum itself.
 
     choices (n_inner, n_variables) int64, the assignments below; mark (2, n_inner) int64: the smallest number among a node and those below it, and stamps.
@@ -183,7 +183,9 @@ def argmax_product(arrays, choices, mark, room, x):
             least = min(least, mark[0, arrays.children[e]])
         mark[0, i] = least
         if arrays.is_sum[i]:
-            copy(choices[arrays.children[choose_child(arrays, i, choices, mark, room)]], choices[i])
+            copy_values_into(
+                choices[arrays.children[choose_argmax_product_child(arrays, i, choices, mark, room)]], choices[i]
+            )
             continue
         choices[i] = -1
         for e in range(arrays.child_starts[i], arrays.leaf_from[i]):
@@ -194,4 +196,4 @@ def argmax_product(arrays, choices, mark, room, x):
         for e in range(arrays.leaf_from[i], arrays.child_starts[i + 1]):
             leaf = arrays.children[e]
             choices[i, leaf_variable[leaf]] = np.argmax(leaf_value[leaf_starts[leaf] : leaf_starts[leaf + 1]])
-    copy(choices[n_inner - 1], x)
+    copy_values_into(choices[n_inner - 1], x)

@@ -9,13 +9,21 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.circuit import Circuit, cached_on_circuit
 from learners.circuits.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
-from learners.circuits.evaluation.density_kernels import log_density
-from learners.circuits.evaluation.leaf_shapes import mode_of
+from learners.circuits.evaluation.density_kernels import numeric_leaf_log_density
+from learners.circuits.evaluation.leaf_shapes import leaf_mode
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.map import solvers
-from learners.circuits.map.solvers import SAME, Found, MaxProblem, best_assignments, exact, restrict, root_bound
+from learners.circuits.map.solvers import (
+    SAME,
+    Found,
+    MaxProblem,
+    best_assignments,
+    branch_and_bound_assignment,
+    look_ahead_upper_bound,
+    restrict_max_problem,
+)
 from learners.circuits.map.value_kernels import MaxArrays
 from learners.kernels.arrays import Floats, Integers, Mask, Uint8s
 from learners.models.query import MAX_TREES, RANKING_SOLVERS
@@ -23,9 +31,9 @@ from learners.models.query import MAX_TREES, RANKING_SOLVERS
 FINITE = (INDICATOR, CATEGORICAL)
 
 
-def whole_circuit(circuit: Circuit) -> WholeCircuit:
+def prepared_map_circuit(circuit: Circuit) -> WholeCircuit:
     """The prepared form of a circuit, made once."""
-    return kept_with(circuit, WholeCircuit.of)
+    return cached_on_circuit(circuit, WholeCircuit.of)
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,7 @@ class WholeCircuit:
         number = np.argsort(order)
         raw = MaxArrays(_starts(n_values[order]), number[self.leaf_variable], starts, values, *self.inner)
         everything, nothing = np.ones(int(raw.value_starts[-1]), np.uint8), np.zeros(order.size, np.uint8)
-        return restrict(MaxProblem(raw, shift, order), everything, nothing)
+        return restrict_max_problem(MaxProblem(raw, shift, order), everything, nothing)
 
     def _log_densities(self, query: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
         """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
@@ -131,11 +139,11 @@ class WholeCircuit:
         x = self._mode(leaf) if value is None else value
         if math.isnan(x):  # no number of the leaf is in the range
             return -math.inf
-        return float(log_density(float(kind), p[0], p[min(1, p.size - 1)], p, 2, float(x)))
+        return float(numeric_leaf_log_density(float(kind), p[0], p[min(1, p.size - 1)], p, 2, float(x)))
 
     def _mode(self, leaf: int) -> float:
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
-        return mode_of(int(self.leaf_kind[leaf]), p, *self.ranges.get(int(self.leaf_variable[leaf]), ()))
+        return leaf_mode(int(self.leaf_kind[leaf]), p, *self.ranges.get(int(self.leaf_variable[leaf]), ()))
 
     def value(self, variable: int, code: int) -> float:
         """What a code of the MAX problem stands for: itself, or the mode of a leaf."""
@@ -165,7 +173,7 @@ class WholeCircuit:
                 hidden[at] = 0
                 allowed[starts[at] : starts[at + 1]] = 0
                 allowed[starts[at] + int(value)] = 1
-        return restrict(problem, allowed, hidden)
+        return restrict_max_problem(problem, allowed, hidden)
 
 
 def _inner(
@@ -195,11 +203,11 @@ def _starts(lengths: Integers) -> Integers:
 
 # Of a problem, trees or samples, and a seed: an assignment, without proof.
 APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
-    "bt": lambda problem, k, seed: solvers.best_tree(problem),
-    "ng": lambda problem, k, seed: solvers.greedy_tree(problem),
-    "amap": lambda problem, k, seed: solvers.argmax_product(problem),
-    "beam": solvers.beam_search,
-    "kbt": lambda problem, k, seed: solvers.k_best_tree(problem, k),
+    "bt": lambda problem, k, seed: solvers.best_tree_assignment(problem),
+    "ng": lambda problem, k, seed: solvers.greedy_tree_assignment(problem),
+    "amap": lambda problem, k, seed: solvers.argmax_product_assignment(problem),
+    "beam": solvers.beam_search_assignment,
+    "kbt": lambda problem, k, seed: solvers.best_of_k_trees_assignment(problem, k),
 }
 SOLVERS = (*APPROXIMATE, "exact")
 TREE_SOLVERS = ("bt", "kbt")
@@ -237,11 +245,11 @@ def k_best(
     The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if
     time is up, or if fewer of the k best trees differ.
     query, evidence: variables by number, and values of others.
-    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
+    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `branch_and_bound_assignment` proves optimality by search; it starts from `kbt`
     and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
-    happens to prove it. Several assignments are told by `exact`, and by `kbt` those of its trees.
-    time_limit_s: for `exact`.
-    k: trees of `kbt` and `exact`, samples of `beam`.
+    happens to prove it. Several assignments are told by `branch_and_bound_assignment`, and by `kbt` those of its trees.
+    time_limit_s: for `branch_and_bound_assignment`.
+    k: trees of `kbt` and `branch_and_bound_assignment`, samples of `beam`.
     seed: of the samples of `beam`; the other solvers draw nothing.
     ranges: in which variables without a finite domain are searched.
     Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
@@ -251,7 +259,7 @@ def k_best(
     """
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
-    whole = replace(whole_circuit(circuit), ranges=ranges or {})
+    whole = replace(prepared_map_circuit(circuit), ranges=ranges or {})
     variables, given = _checked(whole, query, evidence or {})
     continuous = [v for v in variables if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
@@ -292,9 +300,9 @@ def _impossible(evidence: Mapping[int, float]) -> ImpossibleEvidence:
 
 def _of_trees(problem: MaxProblem, k: int) -> list[Found]:
     """The different assignments of the k best trees, each with its own value."""
-    assignments = np.unique(solvers.k_best_trees(problem, k)[0], axis=0)
-    logs = solvers.log_probabilities(problem, assignments).tolist()
-    bound = max(root_bound(problem), *logs)
+    assignments = np.unique(solvers.k_best_tree_assignments(problem, k)[0], axis=0)
+    logs = solvers.assignment_log_probabilities(problem, assignments).tolist()
+    bound = max(look_ahead_upper_bound(problem), *logs)
     return [Found(x, log, bound, bound - log <= SAME, 0) for x, log in zip(assignments, logs, strict=True)]
 
 
@@ -303,10 +311,10 @@ def _solved(problem: MaxProblem, solver: str, time_limit_s: float, k: int, seed:
     if not problem.n_variables:
         return Found(np.empty(0, np.int64), problem.log_bound, problem.log_bound, True, 0)
     if solver == "exact":
-        return exact(problem, time_limit_s, k)
+        return branch_and_bound_assignment(problem, time_limit_s, k)
     x = APPROXIMATE[solver](problem, k, seed)
-    value = solvers.log_probability(problem, x)
-    bound = max(value, root_bound(problem))
+    value = solvers.assignment_log_probability(problem, x)
+    bound = max(value, look_ahead_upper_bound(problem))
     return Found(x, value, bound, bound - value <= SAME, 0)
 
 

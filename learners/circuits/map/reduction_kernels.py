@@ -67,7 +67,7 @@ def reduce_leaves(arrays, allowed, room):
 
 
 @inner_kernel
-def reduce_inner(arrays, room, used):
+def reduce_inner_nodes(arrays, room, used):
     """Upward: constants are folded, sums over one variable become leaves, unary nodes stand for their child."""
     factor, offset, n_free, stands_for = room.factor, room.offset, room.n_free, room.stands_for
     table, table_start, new_id, value_starts = room.table, room.table_start, room.new_id, arrays.value_starts
@@ -150,7 +150,7 @@ def reduce_inner(arrays, room, used):
 
 
 @inner_kernel
-def mark_reachable(arrays, room):
+def mark_reachable_nodes(arrays, room):
     """Downward: room.n_free becomes negative at the nodes that the reduced circuit keeps."""
     factor, n_free, stands_for, weight = room.factor, room.n_free, room.stands_for, arrays.weight
     child_starts, children, leaf_from = arrays.child_starts, arrays.children, arrays.leaf_from
@@ -169,7 +169,7 @@ def mark_reachable(arrays, room):
 
 
 @inner_kernel
-def write_leaves(arrays, room, sizes, out):
+def write_reduced_leaves(arrays, room, sizes, out):
     """Write the leaves of the reduced circuit, in `out`; a leaf's variable is replaced by its number in room.new_id."""
     n_free, new_id, table_start, table = room.n_free, room.new_id, room.table_start, room.table
     leaf_starts, leaf_value, value_starts = out.leaf_starts, out.leaf_value, arrays.value_starts
@@ -228,7 +228,7 @@ def flatten_sum(out, position, first, end):
 
 
 @inner_kernel
-def write_inner(arrays, room, sizes, out):
+def write_reduced_inner_nodes(arrays, room, sizes, out):
     """Write the inner nodes of the reduced circuit, in `out`."""
     factor, offset, n_free, stands_for = room.factor, room.offset, room.n_free, room.stands_for
     new_id, new_children, new_weight = room.new_id, out.children, out.weight
@@ -282,7 +282,7 @@ def write_inner(arrays, room, sizes, out):
 
 
 @inner_kernel
-def drop_unreachable(out, sizes, new_leaf, new_inner):
+def drop_unreachable_nodes(out, sizes, new_leaf, new_inner):
     """Compact `out` to what the root needs; new_leaf, new_inner int64 scratch."""
     n_leaves, n_inner = sizes[0], sizes[2]
     new_leaf[:n_leaves] = 0
@@ -368,14 +368,14 @@ def reduced_circuit(arrays, allowed, hidden, log_bound):
     out.leaf_starts[0] = 0
     out.child_starts[0] = 0
     used = reduce_leaves(arrays, allowed, room)
-    reduce_inner(arrays, room, used)
+    reduce_inner_nodes(arrays, room, used)
     root = n_leaves + n_inner - 1
     log_bound[0] = np.log(room.factor[root]) + room.offset[root]
     if log_bound[0] > -np.inf and room.n_free[root] != 0:
-        mark_reachable(arrays, room)
-        write_leaves(arrays, room, sizes, out)
-        if write_inner(arrays, room, sizes, out):
-            drop_unreachable(out, sizes, room.stands_for, room.new_id)
+        mark_reachable_nodes(arrays, room)
+        write_reduced_leaves(arrays, room, sizes, out)
+        if write_reduced_inner_nodes(arrays, room, sizes, out):
+            drop_unreachable_nodes(out, sizes, room.stands_for, room.new_id)
     keep = np.flatnonzero(only_value == -1)
     place = np.empty(n_variables, dtype=np.int64)
     out.value_starts[0] = 0

@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.map.kbest_kernels import best_of_trees
-from learners.circuits.map.parse_tree_kernels import best_tree
+from learners.circuits.map.kbest_kernels import best_of_k_best_trees
+from learners.circuits.map.parse_tree_kernels import best_parse_tree
 from learners.circuits.map.value_kernels import (
     LANES,
     assignment_value,
     assignment_values,
-    copy,
-    downward,
-    look_ahead,
-    upward,
+    copy_values_into,
+    downward_bound_pass,
+    look_ahead_bounds,
+    upward_bound_pass,
 )
 from learners.kernels.arrays import Floats, Integers, Uint8s
 from learners.kernels.jit import inner_kernel, kernel
@@ -56,14 +56,14 @@ class Progress(NamedTuple):
 def subspace_bounds(arrays, allowed, looks_ahead, room):
     """room.slots: bound of the subspace X = x for every slot, by the look-ahead or by maxima at leaves alone."""
     if looks_ahead:
-        look_ahead(arrays, allowed, room.rows, room.spans, room.tops, room.leaves, room.slots)
+        look_ahead_bounds(arrays, allowed, room.rows, room.spans, room.tops, room.leaves, room.slots)
     else:
-        upward(arrays, allowed, room.tops, room.leaves)
-        downward(arrays, room.tops, room.leaves, room.rows, room.slots)
+        upward_bound_pass(arrays, allowed, room.tops, room.leaves)
+        downward_bound_pass(arrays, room.tops, room.leaves, room.rows, room.slots)
 
 
 @inner_kernel
-def remove_values(value_starts, allowed, slots, threshold):
+def prune_values_by_bound(value_starts, allowed, slots, threshold):
     """Forbid the values whose subspace cannot exceed the threshold; returns (any removed, n free variables), -1 free if none is left."""
     removed = False
     n_free = 0
@@ -83,7 +83,7 @@ def remove_values(value_starts, allowed, slots, threshold):
 
 
 @inner_kernel
-def count_allowed(value_starts, allowed, most):
+def count_allowed_assignments(value_starts, allowed, most):
     """How many assignments are allowed, or more than `most`."""
     n = 1
     for v in range(value_starts.size - 1):
@@ -97,7 +97,7 @@ def count_allowed(value_starts, allowed, most):
 
 
 @inner_kernel
-def best_of_all(arrays, allowed, n, x):
+def search_exhaustively(arrays, allowed, n, x):
     """Evaluate all n allowed assignments; OUT x (n_variables,) int64, the best; returns its value."""
     value_starts = arrays.value_starts
     assignments = np.empty((n, x.size), dtype=np.int64)
@@ -117,12 +117,12 @@ def best_of_all(arrays, allowed, n, x):
     values = np.empty(n)
     assignment_values(arrays, assignments, n, np.empty((arrays.is_sum.size, LANES)), values)
     best = np.argmax(values)
-    copy(assignments[best], x)
+    copy_values_into(assignments[best], x)
     return values[best]
 
 
 @inner_kernel
-def best_of_slots(value_starts, allowed, slots, x):
+def highest_bound_assignment(value_starts, allowed, slots, x):
     """OUT x: every variable's allowed value with the highest bound; returns the bound of all that is allowed."""
     bound = np.inf
     for v in range(value_starts.size - 1):
@@ -162,7 +162,7 @@ def choose_branch(value_starts, allowed, slots):
 
 
 @kernel
-def begin_search(arrays, log_bound, looks_ahead):
+def create_search_state(arrays, log_bound, looks_ahead):
     """Memory of one search, nothing on its path yet; most is touched only if the search goes deep."""
     n = arrays.value_starts.size - 1
     n_slots = arrays.value_starts[n]
@@ -183,7 +183,7 @@ def begin_search(arrays, log_bound, looks_ahead):
 
 
 @kernel
-def solve_easy(arrays, looks_ahead, k, budget, x, outcome):
+def solve_within_budget(arrays, looks_ahead, k, budget, x, outcome):
     """The best tree, bounds at the root, then a search from the k best trees until `budget` edges have been visited.
 
     OUT x (n_variables,) int64; outcome (3,) float64: the value of x, a bound of all values (x is optimal if they are
@@ -194,15 +194,15 @@ def solve_easy(arrays, looks_ahead, k, budget, x, outcome):
     if outcome[1] <= outcome[0] or outcome[0] == 0.0 or budget == 0:
         return
     candidate, value = np.empty_like(x), np.empty(1)
-    best_of_trees(arrays, k, candidate, value)
+    best_of_k_best_trees(arrays, k, candidate, value)
     if value[0] > outcome[0]:
         outcome[0] = value[0]
-        copy(candidate, x)
-    frames, room, progress = begin_search(arrays, 0.0, looks_ahead)
-    copy(x, progress.best)
+        copy_values_into(candidate, x)
+    frames, room, progress = create_search_state(arrays, 0.0, looks_ahead)
+    copy_values_into(x, progress.best)
     progress.log_best[0] = np.log(outcome[0])
-    search(arrays, 0.0, frames, room, progress, looks_ahead, budget)
-    copy(progress.best, x)
+    continue_branch_and_bound(arrays, 0.0, frames, room, progress, looks_ahead, budget)
+    copy_values_into(progress.best, x)
     outcome[2] += progress.counts[1]
     assignment_value(arrays, x, room.tops, outcome)
     if progress.counts[0] < 0:
@@ -210,7 +210,7 @@ def solve_easy(arrays, looks_ahead, k, budget, x, outcome):
 
 
 @kernel
-def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
+def continue_branch_and_bound(arrays, log_bound, frames, room, progress, looks_ahead, budget):
     """Continue the search until it is finished or `budget` edges have been visited (Mei, Jiang, Tu 2018, algorithm 2)."""
     value_starts = arrays.value_starts
     depth = progress.counts[0]
@@ -227,18 +227,18 @@ def search(arrays, log_bound, frames, room, progress, looks_ahead, budget):
             subspace_bounds(arrays, allowed, looks_ahead, room)
             work += cost
             threshold = np.exp(progress.log_best[0] - log_bound) * (1.0 + TOLERANCE)
-            removed, n_free = remove_values(value_starts, allowed, room.slots, threshold)
-        n = count_allowed(value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 1
+            removed, n_free = prune_values_by_bound(value_starts, allowed, room.slots, threshold)
+        n = count_allowed_assignments(value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 1
         if n <= FEW_ASSIGNMENTS:
             if n_free >= 2:
                 x = np.empty(value_starts.size - 1, dtype=np.int64)
-                value = best_of_all(arrays, allowed, n, x)
+                value = search_exhaustively(arrays, allowed, n, x)
                 work += arrays.children.size * (n // LANES + 1)
                 if value > threshold:
                     progress.log_best[0] = log_bound + np.log(value)
-                    copy(x, progress.best)
+                    copy_values_into(x, progress.best)
             elif n_free >= 0:
-                value = best_of_slots(value_starts, allowed, room.slots, progress.best)
+                value = highest_bound_assignment(value_starts, allowed, room.slots, progress.best)
                 progress.log_best[0] = max(progress.log_best[0], log_bound + np.log(value))
             # The frame is finished: the one above has one value less.
             depth -= 1
@@ -269,7 +269,7 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
     """
     n_inner = arrays.is_sum.size
     n_slots = arrays.value_starts[arrays.value_starts.size - 1]
-    best_tree(arrays, np.empty((3, n_inner + 1), dtype=np.int64), x)
+    best_parse_tree(arrays, np.empty((3, n_inner + 1), dtype=np.int64), x)
     room = SearchRoom(
         np.empty(n_inner),
         np.empty((n_inner, 2), dtype=np.int64),
@@ -293,28 +293,28 @@ def solve_at_root(arrays, looks_ahead, budget, x, outcome):
         removed, n_free = True, 2
         while removed and n_free >= 0:
             subspace_bounds(arrays, allowed, attempt == 1, room)
-            removed, n_free = remove_values(arrays.value_starts, allowed, room.slots, best * (1.0 + TOLERANCE))
+            removed, n_free = prune_values_by_bound(arrays.value_starts, allowed, room.slots, best * (1.0 + TOLERANCE))
             work += (arrays.children.size + n_inner) * (1 + n_slots // 64 if attempt == 1 else 1)
             if n_free < 0:
                 outcome[1] = best
                 return
-            outcome[1] = best_of_slots(arrays.value_starts, allowed, room.slots, found)
+            outcome[1] = highest_bound_assignment(arrays.value_starts, allowed, room.slots, found)
             if not removed or n_free < 2:
                 assignment_value(arrays, found, room.tops, one)
                 if one[0] > best:
                     best = one[0]
                     outcome[0] = best
-                    copy(found, x)
+                    copy_values_into(found, x)
                     removed = True
             if work > budget:
                 return
-        n = count_allowed(arrays.value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 0
+        n = count_allowed_assignments(arrays.value_starts, allowed, FEW_ASSIGNMENTS) if n_free >= 2 else 0
         if 0 < n <= FEW_ASSIGNMENTS:
-            value = best_of_all(arrays, allowed, n, found)
+            value = search_exhaustively(arrays, allowed, n, found)
             if value > best:
                 best = value
                 outcome[0] = best
-                copy(found, x)
+                copy_values_into(found, x)
         if n <= FEW_ASSIGNMENTS:
             outcome[1] = best
             return

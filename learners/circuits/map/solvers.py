@@ -17,7 +17,13 @@ import numpy as np
 from learners.circuits.errors import BeyondDoublePrecision
 from learners.circuits.map import beam_kernels, kbest_kernels, parse_tree_kernels, search_kernels
 from learners.circuits.map.reduction_kernels import reduced_circuit
-from learners.circuits.map.value_kernels import LANES, MaxArrays, assignment_values, log_value, look_ahead
+from learners.circuits.map.value_kernels import (
+    LANES,
+    MaxArrays,
+    assignment_log_value,
+    assignment_values,
+    look_ahead_bounds,
+)
 from learners.kernels.arrays import Floats, Integers, Uint8s
 
 
@@ -40,7 +46,7 @@ class MaxProblem:
         return len(self.variables)
 
 
-def restrict(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
+def restrict_max_problem(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
     """The problem over the variables that are neither hidden nor left with one value.
 
     allowed (n_slots,) uint8: the values that each variable may still take; hidden (n_variables,) uint8: which to sum
@@ -59,12 +65,12 @@ def restrict(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem
 SMALLEST_VALUE = 1e-290
 
 
-def log_probability(problem: MaxProblem, x: Integers) -> float:
+def assignment_log_probability(problem: MaxProblem, x: Integers) -> float:
     """Log of the value of an assignment (n_variables,) int64, hidden variables summed out and evidence included."""
-    return float(log_value(problem.arrays, x, np.empty(problem.arrays.is_sum.size))) + problem.log_bound
+    return float(assignment_log_value(problem.arrays, x, np.empty(problem.arrays.is_sum.size))) + problem.log_bound
 
 
-def log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:
+def assignment_log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:
     """Log of the value of each assignment; assignments (n, n_variables) int64; (n,) float64."""
     arrays = problem.arrays
     values = np.empty(len(assignments))
@@ -72,29 +78,29 @@ def log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:
     assignment_values(arrays, assignments, len(assignments), room, values)
     logs = np.log(values, where=values >= SMALLEST_VALUE, out=np.full(len(values), -np.inf))
     for k in np.flatnonzero(values < SMALLEST_VALUE):
-        logs[k] = log_value(arrays, assignments[k], room[:, 0].copy())
+        logs[k] = assignment_log_value(arrays, assignments[k], room[:, 0].copy())
     return logs + problem.log_bound
 
 
-def best_tree(problem: MaxProblem) -> Integers:
+def best_tree_assignment(problem: MaxProblem) -> Integers:
     """BT: the assignment (n_variables,) int64 of the parse tree with the largest value; exact where each tree has an assignment of its own.
 
     References: Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
-    parse_tree_kernels.best_tree(problem.arrays, _tree_scratch(problem), x)
+    parse_tree_kernels.best_parse_tree(problem.arrays, _tree_scratch(problem), x)
     return x
 
 
-def greedy_tree(problem: MaxProblem) -> Integers:
+def greedy_tree_assignment(problem: MaxProblem) -> Integers:
     """NG: from the root, the child with the largest normalised weight at every sum; (n_variables,) int64.
 
     References: Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
     totals, heaviest, stack = _tree_scratch(problem)
-    parse_tree_kernels.total_values(problem.arrays, totals.view(np.float64), heaviest)
-    parse_tree_kernels.follow(problem.arrays, heaviest, stack, x)
+    parse_tree_kernels.total_node_values(problem.arrays, totals.view(np.float64), heaviest)
+    parse_tree_kernels.write_parse_tree_assignment(problem.arrays, heaviest, stack, x)
     return x
 
 
@@ -102,7 +108,7 @@ def _tree_scratch(problem: MaxProblem) -> Integers:
     return np.empty((3, problem.arrays.is_sum.size + 1), dtype=np.int64)
 
 
-def k_best_trees(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
+def k_best_tree_assignments(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
     """Assignments of the k best parse trees, and the trees' values relative to the best.
 
     Trees are found lazily from the root, so that only subtrees that some tree asked for are ever ranked.
@@ -112,21 +118,21 @@ def k_best_trees(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
     """
     assignments = np.empty((k, problem.n_variables), dtype=np.int64)
     scores = np.empty(k)
-    n = kbest_kernels.find_trees(problem.arrays, assignments, scores)
+    n = kbest_kernels.find_k_best_trees(problem.arrays, assignments, scores)
     return assignments[:n], scores[:n]
 
 
-def k_best_tree(problem: MaxProblem, k: int) -> Integers:
+def best_of_k_trees_assignment(problem: MaxProblem, k: int) -> Integers:
     """KBT: the best assignment, by its value, among those of the k best parse trees; (n_variables,) int64.
 
     References: Mei, Jiang, Tu (2018), algorithm 3.
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
-    kbest_kernels.best_of_trees(problem.arrays, k, x, np.empty(1))
+    kbest_kernels.best_of_k_best_trees(problem.arrays, k, x, np.empty(1))
     return x
 
 
-def argmax_product(problem: MaxProblem) -> Integers:
+def argmax_product_assignment(problem: MaxProblem) -> Integers:
     """AMAP: every sum keeps, of its children's assignments, the one that it values most itself; (n_variables,) int64.
 
     Raises BeyondDoublePrecision if the best tree lies hundreds of nats below the bound.
@@ -140,11 +146,13 @@ def argmax_product(problem: MaxProblem) -> Integers:
     mark = np.empty((2, n_inner), dtype=np.int64)
     parse_tree_kernels.argmax_product(arrays, choices, mark, np.empty((n_inner, LANES)), x)
     if (x < 0).any():
-        raise BeyondDoublePrecision("amap", problem.log_bound - log_probability(problem, best_tree(problem)))
+        raise BeyondDoublePrecision(
+            "amap", problem.log_bound - assignment_log_probability(problem, best_tree_assignment(problem))
+        )
     return x
 
 
-def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
+def beam_search_assignment(problem: MaxProblem, k: int, seed: int) -> Integers:
     """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
 
     Gives the best assignment met, (n_variables,) int64, the same for the same seed. Raises BeyondDoublePrecision if every
@@ -154,7 +162,9 @@ def beam_search(problem: MaxProblem, k: int, seed: int) -> Integers:
     x = np.zeros(problem.n_variables, dtype=np.int64)
     state = np.array([seed], dtype=np.uint64)
     if beam_kernels.beam_search(problem.arrays, k, state, x) < SMALLEST_VALUE:
-        raise BeyondDoublePrecision("beam", problem.log_bound - log_probability(problem, best_tree(problem)))
+        raise BeyondDoublePrecision(
+            "beam", problem.log_bound - assignment_log_probability(problem, best_tree_assignment(problem))
+        )
     return x
 
 
@@ -181,7 +191,7 @@ class Found:
     n_expanded: int  # nodes of the search tree whose bounds were computed
 
 
-def exact(
+def branch_and_bound_assignment(
     problem: MaxProblem, time_limit_s: float, k: int = 10, clock: Callable[[], float] = time.perf_counter
 ) -> Found:
     """The most probable assignment, or the best found in the time, by depth-first branch and bound.
@@ -201,35 +211,37 @@ def exact(
     looks_ahead = arrays.is_sum.size * n_slots <= MOST_ROW_ENTRIES
     x = np.empty(problem.n_variables, dtype=np.int64)
     outcome = np.empty(3)
-    search_kernels.solve_easy(arrays, looks_ahead, k, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
+    search_kernels.solve_within_budget(arrays, looks_ahead, k, QUICK_EDGES if time_limit_s > 0 else 0, x, outcome)
     if outcome[1] <= outcome[0] and outcome[0] >= SMALLEST_VALUE:
         log_value = problem.log_bound + math.log(outcome[0])
         return Found(x, log_value, log_value, True, int(outcome[2]))
-    candidates = np.stack([x, k_best_tree(problem, k)])
-    return _search(problem, looks_ahead, candidates[np.argmax(log_probabilities(problem, candidates))], deadline, clock)
+    candidates = np.stack([x, best_of_k_trees_assignment(problem, k)])
+    return _search(
+        problem, looks_ahead, candidates[np.argmax(assignment_log_probabilities(problem, candidates))], deadline, clock
+    )
 
 
 def _search(problem: MaxProblem, looks_ahead: bool, x: Integers, deadline: float, clock: Callable[[], float]) -> Found:
     arrays, log_bound = problem.arrays, problem.log_bound
-    frames, room, progress = search_kernels.begin_search(arrays, log_bound, looks_ahead)
+    frames, room, progress = search_kernels.create_search_state(arrays, log_bound, looks_ahead)
     progress.best[:] = x
-    progress.log_best[0] = log_probability(problem, x)
+    progress.log_best[0] = assignment_log_probability(problem, x)
     budget = FIRST_PIECE_EDGES
     while True:
         started = clock()
-        search_kernels.search(arrays, log_bound, frames, room, progress, looks_ahead, budget)
+        search_kernels.continue_branch_and_bound(arrays, log_bound, frames, room, progress, looks_ahead, budget)
         depth = int(progress.counts[0])
         now = clock()
         if depth < 0 or now >= deadline:
             break
         budget = max(1, int(budget * min(4.0, min(PIECE_S, deadline - now) / max(now - started, 1e-6))))
     # A path's own bounds leave rounding: what is proved optimal is its own bound.
-    log_value = log_probability(problem, progress.best)
+    log_value = assignment_log_probability(problem, progress.best)
     left = float(frames.log_bound[: depth + 1].max(initial=-np.inf))
     return Found(progress.best, log_value, max(log_value, min(left, log_bound)), depth < 0, int(progress.counts[1]))
 
 
-def root_bound(problem: MaxProblem) -> float:
+def look_ahead_upper_bound(problem: MaxProblem) -> float:
     """The look-ahead's upper bound of the maximum's logarithm, without a search."""
     arrays = problem.arrays
     n_slots = int(arrays.value_starts[-1])
@@ -238,7 +250,7 @@ def root_bound(problem: MaxProblem) -> float:
         return problem.log_bound
     slots, rows, tops = np.empty(n_slots), np.empty(n_inner * n_slots), np.empty(n_inner)
     spans, leaf_tops = np.empty((n_inner, 2), dtype=np.int64), np.empty(arrays.leaf_variable.size)
-    look_ahead(arrays, np.ones(n_slots, dtype=np.uint8), rows, spans, tops, leaf_tops, slots)
+    look_ahead_bounds(arrays, np.ones(n_slots, dtype=np.uint8), rows, spans, tops, leaf_tops, slots)
     return problem.log_bound + float(np.log(np.maximum.reduceat(slots, arrays.value_starts[:-1]).min()))
 
 
@@ -262,7 +274,7 @@ def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 
     """
     deadline = time.perf_counter() + time_limit_s
     starts = problem.arrays.value_starts
-    everything = _Part(np.ones(int(starts[-1]), np.uint8), exact(problem, time_limit_s, k))
+    everything = _Part(np.ones(int(starts[-1]), np.uint8), branch_and_bound_assignment(problem, time_limit_s, k))
     # The parts by their bounds, those searched for before others of the same bound.
     order = itertools.count()
     assert everything.found is not None
@@ -287,8 +299,8 @@ def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 
             break
         answers.append(Found(found.x, found.log_value, most, True, found.n_expanded))
         for rest in _others(problem, part.allowed, found):
-            own = restrict(problem, rest, np.zeros(problem.n_variables, np.uint8))
-            log_bound = min(found.log_value, root_bound(own) if own.n_variables else own.log_bound)
+            own = restrict_max_problem(problem, rest, np.zeros(problem.n_variables, np.uint8))
+            log_bound = min(found.log_value, look_ahead_upper_bound(own) if own.n_variables else own.log_bound)
             if log_bound > -math.inf:
                 heapq.heappush(heap, (-log_bound, True, next(order), _Part(rest)))
     return answers + _unproved(heap, n - len(answers))
@@ -306,12 +318,12 @@ def _unproved(heap: list[tuple[float, bool, int, _Part]], n: int) -> list[Found]
 def _searched(problem: MaxProblem, allowed: Uint8s, time_limit_s: float, k: int) -> Found:
     """The best assignment of a part."""
     starts = problem.arrays.value_starts
-    own = restrict(problem, allowed, np.zeros(problem.n_variables, np.uint8))
+    own = restrict_max_problem(problem, allowed, np.zeros(problem.n_variables, np.uint8))
     # What has one value left is not in the part's own problem.
     x = np.array([int(allowed[a:b].argmax()) for a, b in itertools.pairwise(starts.tolist())], np.int64)
     if not own.n_variables:
         return Found(x, own.log_bound, own.log_bound, True, 0)
-    found = exact(own, time_limit_s, k)
+    found = branch_and_bound_assignment(own, time_limit_s, k)
     place = {v: i for i, v in enumerate(problem.variables.tolist())}
     x[[place[v] for v in own.variables.tolist()]] = found.x
     return Found(x, found.log_value, found.log_bound, found.is_optimal, found.n_expanded)

@@ -34,7 +34,7 @@ class MaxArrays(NamedTuple):
 
 
 @inner_kernel
-def copy(x, to):
+def copy_values_into(x, to):
     """OUT to: the first values are those of x, which has no more.
 
     A loop, as the assignment of one slice to another compiles the words of an error into every kernel that has one.
@@ -108,7 +108,7 @@ def assignment_value(arrays, x, room, value):
 
 
 @kernel
-def log_value(arrays, x, room):
+def assignment_log_value(arrays, x, room):
     """Logarithm of the value of one assignment, also where the value itself underflows; x (n_variables,), room (n_inner,) float64."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
@@ -142,7 +142,7 @@ def log_value(arrays, x, room):
 
 
 @kernel
-def upward(arrays, allowed, values, leaf_values):
+def upward_bound_pass(arrays, allowed, values, leaf_values):
     """Bound of every node over the allowed values: OUT values (n_inner,), leaf_values (n_leaves,).
 
     At leaves the maximum of the allowed values; allowed (n_slots,) uint8.
@@ -173,8 +173,8 @@ def upward(arrays, allowed, values, leaf_values):
 
 
 @kernel
-def downward(arrays, values, leaf_values, derivative, slots):
-    """Bound of the subspace X = x for every slot, by derivatives of the root; after `upward`.
+def downward_bound_pass(arrays, values, leaf_values, derivative, slots):
+    """Bound of the subspace X = x for every slot, by derivatives of the root; after `upward_bound_pass`.
 
     derivative (n_inner,) float64 scratch; OUT slots (n_slots,) float64, for values that are not allowed as if they were.
     """
@@ -224,7 +224,7 @@ def downward(arrays, values, leaf_values, derivative, slots):
 
 
 @kernel
-def look_ahead(arrays, allowed, rows, spans, tops, leaf_tops, slots):
+def look_ahead_bounds(arrays, allowed, rows, spans, tops, leaf_tops, slots):
     """Bound of the subspace X = x for every slot, tightened at every sum; OUT slots (n_slots,) float64.
 
     rows[i * n_slots + s] bounds node i's value where slot s holds, and tops[i] bounds it anywhere. At a sum every

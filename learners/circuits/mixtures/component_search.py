@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.em.expected_sums import PER_NAT, ExpectedSums, expected_of
-from learners.circuits.evaluation.evaluate import rows_in
-from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_moments
-from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sums
-from learners.kernels.arrays import Array, Floats, Integers, frozen
+from learners.circuits.em.expected_sums import PER_NAT, ExpectedSums, parallel_expected_sums
+from learners.circuits.evaluation.evaluate import chunk_or_array_rows
+from learners.circuits.mixtures.kernels import LEAST_SHARE, PER_MOMENT, PER_ROW, add_expected_gaussian_moments
+from learners.circuits.mixtures.mixture import NAMES, GaussianMixture, Observed, Rest, log_sum_exp
+from learners.kernels.arrays import Array, Floats, Integers, read_only_array
 from learners.schema import Chunk
 
 # Rows at a time, so that shares of many components stay in the cache.
@@ -58,14 +58,14 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
 
     def update(self, rows: Chunk | Array) -> None:
         """Add rows: a chunk, or (n_variables, n_rows) as `GaussianMixture.log_joint` reads them."""
-        x = rows_in(rows, self.rows_of)
+        x = chunk_or_array_rows(rows, self.rows_of)
         for at in range(0, x.shape[1], AT_A_TIME):
             self._update(x[:, at : at + AT_A_TIME])
 
     def _update(self, x: Array) -> None:
         own, mixture = self._sums, self.model
         joint = mixture.log_joint(x)
-        logs = log_sums(joint)
+        logs = log_sum_exp(joint)
         possible = logs > -np.inf
         own.totals[0] += x.shape[1]
         own.totals[1] += int((~possible).sum())
@@ -92,7 +92,7 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
     def _add_numbers(self, numbers: Floats, share: Floats, observed: Observed, rest: Rest | None) -> None:
         d = self.model.mean.shape[1]
         numbers = np.ascontiguousarray(numbers)
-        nothing = frozen(np.zeros((d, d)))
+        nothing = read_only_array(np.zeros((d, d)))
         whole, _ = self.model.observed(np.ones(d, np.bool_))
         for k in range(self.model.n_components):
             some = np.flatnonzero(share[k])
@@ -102,7 +102,7 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
             if rest is not None:
                 lift, spread = _lifted(observed, rest, whole.inverse[k], k)
             own = numbers[some], share[k, some], observed.mean[k], observed.inverse[k]
-            add_moments(*own, lift, spread, self._sums.first[k], self._sums.second[k])
+            add_expected_gaussian_moments(*own, lift, spread, self._sums.first[k], self._sums.second[k])
 
     def maximised(self, pooled: float, narrowest: Floats) -> GaussianMixture:
         """The M-step.
@@ -151,7 +151,7 @@ def _lifted(observed: Observed, rest: Rest, inverse: Floats, k: int) -> tuple[Fl
     whole[observed.places] = factor
     whole[rest.places] = rest.slope[k] @ factor
     spread = inverse[:, rest.places] @ rest.covariance[k] @ inverse[:, rest.places].T
-    return frozen(inverse @ whole), frozen(spread)
+    return read_only_array(inverse @ whole), read_only_array(spread)
 
 
 # Rows of the mean covariance of all components that each component's own is averaged with: what is tried.
@@ -206,14 +206,14 @@ class Halves:
 
     def expected(self, mixture: GaussianMixture) -> ExpectedMoments:
         """Of the rows to fit; the same on any number of threads."""
-        return expected_of(partial(ExpectedMoments, mixture), self.fit, self.threads)
+        return parallel_expected_sums(partial(ExpectedMoments, mixture), self.fit, self.threads)
 
     def score(self, mixture: GaussianMixture) -> float:
         """Mean log density of the rows to choose by."""
         return float(np.maximum(mixture.log_density(self.valid), IMPOSSIBLE).mean())
 
 
-def grow(
+def grow_gaussian_mixture(
     halves: Halves,
     *,
     components: int | None = None,
@@ -254,8 +254,10 @@ def grow(
     return Grown(best.mixture, best.pooled, best.valid, tried, way)
 
 
-def again(way: Sequence[Size], halves: Halves, report: Callable[[float, str], None]) -> GaussianMixture:
-    """The same sizes and passes as `grow` took, on all rows: a tenth more rows tell more of many covariances."""
+def refit_mixture_on_all_rows(
+    way: Sequence[Size], halves: Halves, report: Callable[[float, str], None]
+) -> GaussianMixture:
+    """The same sizes and passes as `grow_gaussian_mixture` took, on all rows: a tenth more rows tell more of many covariances."""
     mixture = _one(halves)
     scale = np.sqrt(np.diagonal(mixture.covariance[0]))
     for place, size in enumerate(way):
@@ -295,7 +297,7 @@ class _Growing:
         return Grown(best, pooled, highest, own, own)
 
 
-def one_component(n_values: Integers, mean: Floats, variance: Floats) -> GaussianMixture:
+def single_component_mixture(n_values: Integers, mean: Floats, variance: Floats) -> GaussianMixture:
     """A component without correlations, with equal shares of discrete values; mean, variance (d,) of the numeric columns."""
     sizes = n_values[n_values > 0].tolist()
     log_share = np.concatenate([np.full(size, -np.log(size)) for size in sizes] or [np.empty(0)])
@@ -313,7 +315,7 @@ def _one(halves: Halves) -> GaussianMixture:
     mean = np.where(known, numbers, 0.0).sum(axis=1) / n
     variance = np.where(known, (numbers - mean[:, np.newaxis]) ** 2, 0.0).sum(axis=1) / n
     least = np.maximum(halves.narrowest**2, np.finfo(np.float64).tiny)
-    return one_component(n_values, mean, variance + least)
+    return single_component_mixture(n_values, mean, variance + least)
 
 
 def _split(mixture: GaussianMixture, scale: Floats, most: int) -> GaussianMixture:

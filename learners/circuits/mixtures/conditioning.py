@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy
 
-from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sums
+from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sum_exp
 from learners.kernels.arrays import Array, Floats, Integers
-from learners.kernels.random import random_bits_at
+from learners.kernels.random import random_bits_array
 
 # Conditional means of so many cells and components are made at a time.
 MOST_AT_A_TIME = 1 << 21
@@ -26,7 +26,7 @@ class Tree(NamedTuple):
     log_bound: float
 
 
-def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
+def mixture_conditional_marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
     """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain. Raises ImpossibleEvidence."""
     shares = mixture.shares(x)
     found = []
@@ -39,7 +39,7 @@ def marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> l
     return found
 
 
-def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
+def mixture_conditional_joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
     """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables given each row.
 
     Raises ImpossibleEvidence.
@@ -62,7 +62,7 @@ def joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Float
     return found
 
 
-def moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
+def mixture_conditional_moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance (n_rows, len(variables)) of numeric variables given each row; an observed one has variance zero.
 
     Raises ImpossibleEvidence.
@@ -91,7 +91,7 @@ def _cut(mixture: GaussianMixture, means: Floats, rest: Rest) -> tuple[Floats, F
     return (means, variances) if box is None else box.moments(means, variances)
 
 
-def peaks(mixture: GaussianMixture, x: Array, v: int) -> Floats:
+def component_conditional_means(mixture: GaussianMixture, x: Array, v: int) -> Floats:
     """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
     place = int(np.searchsorted(mixture.numeric, v))
     found = np.full((mixture.n_components, x.shape[1]), np.nan)
@@ -116,7 +116,7 @@ def _conditional(
             yield rows, means, rest, own, observed
 
 
-def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
+def draw_missing_mixture_cells(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
     """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
 
     A draw depends on the seed, its row's place (n_rows,) and its own number. Raises ImpossibleEvidence.
@@ -126,7 +126,7 @@ def draws(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integer
     out[:] = np.where(_is_known(mixture, x), x, np.nan).T[:, np.newaxis]
     for first in range(0, x.shape[1], 1024):
         some = slice(first, min(first + 1024, x.shape[1]))
-        _draw(mixture, x[:, some], shares[:, some], uniforms(seed, places[some], n, x.shape[0] + 1), out[some])
+        _draw(mixture, x[:, some], shares[:, some], seeded_uniforms(seed, places[some], n, x.shape[0] + 1), out[some])
     return out
 
 
@@ -162,16 +162,16 @@ def _chosen(p: Floats, u: Floats) -> Integers:
     return np.minimum(found, p.shape[-1] - 1)
 
 
-def uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
+def seeded_uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
     """(n_rows, n, width) float64 between 0 and 1, each a function of the seed, its row's place and its own: SplitMix64."""
     with np.errstate(over="ignore"):
-        rows = random_bits_at(random_bits_at(np.array([seed], np.uint64)) + places.astype(np.uint64) * GOLDEN)
+        rows = random_bits_array(random_bits_array(np.array([seed], np.uint64)) + places.astype(np.uint64) * GOLDEN)
         own = np.arange(1, n * width + 1, dtype=np.uint64) * GOLDEN
-        z = random_bits_at(rows[:, np.newaxis] + own)
+        z = random_bits_array(rows[:, np.newaxis] + own)
     return (((z >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53).reshape(places.size, n, width)
 
 
-def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
+def best_component_modes(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
     """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
 
     Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain. Modes of
@@ -201,7 +201,7 @@ def best_trees(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_t
     rows = np.repeat(np.asarray(x, np.float64), tried.size, axis=1)
     rows[list(variables)] = values[tried].T
     densities = mixture.log_density(rows)
-    bound = max(float(log_sums(logs)), float(densities.max()))
+    bound = max(float(log_sum_exp(logs)), float(densities.max()))
     order = np.argsort(-densities, kind="stable").tolist()
     return [Tree(values[tried[place]], float(densities[place]), bound) for place in order]
 

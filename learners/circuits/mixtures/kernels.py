@@ -19,7 +19,9 @@ LEAST_SHARE = 2.0**-24
 
 # K = components, m = observed columns, n = rows
 @kernel
-def add_log_densities(x, mean, inverse, constant, out):  # (m, n), (K, m), (K, m, m) lower, (K,) float64; OUT (K, n)
+def add_gaussian_log_densities(
+    x, mean, inverse, constant, out
+):  # (m, n), (K, m), (K, m, m) lower, (K,) float64; OUT (K, n)
     """Add the log density of each row under each component; a number that is not finite has density zero."""
     n_columns, n_rows = x.shape
     centred, z, squares = np.empty((n_columns, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
@@ -44,7 +46,7 @@ def add_log_densities(x, mean, inverse, constant, out):  # (m, n), (K, m), (K, m
 
 # d = all numeric columns
 @kernel
-def add_moments(x, share, mean, inverse, lift, spread, first, second):
+def add_expected_gaussian_moments(x, share, mean, inverse, lift, spread, first, second):
     """Add what rows are expected to add to the moments of one component, in its standard coordinates.
 
     x (n, m) float64: what is observed; share (n,) float64; mean (m,); inverse (m, m) lower; lift (d, m): from standard

@@ -12,11 +12,15 @@ import scipy
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit, InvalidEvidence
-from learners.circuits.evaluation.leaf_shapes import log_normal_mass, truncated_moments, truncated_normal
+from learners.circuits.evaluation.leaf_shapes import (
+    normal_interval_log_probability,
+    truncated_leaf_moments,
+    truncated_normal_quantiles,
+)
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
-from learners.circuits.mixtures.kernels import add_log_densities
+from learners.circuits.mixtures.kernels import add_gaussian_log_densities
 from learners.circuits.structures.text import CircuitBuilder
-from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, frozen
+from learners.kernels.arrays import Array, Arrays, Floats, Integers, Mask, read_only_array
 
 # Correlations between columns in ranges that are rounding errors.
 INDEPENDENT = 1e-9
@@ -50,7 +54,7 @@ class Box(NamedTuple):
     @property
     def log_mass(self) -> Floats:
         """(n_components, n_rows) float64: log probability of the box."""
-        return log_normal_mass(*self.standard_ends).sum(axis=1)
+        return normal_interval_log_probability(*self.standard_ends).sum(axis=1)
 
     def moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
         """Means and variances (n_components, u, n_rows) of all unobserved columns in the box, from those before it is cut.
@@ -61,7 +65,7 @@ class Box(NamedTuple):
         own = np.empty((2, *self.mean.shape))
         for k, i, row in np.ndindex(self.mean.shape):
             leaf = np.array([self.mean[k, i, row], self.deviation[k, i]])
-            own[:, k, i, row] = truncated_moments(GAUSSIAN, leaf, *self.ends[i])
+            own[:, k, i, row] = truncated_leaf_moments(GAUSSIAN, leaf, *self.ends[i])
         gain = own[1] - self.deviation[:, :, np.newaxis] ** 2
         means, variances = means + self.slope @ (own[0] - self.mean), variances + self.slope**2 @ gain
         means[:, self.places], variances[:, self.places] = own
@@ -76,14 +80,14 @@ class Box(NamedTuple):
         scale, before = self.deviation[k], drawn[:, self.places]
         mean = self.mean[k][:, rows].T
         low, high = (ends[k][:, rows].T for ends in self.standard_ends)
-        z = truncated_normal(low, high, scipy.special.ndtr((before - mean) / scale))
+        z = truncated_normal_quantiles(low, high, scipy.special.ndtr((before - mean) / scale))
         after = np.clip(mean + scale * z, *self.ends.T)
         found: Floats = drawn + (after - before) @ self.slope[k].T
         found[:, self.places] = after
         return found
 
 
-def box_of(places: Integers, means: Floats, covariance: Floats, ends: Floats) -> Box:
+def conditional_range_box(places: Integers, means: Floats, covariance: Floats, ends: Floats) -> Box:
     """The box of some columns (r,) among those that are not observed, of which `means` and `covariance` are.
 
     Raises DependentRanges if the columns depend on each other given what is observed.
@@ -144,7 +148,7 @@ class GaussianMixture:
     def __post_init__(self) -> None:
         for name in NAMES:
             dtype = np.int64 if name == "n_values" else np.float64
-            object.__setattr__(self, name, frozen(np.asarray(getattr(self, name), dtype).view()))
+            object.__setattr__(self, name, read_only_array(np.asarray(getattr(self, name), dtype).view()))
         _check(self)
 
     @property
@@ -191,13 +195,13 @@ class GaussianMixture:
         numbers = x[self.numeric].astype(np.float64, copy=False)
         known = ~np.isnan(numbers)
         if known.all():
-            yield np.arange(x.shape[1]), frozen(numbers), *self.observed(known[:, 0])
+            yield np.arange(x.shape[1]), read_only_array(numbers), *self.observed(known[:, 0])
             return
         packed = np.packbits(known, axis=0)
         _, first, which = np.unique(packed, axis=1, return_index=True, return_inverse=True)
         for group, at in enumerate(first.tolist()):
             rows = np.flatnonzero(which.ravel() == group)
-            yield rows, frozen(numbers[np.ix_(known[:, at], rows)]), *self.observed(known[:, at])
+            yield rows, read_only_array(numbers[np.ix_(known[:, at], rows)]), *self.observed(known[:, at])
 
     def log_joint(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: log density of each row's observed cells together with each component.
@@ -212,10 +216,10 @@ class GaussianMixture:
             found[:, rows] += self.shares_of(v)[:, codes]
         for rows, numbers, own, rest in self.groups(x):
             if rows.size == x.shape[1]:
-                add_log_densities(numbers, own.mean, own.inverse, own.constant, found)
+                add_gaussian_log_densities(numbers, own.mean, own.inverse, own.constant, found)
             else:
                 part = np.zeros((self.n_components, rows.size))
-                add_log_densities(numbers, own.mean, own.inverse, own.constant, part)
+                add_gaussian_log_densities(numbers, own.mean, own.inverse, own.constant, part)
                 found[:, rows] += part
             if self.ranges and rest is not None:
                 box = self.box(self.expectations(numbers, own, rest), rest)
@@ -232,7 +236,11 @@ class GaussianMixture:
         """The ranges of what rows lack, whose expectations are `means`; None without any. Raises DependentRanges."""
         ends = {int(v): own for v, own in self.ranges.items() if v in self.numeric[rest.places]}
         places = np.searchsorted(self.numeric[rest.places], np.array([*ends], np.int64))
-        return box_of(places, means, rest.covariance, np.array([*ends.values()], np.float64)) if ends else None
+        return (
+            conditional_range_box(places, means, rest.covariance, np.array([*ends.values()], np.float64))
+            if ends
+            else None
+        )
 
     def codes_of(self, x: Array, v: int) -> tuple[Integers, Integers]:
         """The rows in which a discrete variable is observed, and its codes there."""
@@ -241,7 +249,7 @@ class GaussianMixture:
 
     def log_density(self, x: Array) -> Floats:
         """(n_rows,) float64: log density of what is observed in each row, a probability where no number is."""
-        return log_sums(self.log_joint(x))
+        return log_sum_exp(self.log_joint(x))
 
     def shares(self, x: Array) -> Floats:
         """(n_components, n_rows) float64: probability of each component given each row.
@@ -271,7 +279,7 @@ class GaussianMixture:
             return GAUSSIAN, np.array([self.mean[component, place[v]], spread[component, place[v]]])
 
         leaves = [[leaf(component, v) for v in range(self.n_values.size)] for component in range(self.n_components)]
-        return sum_of_products(self.log_weight, leaves, self.n_values)
+        return product_mixture_circuit(self.log_weight, leaves, self.n_values)
 
     def to_arrays(self) -> dict[str, Array]:
         """The parameters by name."""
@@ -287,7 +295,7 @@ class GaussianMixture:
         return cls(log_weight, mean, covariance, log_share, n_values)
 
 
-def log_sums(logs: Floats) -> Floats:
+def log_sum_exp(logs: Floats) -> Floats:
     """(n,) float64: logarithm of the sums over the first axis; -inf of nothing but -inf."""
     most = logs.max(axis=0, initial=-np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -304,7 +312,10 @@ def _check(mixture: GaussianMixture) -> None:
         raise InvalidCircuit("has means, covariances or shares whose shapes do not fit together")
     if not d:
         raise InvalidCircuit("is a mixture of Gaussians without a numeric column")
-    totals = [log_sums(mixture.log_weight), *(log_sums(mixture.shares_of(v).T) for v in mixture.discrete.tolist())]
+    totals = [
+        log_sum_exp(mixture.log_weight),
+        *(log_sum_exp(mixture.shares_of(v).T) for v in mixture.discrete.tolist()),
+    ]
     if any((np.abs(total) > SUMS_TO_ONE).any() or np.isnan(total).any() for total in totals):
         raise InvalidCircuit("has weights or shares that do not add up to one")
     if not np.isfinite(mixture.mean).all() or not np.isfinite(mixture.covariance).all():
@@ -328,7 +339,7 @@ def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Obser
         inverse[k] = scipy.linalg.solve_triangular(factor[k], np.eye(m), lower=True) if m else factor[k]
     diagonal = np.diagonal(factor, axis1=1, axis2=2)
     constant = -np.log(diagonal).sum(axis=1) - 0.5 * m * LOG_2_PI
-    found = Observed(*map(frozen, (own, mean[:, own], inverse, constant)))
+    found = Observed(*map(read_only_array, (own, mean[:, own], inverse, constant)))
     if not others.size:
         return found, None
     across = covariance[:, others[:, np.newaxis], own] @ np.swapaxes(inverse, 1, 2)
@@ -337,7 +348,7 @@ def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Obser
     return found, Rest(others, slope, 0.5 * (left + np.swapaxes(left, 1, 2)))
 
 
-def sum_of_products(log_weight: Floats, leaves: Sequence[Sequence[Leaf]], n_values: Integers) -> Circuit:
+def product_mixture_circuit(log_weight: Floats, leaves: Sequence[Sequence[Leaf]], n_values: Integers) -> Circuit:
     """A mixture of products, each of one leaf for every variable in turn; leaves are told by kind and parameters."""
     builder = CircuitBuilder(n_values)
     parts = [[builder.leaf(kind, v, p.tolist()) for v, (kind, p) in enumerate(part)] for part in leaves]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.mixtures import conditioning, queries
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture
-from learners.circuits.mixtures.queries import sampled_answer
+from learners.circuits.mixtures.queries import sampled_mixture_answer
 from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries.named_answers import Answer, Batches
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
@@ -34,7 +34,7 @@ class GaussianModel(CircuitModel):
 
     def class_posterior(self, x: Array, variable: int) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
-        return conditioning.marginals(self.mixture, x, [variable])[0]
+        return conditioning.mixture_conditional_marginals(self.mixture, x, [variable])[0]
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log density of rows (n_variables, n_rows), what is missing integrated or summed out."""
@@ -42,22 +42,22 @@ class GaussianModel(CircuitModel):
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
         """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
-        return conditioning.marginals(self.mixture, x, variables)
+        return conditioning.mixture_conditional_marginals(self.mixture, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
-        return conditioning.moments(self.mixture, x, variables)[0]
+        return conditioning.mixture_conditional_moments(self.mixture, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
         """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
-        return conditioning.peaks(self.mixture, x, v)
+        return conditioning.component_conditional_means(self.mixture, x, v)
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
-        return conditioning.draws(self.mixture, x, n, seed, numbers)
+        return conditioning.draw_missing_mixture_cells(self.mixture, x, n, seed, numbers)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """As `queries.answer_all` tells; with ranges of columns that depend on each other by `sampled_answer`.
+        """As `queries.answer_network_queries` tells; with ranges of columns that depend on each other by `sampled_mixture_answer`.
 
         Raises DependentRanges of such ranges in a query that asks for no samples.
         """
@@ -72,11 +72,11 @@ class GaussianModel(CircuitModel):
         except DependentRanges:
             if isinstance(query, Surprise) or query.sampling is None:
                 raise
-            return sampled_answer(self.mixture, self.columns, query, query.sampling, pause)
+            return sampled_mixture_answer(self.mixture, self.columns, query, query.sampling, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods."""
-        return queries.batches_of_mixture(self.mixture, likelihoods)
+        return queries.mixture_query_handlers(self.mixture, likelihoods)
 
     def structure(self) -> dict[str, object]:
         """The columns, and what the mixture over them consists of."""

@@ -13,19 +13,25 @@ from learners.circuits.mixtures.component_search import (
     ExpectedMoments,
     Grown,
     Halves,
-    again,
-    grow,
-    one_component,
+    grow_gaussian_mixture,
+    refit_mixture_on_all_rows,
+    single_component_mixture,
 )
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.densities import Densities
-from learners.circuits.structures.search import FEWEST_ROWS, SHARES, THREADS, polish, split_rows
-from learners.circuits.variables import Columns, columns_of
+from learners.circuits.structures.search import (
+    FEWEST_ROWS,
+    SHARES,
+    THREADS,
+    em_passes_with_early_stopping,
+    split_fit_and_validation_rows,
+)
+from learners.circuits.variables import Columns, circuit_columns
 from learners.counts.row_samples import RESERVE, DrawnRows
 from learners.errors import SchemaError
 from learners.kernels.arrays import Codes, Floats, Integers, Uint64s
-from learners.kernels.random import random_bits_at
+from learners.kernels.random import random_bits_array
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.schema import Chunk, Schema
@@ -64,7 +70,7 @@ class DrawnNumbers(DrawnRows):
     def _hashes(self, rows: Chunk) -> Uint64s:
         hashes = super()._hashes(rows)
         for own in _bits(rows):
-            hashes = random_bits_at(hashes ^ own.view(np.uint64))
+            hashes = random_bits_array(hashes ^ own.view(np.uint64))
         return hashes
 
     def _content(self, rows: Chunk, some: Integers) -> Codes:
@@ -89,7 +95,7 @@ SHARE_OF_MINUTES = 0.25
 DENSITIES = ("gaussian", "student", "lognormal", "quantile")
 
 
-def refusal(schema: Schema) -> tuple[str, str] | None:
+def mixture_refusal_reason(schema: Schema) -> tuple[str, str] | None:
     """Why no mixture of Gaussians has the columns of a schema, and the column at fault; None if one has."""
     continuous = [schema.attributes[i] for i in schema.continuous]
     for attribute in continuous:
@@ -102,9 +108,9 @@ def refusal(schema: Schema) -> tuple[str, str] | None:
     return None
 
 
-def require_densities(schema: Schema) -> None:
+def require_gaussian_columns(schema: Schema) -> None:
     """Refuse columns that no mixture of Gaussians has. Raises SchemaError."""
-    found = refusal(schema)
+    found = mixture_refusal_reason(schema)
     if found is not None:
         reason, column = found
         raise SchemaError(
@@ -113,7 +119,7 @@ def require_densities(schema: Schema) -> None:
         )
 
 
-def domains(schema: Schema) -> Integers:
+def mixture_domain_sizes(schema: Schema) -> Integers:
     """(n_variables,) int64: sizes of domains without the code for missing values; 0 of numeric columns, the class last."""
     missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
     sizes = schema.domain_sizes - missing
@@ -123,14 +129,14 @@ def domains(schema: Schema) -> Integers:
     return sizes.astype(np.int64)
 
 
-def columns_by(schema: Schema) -> Columns:
+def mixture_columns(schema: Schema) -> Columns:
     """How columns are the variables of any mixture of the schema."""
-    n_values = domains(schema)
+    n_values = mixture_domain_sizes(schema)
     d = int((n_values == 0).sum())
-    return columns_of(one_component(n_values, np.zeros(d), np.ones(d)).diagonal(), schema)
+    return circuit_columns(single_component_mixture(n_values, np.zeros(d), np.ones(d)).diagonal(), schema)
 
 
-def growing(
+def grow_mixture_passes(
     schema: Schema, densities: Mapping[int, Densities], minutes: float, components: int | None
 ) -> Passes[tuple[Grown, DrawnNumbers, Chunk]]:
     """A pass that draws rows, and the search as work between passes; returns the rows to choose by, too.
@@ -139,21 +145,21 @@ def growing(
     """
     drawn: DrawnNumbers = yield DrawnNumbers(schema)
     rows = drawn.occurrences(drawn.n_distinct)
-    fit, valid = split_rows(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
-    least = narrowest_of(schema, densities)
-    rows_of = columns_by(schema).rows_of_chunk
+    fit, valid = split_fit_and_validation_rows(rows) if rows.n_rows >= FEWEST_ROWS else (rows, rows)
+    least = minimum_column_deviations(schema, densities)
+    rows_of = mixture_columns(schema).rows_of_chunk
 
     def run(threads: int, advance: Advance) -> Grown:
         def report(share: float, note: str) -> None:
             advance(int(min(1.0, share) * SHARES), SHARES, note)
 
         work = minutes * 60 * THREADS * PRODUCTS_A_SECOND
-        halves = Halves(domains(schema), rows_of(fit), rows_of(valid), least, threads)
-        found = grow(halves, components=components, work=work, report=report)
-        if not has_all(drawn):
+        halves = Halves(mixture_domain_sizes(schema), rows_of(fit), rows_of(valid), least, threads)
+        found = grow_gaussian_mixture(halves, components=components, work=work, report=report)
+        if not has_drawn_all_rows(drawn):
             return found
         whole = replace(halves, fit=rows_of(rows), valid=rows_of(rows))
-        mixture = again(found.way, whole, report)
+        mixture = refit_mixture_on_all_rows(found.way, whole, report)
         # The same steps may end at another, lower peak.
         return replace(found, mixture=max(found.mixture, mixture, key=whole.score))
 
@@ -161,12 +167,12 @@ def growing(
     return grown, drawn, valid
 
 
-def has_all(drawn: DrawnNumbers) -> bool:
+def has_drawn_all_rows(drawn: DrawnNumbers) -> bool:
     """Whether all rows were drawn."""
     return int(drawn.sample.counts.sum()) == drawn.n_rows
 
 
-def narrowest_of(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
+def minimum_column_deviations(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
     """(d,) float64: standard deviation of the error with which each continuous column is recorded."""
     return np.array([densities[i].narrowest for i in schema.continuous])
 
@@ -180,11 +186,11 @@ def learn_mixture(
 ) -> Passes[GaussianModel]:
     """EM over all rows, until drawn rows gain nothing; none where all rows were drawn."""
     found, drawn, valid = grown
-    rows_of = columns_by(schema).rows_of_chunk
-    least, x = narrowest_of(schema, densities), rows_of(valid)
-    best, done = yield from polish(
+    rows_of = mixture_columns(schema).rows_of_chunk
+    least, x = minimum_column_deviations(schema, densities), rows_of(valid)
+    best, done = yield from em_passes_with_early_stopping(
         found.mixture,
-        0 if has_all(drawn) else passes,
+        0 if has_drawn_all_rows(drawn) else passes,
         lambda mixture: ExpectedMoments(mixture, schema, rows_of, schema.columns),
         lambda moments: moments.maximised(found.pooled, least),
         lambda mixture: float(mixture.log_density(x).mean()),
@@ -193,7 +199,7 @@ def learn_mixture(
     return GaussianModel(schema, best, {**facts, "em_passes": done, "n_rows": drawn.n_rows, "gaussians": gaussians})
 
 
-def better_of_mixture(
+def better_of_circuit_and_mixture(
     model: CircuitModel, densities: Mapping[int, Densities], minutes: float, passes: int
 ) -> Passes[CircuitModel]:
     """The model, or a mixture of Gaussians if drawn rows are more probable by one.
@@ -202,11 +208,11 @@ def better_of_mixture(
     quarter of the minutes. What both tried is in the facts of either: `search` of the circuit, `gaussians` with the log
     likelihoods of both.
     """
-    reason = refusal(model.schema)
+    reason = mixture_refusal_reason(model.schema)
     if reason is not None:
         left_out = f"{reason[0]}, which is not compared with densities of several columns"
         return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": {"left_out": left_out}})
-    grown = yield from growing(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
+    grown = yield from grow_mixture_passes(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
     found, _, valid = grown
     of_circuit = float(model.log_likelihood(valid).mean())
     gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}

@@ -12,12 +12,12 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.leaf_shapes import log_normal_mass, truncated_normal
+from learners.circuits.evaluation.leaf_shapes import normal_interval_log_probability, truncated_normal_quantiles
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map.query import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
-from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sums, sum_of_products
+from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sum_exp, product_mixture_circuit
 from learners.circuits.queries import queries
 from learners.circuits.queries.array_answers import n_joint_cells
 from learners.circuits.queries.likelihoods import read_evidence
@@ -32,7 +32,7 @@ from learners.models.query import InferenceQuery, Map
 SAME = 1e-10
 
 
-def batches_of_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> Batches:
+def mixture_query_handlers(mixture: GaussianMixture, likelihoods: Likelihoods) -> Batches:
     """What answers the queries of each kind, given likelihoods.
 
     All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
@@ -52,18 +52,22 @@ class _MixtureSource(Source):
         return self.mixture.log_density(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
-        return self.row_logs(x), list(map(Summary, conditioning.marginals(self.mixture, x, variables)))
+        return self.row_logs(x), list(
+            map(Summary, conditioning.mixture_conditional_marginals(self.mixture, x, variables))
+        )
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
         n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
-        return self.row_logs(x), Summary(conditioning.joint(self.mixture, x, variables).reshape(-1, n_cells))
+        return self.row_logs(x), Summary(
+            conditioning.mixture_conditional_joint(self.mixture, x, variables).reshape(-1, n_cells)
+        )
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
-        mean, variance = conditioning.moments(self.mixture, x, variables)
+        mean, variance = conditioning.mixture_conditional_moments(self.mixture, x, variables)
         return self.row_logs(x), Summary(mean), variance
 
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
-        return list(conditioning.draws(self.mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
+        return list(conditioning.draw_missing_mixture_cells(self.mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
 
 
 def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
@@ -78,12 +82,12 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
     log_weight, log_share = mixture.log_weight.copy(), mixture.log_share.copy()
     for v, own in likelihoods.log_weights.items():
         logs = mixture.shares_of(v) + own
-        totals = log_sums(logs.T)
+        totals = log_sum_exp(logs.T)
         log_weight += totals
         # Of a component that is left without weight the shares do not matter.
         is_left = totals > -np.inf
         log_share[is_left, mixture.starts[v] : mixture.starts[v + 1]] = logs[is_left] - totals[is_left, np.newaxis]
-    log_scale = float(log_sums(log_weight))
+    log_scale = float(log_sum_exp(log_weight))
     if log_scale == -np.inf:
         return mixture, log_scale
     return replace(mixture, log_weight=log_weight - log_scale, log_share=log_share), log_scale
@@ -91,12 +95,14 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
 
 def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map) -> list[Answer]:
     started = time.perf_counter()
-    variables = queries.asked_of_map(columns, query)
+    variables = queries.resolve_map_variables(columns, query)
     if log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])
     if any(not columns.n_values[v] for v in variables):
-        trees = conditioning.best_trees(mixture, x, variables, query.k if query.solver == "kbt" else 1)[: query.best]
+        trees = conditioning.best_component_modes(mixture, x, variables, query.k if query.solver == "kbt" else 1)[
+            : query.best
+        ]
         seconds, log = time.perf_counter() - started, 0.0
         found = [
             MapAnswer(
@@ -110,7 +116,7 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
             for tree in trees
         ]
     else:
-        folded = folded_circuit(mixture, mixture.shares(x)[:, 0], variables)
+        folded = conditional_mixture_circuit(mixture, mixture.shares(x)[:, 0], variables)
         limit, places = query.time_limit_s, range(len(variables))
         found = k_best(folded, places, {}, query.solver, query.best, k=query.k, seed=query.seed, time_limit_s=limit)
         found = [
@@ -122,10 +128,10 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
             for each in found
         ]
         log = float(mixture.log_density(x)[0])
-    return queries.answers_of_map(query, columns, found, log + log_scale)
+    return queries.format_map_answers(query, columns, found, log + log_scale)
 
 
-def folded_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
+def conditional_mixture_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
     """The distribution of some discrete variables given a row, as a circuit: its variable i is the i-th asked one.
 
     shares (n_components,) are those of the components given the row. Raises ImpossibleEvidence.
@@ -135,7 +141,7 @@ def folded_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence
         raise ImpossibleEvidence
     leaves = [[(CATEGORICAL, mixture.shares_of(v)[component]) for v in variables] for component in reached.tolist()]
     log_weight = np.log(shares[reached] / shares[reached].sum())
-    return sum_of_products(log_weight, leaves, mixture.n_values[list(variables)])
+    return product_mixture_circuit(log_weight, leaves, mixture.n_values[list(variables)])
 
 
 FIRST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 16
@@ -143,7 +149,7 @@ FIRST_BLOCK, LARGEST_BLOCK = 1 << 12, 1 << 16
 DEFENSIVE = 0.1
 
 
-def sampled_answer(
+def sampled_mixture_answer(
     mixture: GaussianMixture,
     columns: Columns,
     query: InferenceQuery,
@@ -205,20 +211,24 @@ class _SampledBox(Source):
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
         ends = np.cumsum(self.mixture.n_values[list(variables)])[:-1]
         log, mean, error = self._estimates(
-            x, lambda rows: np.hstack(conditioning.marginals(self.mixture, rows, variables)), _largest
+            x,
+            lambda rows: np.hstack(conditioning.mixture_conditional_marginals(self.mixture, rows, variables)),
+            _largest,
         )
         return log, list(map(Summary, np.split(mean, ends, axis=1), np.split(error, ends, axis=1)))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
         n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
         log, *table = self._estimates(
-            x, lambda rows: conditioning.joint(self.mixture, rows, variables).reshape(-1, n_cells), _largest
+            x,
+            lambda rows: conditioning.mixture_conditional_joint(self.mixture, rows, variables).reshape(-1, n_cells),
+            _largest,
         )
         return log, Summary(*table)
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
         def two_moments(rows: Floats) -> Floats:
-            mean, variance = conditioning.moments(self.mixture, rows, variables)
+            mean, variance = conditioning.mixture_conditional_moments(self.mixture, rows, variables)
             return np.hstack([mean, mean**2 + variance])
 
         (log, mean, error), k = self._estimates(x, two_moments, _of_deviation), len(variables)
@@ -282,7 +292,7 @@ class _Draws:
             raise ImpossibleEvidence(0)
         logs = logs - self.log_scale
         ends = (self.ends.T[:, np.newaxis] - self.mean) / np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
-        alone = logs + log_normal_mass(*ends).sum(axis=1)
+        alone = logs + normal_interval_log_probability(*ends).sum(axis=1)
         self.share = DEFENSIVE * _distribution(logs) + (1.0 - DEFENSIVE) * _distribution(alone)
         with np.errstate(divide="ignore"):
             self.log_weight = logs - np.log(self.share)
@@ -296,8 +306,8 @@ class _Draws:
         for i, ends in enumerate(self.ends):
             given = mean[:, i] + (factor[:, i, :i] * z[:, :i]).sum(axis=1)
             low, high = (ends[:, np.newaxis] - given) / factor[:, i, i]
-            logs = logs + log_normal_mass(low, high)
-            own = truncated_normal(low, high, u[:, i])
+            logs = logs + normal_interval_log_probability(low, high)
+            own = truncated_normal_quantiles(low, high, u[:, i])
             z[:, i] = np.where(np.isfinite(own), own, 0.0)  # of a draw without weight
         rows = np.repeat(self.x, n, axis=1)
         rows[self.variables] = np.clip(mean + np.einsum("nij,nj->ni", factor, z), *self.ends.T).T

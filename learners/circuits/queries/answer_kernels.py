@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import log_density
-from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load
-from learners.circuits.evaluation.evaluate_kernels import upward as upward_block
+from learners.circuits.evaluation.density_kernels import numeric_leaf_log_density
+from learners.circuits.evaluation.evaluate_kernels import BLOCK, SMALLEST, load_row_block
+from learners.circuits.evaluation.evaluate_kernels import upward_pass_block as upward_block
 from learners.circuits.kernels import GAUSSIAN, INDICATOR, PRODUCT, PRODUCT_OF_TWO, STUDENT, SUM, SUM_OF, SUM_OF_TWO
 from learners.kernels.arrays import Floats, Int8s, Integers, Mask
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.simd import item, lanes_at, put_lanes
+from learners.kernels.simd import load_lanes, store_lanes, unchecked_array_item
 
 
 class AnswerArrays(NamedTuple):
@@ -56,11 +56,13 @@ def leaf_value(kind, n, parameters, first, log_offset, value):
     if np.isnan(value):
         return 1.0
     second = parameters[first + 1] if kind == GAUSSIAN or kind >= STUDENT else 0.0
-    return np.exp(log_density(np.float64(kind), parameters[first], second, parameters, first + 2, value) - log_offset)
+    return np.exp(
+        numeric_leaf_log_density(np.float64(kind), parameters[first], second, parameters, first + 2, value) - log_offset
+    )
 
 
 @kernel
-def upward(arrays, x, row, values):
+def upward_node_values(arrays, x, row, values):
     """Values of all nodes at one row of x (n_variables, n_rows); OUT values (n_nodes,)."""
     child_starts, children, weight, kinds = arrays.child_starts, arrays.children, arrays.weight, arrays.kind
     variable, leaf_starts, n_values = arrays.variable, arrays.leaf_starts, arrays.n_values
@@ -83,7 +85,7 @@ def upward(arrays, x, row, values):
 
 
 @kernel
-def downward(arrays, wanted, values, derivatives):
+def downward_node_derivatives(arrays, wanted, values, derivatives):
     """Derivatives of the root by all wanted nodes; OUT derivatives (n_nodes,), others unchanged."""
     child_starts, children, weight, kinds = arrays.child_starts, arrays.children, arrays.weight, arrays.kind
     is_wanted, inner, leaves = wanted.is_wanted, wanted.inner, wanted.leaves
@@ -121,7 +123,7 @@ def downward(arrays, wanted, values, derivatives):
 
 
 @kernel
-def add_marginals(arrays, wanted, share, x, row, out):
+def add_row_marginals(arrays, wanted, share, x, row, out):
     """Add to OUT out (n_cells,) the posterior of the asked variables' values, at a row with shares (n_nodes,) of leaves.
 
     The share of a leaf is its probability of belonging to the induced tree. What is observed has probability one.
@@ -143,8 +145,8 @@ def add_marginals(arrays, wanted, share, x, row, out):
 
 
 @kernel
-def add_moments(arrays, wanted, share, x, row, out):
-    """As `add_marginals` for numeric variables: mean and variance of each."""
+def add_row_moments(arrays, wanted, share, x, row, out):
+    """As `add_row_marginals` for numeric variables: mean and variance of each."""
     variable, firsts, moments = arrays.variable, wanted.first, arrays.moments
     for node in wanted.leaves:
         v = variable[node]
@@ -161,25 +163,25 @@ def add_moments(arrays, wanted, share, x, row, out):
 
 
 @kernel
-def posteriors(arrays, wanted, x, rows, moments, scratch, out):
+def rowwise_posteriors(arrays, wanted, x, rows, moments, scratch, out):
     """Marginals, or moments, of the asked variables at rows of x; OUT out (n_rows, n_cells), zero at first.
 
     scratch (2, n_nodes) float64. The first cell of a row whose root is too small for linear space becomes NaN.
     """
     values, derivatives = scratch[0], scratch[1]
     for row in rows:
-        upward(arrays, x, row, values)
+        upward_node_values(arrays, x, row, values)
         root = values[values.size - 1]
         if not root > SMALLEST:
             out[row, 0] = np.nan
             continue
-        downward(arrays, wanted, values, derivatives)
+        downward_node_derivatives(arrays, wanted, values, derivatives)
         for node in wanted.leaves:
             derivatives[node] *= values[node] / root
         if moments:
-            add_moments(arrays, wanted, derivatives, x, row, out[row])
+            add_row_moments(arrays, wanted, derivatives, x, row, out[row])
         else:
-            add_marginals(arrays, wanted, derivatives, x, row, out[row])
+            add_row_marginals(arrays, wanted, derivatives, x, row, out[row])
 
 
 class WantedSlots(NamedTuple):
@@ -193,7 +195,7 @@ class WantedSlots(NamedTuple):
 
 
 @inner_kernel
-def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
+def downward_pass_block(plan, weight, is_wanted, values, derivatives, scratch):
     """Derivatives of the root by all wanted slots for a block of rows; OUT derivatives (n_slots, BLOCK).
 
     scratch (most children of a product + 1, BLOCK) float64.
@@ -211,34 +213,34 @@ def downward_block(plan, weight, is_wanted, values, derivatives, scratch):
         for i in range(segments[s], segments[s + 1]):
             if not is_wanted[n_planes + i]:
                 continue
-            above = lanes_at(derivatives, n_planes + i)
+            above = load_lanes(derivatives, n_planes + i)
             first, last = starts[i], starts[i + 1]
             if kind <= SUM_OF_TWO:
                 for e in range(first, last):
-                    c = item(child, e)
-                    put_lanes(derivatives, c, lanes_at(derivatives, c) + item(weight, e) * above)
+                    c = unchecked_array_item(child, e)
+                    store_lanes(derivatives, c, load_lanes(derivatives, c) + unchecked_array_item(weight, e) * above)
             elif kind == PRODUCT_OF_TWO:
                 for e in range(2):
                     c = child[first + e]
                     if is_wanted[c]:
-                        other = lanes_at(values, child[last - 1 - e])
-                        put_lanes(derivatives, c, lanes_at(derivatives, c) + above * other)
+                        other = load_lanes(values, child[last - 1 - e])
+                        store_lanes(derivatives, c, load_lanes(derivatives, c) + above * other)
             else:
                 # What stands left of each child, then, coming back, times what stands right of it.
                 left = above
                 for e in range(first, last):
-                    put_lanes(scratch, e - first, left)
-                    left = left * lanes_at(values, item(child, e))
+                    store_lanes(scratch, e - first, left)
+                    left = left * load_lanes(values, unchecked_array_item(child, e))
                 c = child[last - 1]
                 if is_wanted[c]:
-                    put_lanes(derivatives, c, lanes_at(derivatives, c) + lanes_at(scratch, last - 1 - first))
-                after = lanes_at(values, c)
+                    store_lanes(derivatives, c, load_lanes(derivatives, c) + load_lanes(scratch, last - 1 - first))
+                after = load_lanes(values, c)
                 for e in range(last - 2, first - 1, -1):
-                    c = item(child, e)
+                    c = unchecked_array_item(child, e)
                     if is_wanted[c]:
-                        before = lanes_at(scratch, e - first)
-                        put_lanes(derivatives, c, lanes_at(derivatives, c) + before * after)
-                    after = after * lanes_at(values, c)
+                        before = load_lanes(scratch, e - first)
+                        store_lanes(derivatives, c, load_lanes(derivatives, c) + before * after)
+                    after = after * load_lanes(values, c)
 
 
 @inner_kernel
@@ -257,8 +259,10 @@ def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
         if plane_starts[v + 1] > start:
             # A table is a sum over the planes: what comes down to it goes on to them, all rows together.
             for a in range(n_values[v]):
-                below = lanes_at(derivatives, start + a)
-                put_lanes(derivatives, start + a, below + weight[starts[i] + a] * lanes_at(derivatives, n_planes + i))
+                below = load_lanes(derivatives, start + a)
+                store_lanes(
+                    derivatives, start + a, below + weight[starts[i] + a] * load_lanes(derivatives, n_planes + i)
+                )
         else:
             for r in range(n_rows):
                 if codes[v, r] == n_values[v]:
@@ -305,9 +309,9 @@ def block_posteriors(plan, weight, wanted, x, moments, scratch, codes, out):
     scale = np.empty(BLOCK)
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
-        load(plan, x, rows, first, n_rows, values, codes)
+        load_row_block(plan, x, rows, first, n_rows, values, codes)
         upward_block(plan, weight, x, rows, first, n_rows, values, codes)
-        downward_block(plan, weight, wanted.is_wanted, values, derivatives, products)
+        downward_pass_block(plan, weight, wanted.is_wanted, values, derivatives, products)
         for r in range(n_rows):
             root = values[plan.root, r]
             scale[r] = 1.0 / root if root > SMALLEST else np.nan

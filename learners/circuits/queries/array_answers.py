@@ -10,33 +10,33 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.circuits.circuit import Circuit, kept_with
+from learners.circuits.circuit import Circuit, cached_on_circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import (
-    as_rows,
     compiled_circuit,
-    log_leaves,
+    compiled_circuit_with_weights,
     log_values,
-    relative_node_logs,
-    root_logs_of_leaves,
-    with_weights,
+    node_log_values_and_derivatives,
+    relative_leaf_log_values,
+    root_log_values_from_leaves,
+    validate_circuit_rows,
 )
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
-from learners.circuits.evaluation.leaf_shapes import leaf_moments, parameters_of, truncated_numbers
+from learners.circuits.evaluation.leaf_shapes import leaf_moments, leaf_parameter_slice, truncated_leaf_quantiles
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
 from learners.circuits.queries.answer_kernels import (
     AnswerArrays,
     Wanted,
     WantedSlots,
-    add_marginals,
-    add_moments,
+    add_row_marginals,
+    add_row_moments,
     block_posteriors,
-    posteriors,
+    rowwise_posteriors,
 )
-from learners.circuits.queries.sampling_kernels import draws, draws_of_row
-from learners.circuits.variables import known_numbers
+from learners.circuits.queries.sampling_kernels import sample_missing_in_row, sample_missing_in_rows
+from learners.circuits.variables import mask_unknown_codes
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze
+from learners.kernels.arrays import Array, Floats, Integers, Mask, freeze_arrays
 from learners.models.estimation import check_seed
 
 # The joint distribution of several variables is a table of at most so many cells.
@@ -68,7 +68,7 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
     naming a row of probability zero.
     References: Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
-    variables, sizes = checked_discrete(circuit, variables)
+    variables, sizes = check_discrete_variables(circuit, variables)
     out = _posteriors(circuit, x, variables, sizes, moments=False)
     ends = np.cumsum(sizes).tolist()
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
@@ -80,7 +80,7 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
     x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
     Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
     """
-    variables = checked_numeric(circuit, variables)
+    variables = check_numeric_variables(circuit, variables)
     out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
@@ -91,11 +91,11 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
     x (n_variables, n_rows) float64 or integers: as in `marginals`.
     Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
     """
-    variables, sizes = checked_discrete(circuit, variables)
+    variables, sizes = check_discrete_variables(circuit, variables)
     if len(variables) == 1:
         return marginals(circuit, x, variables)[0]
     n_cells = n_joint_cells(sizes.tolist())
-    x = as_rows(circuit, x)
+    x = validate_circuit_rows(circuit, x)
     parts = [
         _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(variables), first)
         for first in range(0, x.shape[1], ROWS_AT_A_TIME // n_cells + 1)
@@ -122,13 +122,13 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
     x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
     """
-    (variable,) = check_variables(circuit, [variable])
-    x = np.array(as_rows(circuit, x))
+    (variable,) = check_query_variables(circuit, [variable])
+    x = np.array(validate_circuit_rows(circuit, x))
     x[variable] = np.nan
     return marginals(circuit, x, [variable])[0]
 
 
-def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
+def cross_rows_with_values(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
     """(n_variables, n_rows * n_cells) float64: every row with every combination of values of some variables, the last fastest.
 
     And (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
@@ -144,12 +144,12 @@ def with_cells(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[F
 
 def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> Floats:
     n_rows = x.shape[1]
-    many, is_contradicted = with_cells(circuit, x, variables)
+    many, is_contradicted = cross_rows_with_values(circuit, x, variables)
     logs = log_values(circuit, many)
     if not circuit.n_values.all() and (logs.reshape(n_rows, -1).max(axis=1) < FAR).any():
         for first in range(0, many.shape[1], FEW_AT_A_TIME):
             some = slice(first, first + FEW_AT_A_TIME)
-            logs[some] = root_logs_of_leaves(circuit, log_leaves(circuit, many[:, some]))
+            logs[some] = root_log_values_from_leaves(circuit, relative_leaf_log_values(circuit, many[:, some]))
     logs[is_contradicted] = -np.inf
     logs = logs.reshape(n_rows, -1)
     most = logs.max(axis=1, keepdims=True, initial=-np.inf)
@@ -160,23 +160,23 @@ def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> 
     return p / p.sum(axis=1, keepdims=True)
 
 
-def check_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+def check_query_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     """The variables of a question, each once and known to the circuit. Raises InvalidEvidence."""
     variables = tuple(int(v) for v in variables)
-    if variables in linear_circuit(circuit).queries:
+    if variables in linear_space_circuit(circuit).queries:
         return variables
     if not variables:
         raise InvalidEvidence("The query names no variable: name at least one.")
     for v in variables:
-        check_variable(circuit, v)
+        check_circuit_variable(circuit, v)
     if len(set(variables)) < len(variables):
         raise InvalidEvidence(f"Variable {next(v for v in variables if variables.count(v) > 1)} is asked for twice.")
     return variables
 
 
-def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
+def check_discrete_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
     """The variables of a question about distributions, and the sizes of their domains. Raises InvalidEvidence."""
-    variables = check_variables(circuit, variables)
+    variables = check_query_variables(circuit, variables)
     sizes = circuit.n_values[list(variables)]
     if not sizes.all():
         v = variables[int(np.argmin(sizes))]
@@ -184,16 +184,16 @@ def checked_discrete(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[
     return variables, sizes
 
 
-def checked_numeric(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
+def check_numeric_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
     """The variables of a question about moments. Raises InvalidEvidence."""
-    variables = check_variables(circuit, variables)
+    variables = check_query_variables(circuit, variables)
     for v in variables:
         if circuit.n_values[v]:
             raise InvalidEvidence(f"Variable {v} is discrete: ask for its distribution; its codes have no mean.")
     return variables
 
 
-def check_variable(circuit: Circuit, v: int) -> None:
+def check_circuit_variable(circuit: Circuit, v: int) -> None:
     """Refuse a variable that the circuit does not have, or of which it knows nothing. Raises InvalidEvidence."""
     if not 0 <= v < circuit.n_variables:
         raise InvalidEvidence(
@@ -203,9 +203,9 @@ def check_variable(circuit: Circuit, v: int) -> None:
         raise InvalidEvidence(f"Variable {v} has no leaf in the circuit, so the circuit cannot answer about it.")
 
 
-def linear_circuit(circuit: Circuit) -> _Prepared:
+def linear_space_circuit(circuit: Circuit) -> _Prepared:
     """The circuit in linear space, made once."""
-    return kept_with(circuit, _prepare)
+    return cached_on_circuit(circuit, _prepare)
 
 
 def _prepare(circuit: Circuit) -> _Prepared:
@@ -224,13 +224,13 @@ def _prepare(circuit: Circuit) -> _Prepared:
         compiled_circuit(circuit).log_offset,
         leaf_moments(circuit),
     )
-    freeze(*arrays)
+    freeze_arrays(*arrays)
     return _Prepared(arrays, {})
 
 
-def parts_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
+def query_nodes_and_slots(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
     """The nodes, and the slots of the circuit's plan, above leaves of some variables; kept for the queries asked last."""
-    kept = linear_circuit(circuit).queries
+    kept = linear_space_circuit(circuit).queries
     found = kept.get(variables)
     if found is None:
         nodes = _nodes_of_query(circuit, variables, sizes)
@@ -253,7 +253,7 @@ def _nodes_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integer
     first[list(variables)] = np.cumsum(sizes) - sizes
     # The root is wanted; what it does not reach gets derivative zero.
     found = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
-    freeze(*found)
+    freeze_arrays(*found)
     return found
 
 
@@ -268,19 +268,19 @@ def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted)
     leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
     moments = moments[node] if moments.size else moments
     found = WantedSlots(is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments)
-    freeze(*found)
+    freeze_arrays(*found)
     return found
 
 
 def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
-    x = as_rows(circuit, x)
-    arrays = linear_circuit(circuit).arrays
-    nodes, slots = parts_of_query(circuit, variables, sizes)
+    x = validate_circuit_rows(circuit, x)
+    arrays = linear_space_circuit(circuit).arrays
+    nodes, slots = query_nodes_and_slots(circuit, variables, sizes)
     out = np.zeros((x.shape[1], int(sizes.sum())))
     if x.shape[1] < FEW_ROWS:
-        posteriors(arrays, nodes, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
+        rowwise_posteriors(arrays, nodes, x, np.arange(x.shape[1]), moments, np.empty((2, circuit.n_nodes)), out)
     else:
-        plan, weight = with_weights(circuit)
+        plan, weight = compiled_circuit_with_weights(circuit)
         most_children = int(np.diff(circuit.child_starts).max())
         values, derivatives = np.empty((2, plan.n_slots, BLOCK))
         scratch = (values, derivatives, np.empty((most_children + 1, BLOCK)))
@@ -288,22 +288,22 @@ def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], size
         block_posteriors(plan.plan, weight, slots, x, moments, scratch, codes, out)
     for row in np.flatnonzero(np.isnan(out[:, 0])):
         # The probability that each node is in the induced tree, in log space throughout.
-        logs, derivatives = (own[:, 0] for own in relative_node_logs(circuit, x[:, row : row + 1]))
+        logs, derivatives = (own[:, 0] for own in node_log_values_and_derivatives(circuit, x[:, row : row + 1]))
         if logs[-1] == -np.inf:
             raise ImpossibleEvidence(int(row))
         share = np.exp(logs + derivatives - logs[-1])
         out[row] = 0.0
-        add = add_moments if moments else add_marginals
+        add = add_row_moments if moments else add_row_marginals
         add(arrays, nodes, share, x, row, out[row])
     return out
 
 
-def edge_shares_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
+def edge_posteriors_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
     """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
 
     Raises ImpossibleEvidence, naming the row, if it has probability zero.
     """
-    values = relative_node_logs(circuit, x[:, row : row + 1])[0][:, 0]
+    values = node_log_values_and_derivatives(circuit, x[:, row : row + 1])[0][:, 0]
     if values[-1] == -np.inf:
         raise ImpossibleEvidence(row)
     parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
@@ -329,9 +329,9 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
     if n < 0:
         raise InvalidParameter("n", n, "use zero or more draws")
     check_seed(seed)
-    x = as_rows(circuit, x)
-    arrays = linear_circuit(circuit).arrays
-    known = known_numbers(x, circuit.n_values)
+    x = validate_circuit_rows(circuit, x)
+    arrays = linear_space_circuit(circuit).arrays
+    known = mask_unknown_codes(x, circuit.n_values)
     out = np.repeat(known.T[:, np.newaxis], n, axis=1)
     if not out.size:
         return out
@@ -342,14 +342,14 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
         leaves = np.flatnonzero(np.isin(circuit.variable, list(circuit.ranges)))
         kind, parameters = arrays.kind.copy(), arrays.parameters.copy()
         kind[leaves], parameters[arrays.leaf_starts[leaves]] = INDICATOR, leaves
-        freeze(kind, parameters)
+        freeze_arrays(kind, parameters)
         arrays = arrays._replace(kind=kind, parameters=parameters)
-    draws(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
+    sample_missing_in_rows(arrays, x, np.uint64(seed), places, np.empty(circuit.n_nodes), stack, out)
     for row in np.flatnonzero(out[:, 0, 0] == -np.inf):
         out[row] = known[:, row]
-        share = edge_shares_in_log_space(circuit, x, int(row))
-        freeze(share)
-        draws_of_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), places[row], stack, out[row])
+        share = edge_posteriors_in_log_space(circuit, x, int(row))
+        freeze_arrays(share)
+        sample_missing_in_row(arrays, share, np.ones(circuit.n_nodes), np.uint64(seed), places[row], stack, out[row])
     for v in circuit.ranges:
         for own in np.flatnonzero(np.isnan(known[v])).tolist():
             u = np.random.default_rng([seed, int(places[own]), v]).random(n)
@@ -362,7 +362,7 @@ def _in_range(circuit: Circuit, v: int, leaves: Floats, u: Floats) -> Floats:
     found = np.full(leaves.size, np.nan)
     for leaf in np.unique(leaves[~np.isnan(leaves)]).astype(np.int64).tolist():
         own = leaves == leaf
-        found[own] = truncated_numbers(
-            int(circuit.kind[leaf]), parameters_of(circuit, leaf), *circuit.ranges[v], u[own]
+        found[own] = truncated_leaf_quantiles(
+            int(circuit.kind[leaf]), leaf_parameter_slice(circuit, leaf), *circuit.ranges[v], u[own]
         )
     return found

@@ -18,7 +18,7 @@ from learners.models.evidence import RawValue
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.encode import class_codes, encode
-from learners.schema.nominal_forms import clock_of, nanoseconds_of
+from learners.schema.nominal_forms import clock_kind_and_ticks, parse_duration_nanoseconds
 from learners.schema.schema import OTHER, Attribute
 
 DAY_S = 86_400
@@ -74,14 +74,14 @@ def _has_name(columns: Columns, v: int, code: int) -> bool:
     return not (is_missing or is_folded)
 
 
-def is_in_intervals(columns: Columns, v: int) -> bool:
+def is_binned_variable(columns: Columns, v: int) -> bool:
     """Whether a variable is a numeric column that was cut into intervals."""
     return v != columns.class_variable and columns.n_values[v] > 0 and columns.schema.attributes[v].kind == "numeric"
 
 
 def raw_value(columns: Columns, v: int, code: float) -> RawValue:
     """The raw value of a code or number: of an interval its middle, of an interval without an end its other end."""
-    if not is_in_intervals(columns, v):
+    if not is_binned_variable(columns, v):
         value = columns.value(v, code)
         return None if value == OTHER else value
     return columns.schema.attributes[v].number_in_words(float(_middles(columns, v)[int(code)]))
@@ -130,7 +130,7 @@ def _raw_column(columns: Columns, v: int, values: Floats, is_filled: Mask) -> pa
     if not columns.n_values[v]:
         return pa.array(values, mask=~is_filled)
     codes = np.where(is_filled, values, 0).astype(np.int64)
-    if is_in_intervals(columns, v):
+    if is_binned_variable(columns, v):
         return pa.array(_middles(columns, v)[codes], mask=~is_filled)
     named = [columns.value(v, code) if _has_name(columns, v, code) else None for code in range(columns.n_values[v])]
     return pa.array(named).take(pa.array(codes, mask=~is_filled))
@@ -158,7 +158,7 @@ def _as_type(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> p
 
 def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
     """Times from the texts that stand for them as nominal values."""
-    own = clock_of(str(kind))
+    own = clock_kind_and_ticks(str(kind))
     if own is None:
         if pa.types.is_date(kind):
             return new.cast(pa.timestamp("ms")).cast(kind)
@@ -166,15 +166,15 @@ def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
     counts = []
     for text in new.to_pylist():
         duration = text if text is None or own[0] == "duration" else f"PT{text[:2]}H{text[3:5]}M{text[6:]}S"
-        nanoseconds = None if duration is None else nanoseconds_of(duration, own[1])
+        nanoseconds = None if duration is None else parse_duration_nanoseconds(duration, own[1])
         counts.append(None if nanoseconds is None else nanoseconds * own[1] // 10**9)
     return pa.array(counts, pa.int64() if kind.bit_width == 64 else pa.int32()).cast(kind)
 
 
 def _as_clock(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> pa.Array:
     """Times of day and durations, told in the unit of training."""
-    own = clock_of(str(kind))
-    training = None if attribute is None else clock_of(attribute.arrow_type)
+    own = clock_kind_and_ticks(str(kind))
+    training = None if attribute is None else clock_kind_and_ticks(attribute.arrow_type)
     scale = own[1] / training[1] if own is not None and training is not None else 1.0
     counts = pc.multiply(new, scale)
     if pa.types.is_time(kind):

@@ -10,13 +10,13 @@ import numpy as np
 
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
-from learners.circuits.queries.column_values import is_in_intervals
+from learners.circuits.queries.column_values import is_binned_variable
 from learners.circuits.variables import Columns
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
 from learners.models.query import InferenceQuery, Query, Surprise
-from learners.schema.encoding.json_records import number_reader
+from learners.schema.encoding.json_records import json_number_reader
 from learners.schema.nominal_forms import DICTIONARY
 
 DAY_S = 86_400.0
@@ -58,10 +58,10 @@ def read_evidence(columns: Columns, query: Query) -> Read:
                 f"Column {several!r} has more than one value: surprise ranks single values among drawn rows. Ask for a marginal."
             )
         return Read(query.evidence, NOTHING)
-    return read(columns, known_after(query), query.likely)
+    return read_evidence_likelihoods(columns, evidence_with_interventions(query), query.likely)
 
 
-def known_after(query: InferenceQuery) -> Evidence:
+def evidence_with_interventions(query: InferenceQuery) -> Evidence:
     """The evidence of a query, and the values to which it sets columns. Raises InvalidEvidence."""
     for name, value in query.do.items():
         if value is None or isinstance(value, SEVERAL):
@@ -71,7 +71,7 @@ def known_after(query: InferenceQuery) -> Evidence:
     return {**query.evidence, **query.do} if query.do else query.evidence
 
 
-def read(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
+def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
     """As `read_evidence`, of the two parts of evidence."""
     if not likely and SINGLE.issuperset(map(type, evidence.values())):
         return Read(evidence, NOTHING)
@@ -105,7 +105,7 @@ def _is_possible(columns: Columns, v: int, value: Known) -> Mask:
     """(n_values,) bool: the codes that evidence of several values leaves."""
     name = columns.names[v]
     if isinstance(value, Range):
-        possible = _in_intervals(columns, v, value) if is_in_intervals(columns, v) else _in_range(columns, v, value)
+        possible = _in_intervals(columns, v, value) if is_binned_variable(columns, v) else _in_range(columns, v, value)
     else:
         is_excluded = isinstance(value, NoneOf)
         values = value.none_of if isinstance(value, NoneOf) else cast("Iterable[RawValue]", value)
@@ -164,7 +164,7 @@ def _weights(columns: Columns, v: int, weights: Mapping[str, float]) -> Floats:
 
 def _of_key(columns: Columns, v: int, value: RawValue) -> RawValue:
     """A key of a JSON object, which is text, as the number that it is where the column is cut into intervals."""
-    if isinstance(value, str) and value not in columns.labels(v) and is_in_intervals(columns, v):
+    if isinstance(value, str) and value not in columns.labels(v) and is_binned_variable(columns, v):
         try:
             return float(value)
         except ValueError:
@@ -176,7 +176,7 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
     """The ends of a range as numbers, infinite where there is none."""
     name = columns.names[v]
     attribute = None if v == columns.class_variable else columns.schema.attributes[v]
-    number = float if attribute is None or attribute.kind == "nominal" else number_reader(attribute)
+    number = float if attribute is None or attribute.kind == "nominal" else json_number_reader(attribute)
     if given.low is None and given.high is None:
         raise InvalidEvidence(f"Column {name!r} is given as a range without ends: give one, or leave the column out.")
     try:

@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.leaf_shapes import density_variables
 from learners.circuits.queries.column_values import nameable
-from learners.circuits.variables import Columns, known_numbers
+from learners.circuits.variables import Columns, mask_unknown_codes
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.evidence import RawValue
 
@@ -77,7 +77,7 @@ class Sampled(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """The answer to a query: `kind`, and what `queries.answer_all` says of it."""
+    """The answer to a query: `kind`, and what `queries.answer_network_queries` says of it."""
 
     kind: str
     log_probability: float
@@ -196,7 +196,7 @@ class Source(ABC):
     def batches(self) -> Batches:
         """What answers the queries of each kind but MAP."""
         if self.is_impossible:
-            return {"marginal": self.marginal} | dict.fromkeys(KINDS[1:], impossible)
+            return {"marginal": self.marginal} | dict.fromkeys(KINDS[1:], raise_impossible_evidence)
         return {kind: getattr(self, kind) for kind in KINDS}
 
     def marginal(self, columns: Columns, x: Array) -> list[Answer]:
@@ -282,7 +282,7 @@ class Source(ABC):
         each = self.row_logs(x)
         summary, logs = self.summary(each), self._log_evidence(columns, x, each)
         drawn = self.row_draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
-        rank, error = _ranks(np.array(logs), known_numbers(x, columns.circuit.n_values), drawn, self.mean_row_logs)
+        rank, error = _ranks(np.array(logs), mask_unknown_codes(x, columns.circuit.n_values), drawn, self.mean_row_logs)
         return [
             Answer(log_likelihood=log)
             | _log_interval(summary, row)
@@ -310,7 +310,7 @@ class Source(ABC):
         return self.log_means(self._scaled(columns, x, logs)[0]).tolist()
 
 
-def impossible(*_: object) -> list[Answer]:
+def raise_impossible_evidence(*_: object) -> list[Answer]:
     """What answers where likelihoods leave nothing that is possible. Raises ImpossibleEvidence."""
     raise ImpossibleEvidence(0)
 

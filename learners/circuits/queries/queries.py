@@ -11,13 +11,13 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs, NoGraphs
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.evaluation.reweighted import Likelihoods, reweight
+from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circuit
 from learners.circuits.map.query import TREE_SOLVERS, MapAnswer, k_best
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.array_answers import sample
-from learners.circuits.queries.likelihoods import Read, read, read_evidence
+from learners.circuits.queries.likelihoods import Read, read_evidence, read_evidence_likelihoods
 from learners.circuits.queries.named_answers import Answer, Assignment, Batches, Source, Summary
-from learners.circuits.variables import Columns, columns_of
+from learners.circuits.variables import Columns, circuit_columns
 from learners.kernels.arrays import Array, Floats
 from learners.models.evidence import Evidence, Known, Likely
 from learners.models.query import Conditional, Impute, Map, Moments, Query, Sample, Surprise
@@ -64,9 +64,9 @@ def answer_all(
     and of a column both asked for and given; ImpossibleEvidence if the evidence has probability zero, with the place of
     the query as `row`, if there are several, and the `column` at fault; NoArcs, NoGraphs of interventions and graphs.
     """
-    check_plain(queries)
-    columns = columns_of(circuit, schema)
-    batches, go_on = batches or partial(circuit_batches, circuit), pause or (lambda: None)
+    check_needs_no_network(queries)
+    columns = circuit_columns(circuit, schema)
+    batches, go_on = batches or partial(circuit_query_handlers, circuit), pause or (lambda: None)
     evidence = [read_evidence(columns, query) for query in queries]
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
@@ -92,7 +92,7 @@ def answer_all(
     return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
 
 
-def check_plain(queries: Sequence[Query]) -> None:
+def check_needs_no_network(queries: Sequence[Query]) -> None:
     """Refuse queries that only networks or posteriors over networks can answer. Raises NoArcs, NoGraphs."""
     for query in queries:
         if not isinstance(query, Surprise) and query.do:
@@ -131,30 +131,30 @@ class _CircuitSource(Source):
         return drawn
 
 
-def circuit_batches(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
+def circuit_query_handlers(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
     """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
-    source = _CircuitSource(*reweight(circuit, likelihoods))
-    return {**source.batches, "map": partial(most_probable, circuit, likelihoods)}
+    source = _CircuitSource(*reweight_circuit(circuit, likelihoods))
+    return {**source.batches, "map": partial(answer_map_query, circuit, likelihoods)}
 
 
-def check(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
+def check_circuit_queries(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
     """Refuse what `answer_all` would refuse, by the same errors, without looking at probabilities."""
-    columns = columns_of(circuit, schema)
+    columns = circuit_columns(circuit, schema)
     for query in queries:
         columns.rows([read_evidence(columns, query).values])
         _n_told(columns, query)
 
 
-def answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
+def circuit_answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
     """How many values the answers would have. Raises UnknownColumn, InvalidEvidence of what cannot be asked for."""
-    columns = columns_of(circuit, schema)
+    columns = circuit_columns(circuit, schema)
     return sum(_n_told(columns, query) for query in queries)
 
 
 def _n_told(columns: Columns, query: Query) -> int:
     """How many values the answer to a query has."""
     if isinstance(query, Map):
-        return len(asked_of_map(columns, query)) * query.best
+        return len(resolve_map_variables(columns, query)) * query.best
     _, *rest = _group(columns, query, read_evidence(columns, query))
     if not rest or isinstance(query, Surprise):
         return 1
@@ -176,8 +176,12 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
         for name, value, known, weights in given:
             together[0].update(known)
             together[1].update(weights)
-            own = read(columns, known, weights) if is_alone else read(columns, *together)
-            circuit, log_scale = reweight(columns.circuit, own.likelihoods)
+            own = (
+                read_evidence_likelihoods(columns, known, weights)
+                if is_alone
+                else read_evidence_likelihoods(columns, *together)
+            )
+            circuit, log_scale = reweight_circuit(columns.circuit, own.likelihoods)
             if log_scale == -np.inf or log_values(circuit, columns.rows([own.values]))[0] == -np.inf:
                 reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
                 return ImpossibleEvidence(place, name, reason)
@@ -188,19 +192,19 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
 def _group(columns: Columns, query: Query, given: Read) -> _Group:
     """What queries have in common that can be answered together."""
     if isinstance(query, Conditional):
-        return "conditional", asked_variables(columns, query, given, discrete=True), query.joint
+        return "conditional", resolve_query_variables(columns, query, given, discrete=True), query.joint
     if isinstance(query, Moments):
-        return "moments", asked_variables(columns, query, given, discrete=False)
+        return "moments", resolve_query_variables(columns, query, given, discrete=False)
     if isinstance(query, Sample):
-        return "sample", asked_variables(columns, query, given, discrete=None), query.n, query.seed
+        return "sample", resolve_query_variables(columns, query, given, discrete=None), query.n, query.seed
     if isinstance(query, Impute):
-        return "impute", asked_variables(columns, query, given, discrete=None)
+        return "impute", resolve_query_variables(columns, query, given, discrete=None)
     if isinstance(query, Surprise):
         return "surprise", query.n, query.seed
     return (query.kind,)
 
 
-def asked_variables(
+def resolve_query_variables(
     columns: Columns, query: Conditional | Moments | Sample | Map | Impute, evidence: Read, discrete: bool | None
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
@@ -252,9 +256,9 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
         raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
 
 
-def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
+def resolve_map_variables(columns: Columns, query: Map) -> tuple[int, ...]:
     """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
-    variables = asked_variables(columns, query, read_evidence(columns, query), discrete=None)
+    variables = resolve_query_variables(columns, query, read_evidence(columns, query), discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         variables = tuple(v for v in variables if columns.n_values[v]) or variables
     numeric = [columns.names[v] for v in variables if not columns.n_values[v]]
@@ -266,12 +270,12 @@ def asked_of_map(columns: Columns, query: Map) -> tuple[int, ...]:
     return variables
 
 
-def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query) -> list[Answer]:
+def answer_map_query(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query) -> list[Answer]:
     """The answer to a MAP query, by a circuit given likelihoods; a number asked for is searched in its range."""
     assert isinstance(query, Map)
-    variables = asked_of_map(columns, query)
+    variables = resolve_map_variables(columns, query)
     others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
-    given = reweight(circuit, Likelihoods(likelihoods.log_weights, others))
+    given = reweight_circuit(circuit, Likelihoods(likelihoods.log_weights, others))
     if given.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]
@@ -287,10 +291,10 @@ def most_probable(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, 
         seed=query.seed,
         ranges=likelihoods.ranges,
     )
-    return answers_of_map(query, columns, found, given.log_scale)
+    return format_map_answers(query, columns, found, given.log_scale)
 
 
-def answers_of_map(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
+def format_map_answers(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
     """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
     every = [
         Assignment(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import cell_of, log_poisson, unwarp
+from learners.circuits.evaluation.density_kernels import inverse_transform_leaf_value, log_poisson, nearest_grid_value
 from learners.circuits.evaluation.evaluate_kernels import SMALLEST
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
-from learners.circuits.queries.answer_kernels import upward
+from learners.circuits.queries.answer_kernels import upward_node_values
 from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.random import random_bits
 
@@ -17,7 +17,7 @@ LARGE_RATE = 10.0
 
 
 @kernel
-def uniform(state):
+def draw_uniform(state):
     """A number in (0, 1), never its ends; advances state (1,) uint64.
 
     References: Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators, section 2.
@@ -27,17 +27,17 @@ def uniform(state):
 
 
 @kernel
-def normal(state):
+def draw_normal(state):
     """A standard normal number, by Box and Muller (1958)."""
-    radius = np.sqrt(-2.0 * np.log(uniform(state)))
-    return radius * np.cos(2.0 * np.pi * uniform(state))
+    radius = np.sqrt(-2.0 * np.log(draw_uniform(state)))
+    return radius * np.cos(2.0 * np.pi * draw_uniform(state))
 
 
 @kernel
-def poisson(rate, state):
+def draw_poisson(rate, state):
     """A Poisson number; for large rates by Hörmann (1993), The transformed rejection method, algorithm PTRS."""
     if rate < LARGE_RATE:
-        k, p, u = 0.0, np.exp(-rate), uniform(state)
+        k, p, u = 0.0, np.exp(-rate), draw_uniform(state)
         while u > p and k < 1000.0:
             u -= p
             k += 1.0
@@ -48,8 +48,8 @@ def poisson(rate, state):
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
     v_r = 0.9277 - 3.6224 / (b - 2.0)
     while True:
-        u = uniform(state) - 0.5
-        v = uniform(state)
+        u = draw_uniform(state) - 0.5
+        v = draw_uniform(state)
         u_s = 0.5 - abs(u)
         k = np.floor((2.0 * a / u_s + b) * u + rate + 0.43)
         if u_s >= 0.07 and v <= v_r:
@@ -61,13 +61,13 @@ def poisson(rate, state):
 
 
 @inner_kernel
-def leaf_draw(kind, n, parameters, first, state):
+def draw_leaf_value(kind, n, parameters, first, state):
     """A value of the variable of a leaf."""
     a = parameters[first]
     if kind == INDICATOR:
         return a
     if kind == CATEGORICAL:
-        u = uniform(state)
+        u = draw_uniform(state)
         last = 0
         for value in range(n):
             p = parameters[first + value]
@@ -78,22 +78,24 @@ def leaf_draw(kind, n, parameters, first, state):
                     break
         return np.float64(last)
     if kind == GAUSSIAN:
-        return a + parameters[first + 1] * normal(state)
+        return a + parameters[first + 1] * draw_normal(state)
     if kind == POISSON:
-        return poisson(a, state)
+        return draw_poisson(a, state)
     if kind >= ROUNDED:
-        x = unwarp(np.int64(kind), parameters, first + 2, a + parameters[first + 1] * normal(state))
-        return cell_of(parameters, first + 2, x) if parameters[first + 2 + STEP] > 0.0 else x
+        x = inverse_transform_leaf_value(
+            np.int64(kind), parameters, first + 2, a + parameters[first + 1] * draw_normal(state)
+        )
+        return nearest_grid_value(parameters, first + 2, x) if parameters[first + 2 + STEP] > 0.0 else x
     if kind == STUDENT:
         freedom = parameters[first + 2]
         # Bailey (1994), Polar generation of random variates with the t-distribution: the product of radius and angle.
-        radius = np.sqrt(freedom * (uniform(state) ** (-2.0 / freedom) - 1.0))
-        return a + parameters[first + 1] * radius * np.cos(2.0 * np.pi * uniform(state))
-    return -np.log(uniform(state)) / a
+        radius = np.sqrt(freedom * (draw_uniform(state) ** (-2.0 / freedom) - 1.0))
+        return a + parameters[first + 1] * radius * np.cos(2.0 * np.pi * draw_uniform(state))
+    return -np.log(draw_uniform(state)) / a
 
 
 @inner_kernel
-def chosen_edge(weight, values, children, first, last, u):
+def choose_child_edge(weight, values, children, first, last, u):
     """The edge to a child of a sum, in proportion to its weight (n_edges,) times its value (n_nodes,), that a number u takes."""
     chosen = first
     for e in range(first, last):
@@ -107,10 +109,10 @@ def chosen_edge(weight, values, children, first, last, u):
 
 
 @kernel
-def draws_of_row(arrays, weight, values, seed, row, stack, out):
+def sample_missing_in_row(arrays, weight, values, seed, row, stack, out):
     """Fill what is NaN in OUT out (n_draws, n_variables) of a row, by following an induced tree from the root for each draw.
 
-    Children of sums are those of `chosen_edge`. A draw depends on its seed, row and number. stack (n_nodes,) int64 is scratch.
+    Children of sums are those of `choose_child_edge`. A draw depends on its seed, row and number. stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
     variable, n_values = arrays.variable, arrays.n_values
@@ -126,8 +128,8 @@ def draws_of_row(arrays, weight, values, seed, row, stack, out):
             kind = kinds[node]
             first, last = child_starts[node], child_starts[node + 1]
             if kind == SUM:
-                u = uniform(state) * values[node]
-                stack[depth] = children[chosen_edge(weight, values, children, first, last, u)]
+                u = draw_uniform(state) * values[node]
+                stack[depth] = children[choose_child_edge(weight, values, children, first, last, u)]
                 depth += 1
             elif kind == PRODUCT:
                 for e in range(first, last):
@@ -136,18 +138,18 @@ def draws_of_row(arrays, weight, values, seed, row, stack, out):
             else:
                 v = variable[node]
                 if np.isnan(out[i, v]):
-                    out[i, v] = leaf_draw(kind, n_values[v], parameters, leaf_starts[node], state)
+                    out[i, v] = draw_leaf_value(kind, n_values[v], parameters, leaf_starts[node], state)
 
 
 @kernel
-def draws(arrays, x, seed, places, values, stack, out):
+def sample_missing_in_rows(arrays, x, seed, places, values, stack, out):
     """Draw for every row of x; OUT out (n_rows, n_draws, n_variables), whose first entry is -inf if the root is too small.
 
     places (n_rows,) int64 are the rows' numbers; values (n_nodes,) float64 and stack (n_nodes,) int64 are scratch.
     """
     for row in range(x.shape[1]):
-        upward(arrays, x, row, values)
+        upward_node_values(arrays, x, row, values)
         if not values[values.size - 1] > SMALLEST:
             out[row, 0, 0] = -np.inf
             continue
-        draws_of_row(arrays, arrays.weight, values, seed, places[row], stack, out[row])
+        sample_missing_in_row(arrays, arrays.weight, values, seed, places[row], stack, out[row])

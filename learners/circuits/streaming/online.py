@@ -9,9 +9,15 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import ONE_ENTRY, Compiled, as_rows, compiled_circuit, rows_in
+from learners.circuits.evaluation.evaluate import (
+    ONE_ENTRY,
+    Compiled,
+    chunk_or_array_rows,
+    compiled_circuit,
+    validate_circuit_rows,
+)
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
-from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, Posterior, Scratch, learn_rows
+from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, Posterior, Scratch, learn_rows_online
 from learners.circuits.streaming.projection_kernels import ADF, BMM
 from learners.errors import InvalidParameter, StatisticMismatch
 from learners.kernels.arrays import Array, Floats
@@ -31,7 +37,7 @@ class PseudoCounts(NamedTuple):
     numeric: float
 
 
-def pseudo_counts_of(circuit: Circuit, strength: float) -> PseudoCounts:
+def circuit_pseudo_counts(circuit: Circuit, strength: float) -> PseudoCounts:
     """The circuit's own weights, worth `strength` rows at every sum and leaf. Raises InvalidParameter if it is not above zero."""
     if not strength > 0:
         raise InvalidParameter("strength", strength, "above zero")
@@ -56,7 +62,7 @@ class StreamingPosterior:
     tree contains the leaf. A node for which that probability is below 1e-10 is left as it is.
 
     circuit: the structure.
-    prior: as from `pseudo_counts_of`.
+    prior: as from `circuit_pseudo_counts`.
     projection {"adf", "bmm"}: onto Dirichlets: the one nearest in KL divergence, by Newton's method; the one with the
     same means and sum of second moments.
     rows_of: makes (n_variables, n_rows) of a chunk; by default its `x`.
@@ -106,7 +112,7 @@ class StreamingPosterior:
         They are a chunk, or (n_variables, n_rows) float64 or integers, missing as in `evaluate.log_values`: a row says
         nothing about the distribution of what it misses.
         """
-        x = as_rows(self.structure, rows_in(rows, self.rows_of))
+        x = validate_circuit_rows(self.structure, chunk_or_array_rows(rows, self.rows_of))
         n_slots = self._compiled.n_slots
         most = int(np.diff(self._plan.starts).max(initial=1))
         values, exponents, flows = np.empty((3, n_slots))
@@ -114,7 +120,7 @@ class StreamingPosterior:
         block, room = np.empty(N_BLOCK, np.int64), np.ones(N_ROOM)
         scratch = Scratch(values, exponents, flows, codes, shares, block, room)
         rule = RULES[self.projection]
-        n_impossible = learn_rows(self._plan, self._state, x, rule, scratch, np.isfinite(self.prior.numeric))
+        n_impossible = learn_rows_online(self._plan, self._state, x, rule, scratch, np.isfinite(self.prior.numeric))
         self.n_impossible += n_impossible
         self.n_rows += x.shape[1]
 
@@ -193,7 +199,7 @@ class StreamingPosterior:
         return self.spec == other.spec and bool(self.to_arrow().equals(other.to_arrow()))
 
 
-def renew(posterior: StreamingPosterior) -> None:
+def recompute_weights_from_counts(posterior: StreamingPosterior) -> None:
     """Totals, weights and leaf parameters that belong to the counts."""
     state, plan = posterior._state, posterior._plan
     operation = np.repeat(np.arange(state.total.size), np.diff(plan.starts))

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.circuits.evaluation.density_kernels import log_density
-from learners.circuits.evaluation.evaluate_kernels import INVERSE_RADIX, LEAST, RADIX, SMALLEST, upward_one
+from learners.circuits.evaluation.density_kernels import numeric_leaf_log_density
+from learners.circuits.evaluation.evaluate_kernels import INVERSE_RADIX, LEAST, RADIX, SMALLEST, upward_pass_one_row
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF_TWO, TABLE_OF_TWO
 from learners.circuits.streaming.projection_kernels import (
     ADF,
@@ -27,13 +27,13 @@ from learners.circuits.streaming.projection_kernels import (
     TOTAL,
     UNKNOWN,
     WEIGHT,
-    bend_of,
-    beyond_half,
-    followed,
-    matched_total,
-    moved_by,
-    project,
-    third_of,
+    moment_matched_total,
+    project_onto_dirichlet,
+    pseudo_count_step,
+    reciprocal_trigamma_excess,
+    reciprocal_trigamma_slope,
+    reciprocal_trigamma_step,
+    reciprocal_trigamma_third_term,
 )
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
@@ -47,7 +47,7 @@ N_ROOM = 14 * N_BLOCK
 
 
 @inner_kernel
-def put_two(entry, node, i, e, share, share_other, block, k, room):
+def write_binary_node_to_block(entry, node, i, e, share, share_other, block, k, room):
     """Make node i, whose entries are e and the next, the k-th of a block."""
     block[k] = i
     room[ALPHA + k], room[OTHER + k] = entry[COUNT, e], entry[COUNT, e + 1]
@@ -57,10 +57,10 @@ def put_two(entry, node, i, e, share, share_other, block, k, room):
 
 
 @kernel
-def filter_block(entry, node, starts, block, n_nodes, room, shares):
-    """Assumed density filtering of the n_nodes nodes that `put_two` has put into a block, to the third order of the row's shares.
+def filter_binary_node_block(entry, node, starts, block, n_nodes, room, shares):
+    """Assumed density filtering of the n_nodes nodes that `write_binary_node_to_block` has put into a block, to the third order of the row's shares.
 
-    With c_j the right side of the equation of `project`, g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of
+    With c_j the right side of the equation of `project_onto_dirichlet`, g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of
     their sum by g, of which each derivative is s times that of the one before: s, s s', s (s'² + s s'').
     """
     for k in range(N_BLOCK):
@@ -71,7 +71,11 @@ def filter_block(entry, node, starts, block, n_nodes, room, shares):
         both = (share + share_other) * w
         up, down = share * u - both, share_other * v - both
         # What x exceeds 1/ψ'(x) by; where x is large it is told by x, so that nothing drifts.
-        near, near_other, near_total = 0.5 - beyond_half(u), 0.5 - beyond_half(v), 0.5 - beyond_half(w)
+        near, near_other, near_total = (
+            0.5 - reciprocal_trigamma_excess(u),
+            0.5 - reciprocal_trigamma_excess(v),
+            0.5 - reciprocal_trigamma_excess(w),
+        )
         excess = near if alpha >= LARGE else alpha - room[BEND + k]
         excess_other = near_other if other >= LARGE else other - room[BEND_OTHER + k]
         slope, slope_other = alpha - excess, other - excess_other
@@ -80,21 +84,43 @@ def filter_block(entry, node, starts, block, n_nodes, room, shares):
         slope_total = left + slope + slope_other
         pull = 1.0 / left
         ratio, ratio_other, ratio_total = slope * u, slope_other * v, slope_total * w
-        bend, bend_other, bend_total = bend_of(ratio), bend_of(ratio_other), bend_of(ratio_total)
+        bend, bend_other, bend_total = (
+            reciprocal_trigamma_slope(ratio),
+            reciprocal_trigamma_slope(ratio_other),
+            reciprocal_trigamma_slope(ratio_total),
+        )
         half, half_other, half_total = 0.5 * bend, 0.5 * bend_other, 0.5 * bend_total
-        third, third_other, third_total = third_of(ratio), third_of(ratio_other), third_of(ratio_total)
+        third, third_other, third_total = (
+            reciprocal_trigamma_third_term(ratio),
+            reciprocal_trigamma_third_term(ratio_other),
+            reciprocal_trigamma_third_term(ratio_total),
+        )
         # What the first order leaves, then the second, goes into g again.
         g = (up * slope + down * slope_other) * pull
-        d, d_other = moved_by(up + g, slope, half, third), moved_by(down + g, slope_other, half_other, third_other)
-        g += (d + d_other - moved_by(g, slope_total, half_total, third_total)) * pull
-        d, d_other = moved_by(up + g, slope, half, third), moved_by(down + g, slope_other, half_other, third_other)
-        g += (d + d_other - moved_by(g, slope_total, half_total, third_total)) * pull
-        d, d_other = moved_by(up + g, slope, half, third), moved_by(down + g, slope_other, half_other, third_other)
+        d, d_other = (
+            pseudo_count_step(up + g, slope, half, third),
+            pseudo_count_step(down + g, slope_other, half_other, third_other),
+        )
+        g += (d + d_other - pseudo_count_step(g, slope_total, half_total, third_total)) * pull
+        d, d_other = (
+            pseudo_count_step(up + g, slope, half, third),
+            pseudo_count_step(down + g, slope_other, half_other, third_other),
+        )
+        g += (d + d_other - pseudo_count_step(g, slope_total, half_total, third_total)) * pull
+        d, d_other = (
+            pseudo_count_step(up + g, slope, half, third),
+            pseudo_count_step(down + g, slope_other, half_other, third_other),
+        )
         grown = d + d_other
-        follow, follow_other = followed(d, up + g, bend, third), followed(d_other, down + g, bend_other, third_other)
+        follow, follow_other = (
+            reciprocal_trigamma_step(d, up + g, bend, third),
+            reciprocal_trigamma_step(d_other, down + g, bend_other, third_other),
+        )
         room[NEW_ALPHA + k], room[NEW_OTHER + k] = alpha + d, other + d_other
         room[NEW_BEND + k], room[NEW_BEND_OTHER + k] = slope + follow, slope_other + follow_other
-        room[NEW_PULL + k] = 1.0 / (left + (followed(grown, g, bend_total, third_total) - follow - follow_other))
+        room[NEW_PULL + k] = 1.0 / (
+            left + (reciprocal_trigamma_step(grown, g, bend_total, third_total) - follow - follow_other)
+        )
         room[FARTHEST_MOVE + k] = max(max(abs(d) * u, abs(d_other) * v), abs(grown) * w)
     for k in range(n_nodes):
         i = block[k]
@@ -111,16 +137,16 @@ def filter_block(entry, node, starts, block, n_nodes, room, shares):
             node[MOVED, i] += farthest
         else:
             shares[0, 0], shares[0, 1] = room[SHARE + k], room[SHARE_OTHER + k]
-            project(entry, node, i, e, e + 2, shares[0, 0] + shares[0, 1], ADF, shares)
+            project_onto_dirichlet(entry, node, i, e, e + 2, shares[0, 0] + shares[0, 1], ADF, shares)
 
 
 @inner_kernel
-def match_two(entry, node, i, e, f, share, share_other):
+def moment_match_binary_node(entry, node, i, e, f, share, share_other):
     """Bayesian moment matching of node i with the entries e and f, which have these shares of the row."""
     alpha, other, a = entry[COUNT, e], entry[COUNT, f], node[TOTAL, i]
     b, r = a + 1.0, share + share_other
     apart = alpha * share_other + other * share
-    matched = matched_total(a, r, 2.0 * alpha * other, apart, 2.0 * share * share_other)
+    matched = moment_matched_total(a, r, 2.0 * alpha * other, apart, 2.0 * share * share_other)
     scale = 1.0 / (a * b)
     p, q = (b - r) * scale, a * scale
     mean, rest = p * alpha + q * share, p * other + q * share_other
@@ -185,7 +211,7 @@ class Scratch(NamedTuple):
 
 
 @inner_kernel
-def relative_densities(plan, x, row, value):
+def relative_leaf_densities(plan, x, row, value):
     """Densities of the numeric leaves at a row, divided by the largest of each variable: no number is too far from all.
 
     OUT value (n_slots,), only those leaves. A factor that all leaves of a variable share changes no posterior.
@@ -198,7 +224,7 @@ def relative_densities(plan, x, row, value):
                 continue
             for i in range(plan.segments[s], plan.segments[s + 1]):
                 v, leaf = variable[i], plan.numeric[i]
-                log = log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], x[v, row])
+                log = numeric_leaf_log_density(leaf[0], leaf[1], leaf[2], plan.extras, plan.extra[i], x[v, row])
                 if not is_second:
                     largest[v] = max(largest[v], log)
                 else:
@@ -206,7 +232,7 @@ def relative_densities(plan, x, row, value):
 
 
 @inner_kernel
-def upward_wide(plan, weight, value, exponent):
+def wide_slot_values(plan, weight, value, exponent):
     """Evaluate sums and products again, as value · 2^(500 · exponent), from the values of leaves."""
     n_planes = plan.plane_starts[-1]
     # Leaves come before all sums and products.
@@ -274,7 +300,7 @@ def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
 
 
 @kernel
-def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
+def learn_rows_online(plan, posterior, x, rule, scratch, is_learning_leaves):
     """Update the posterior by every row of x in turn; returns the number of rows that the circuit says cannot be."""
     value, exponent, flow, codes, shares, block, room = scratch
     n_planes = plan.plane_starts[-1]
@@ -283,11 +309,11 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
     weight, total = entry[WEIGHT], node[TOTAL]
     n_impossible, n_block = 0, 0
     for row in range(x.shape[1]):
-        upward_one(plan, weight, codes, x, row, value)
+        upward_pass_one_row(plan, weight, codes, x, row, value)
         is_wide = not value[plan.root] > SMALLEST
         if is_wide:
-            relative_densities(plan, x, row, value)
-            upward_wide(plan, weight, value, exponent)
+            relative_leaf_densities(plan, x, row, value)
+            wide_slot_values(plan, weight, value, exponent)
             if value[plan.root] == 0.0:
                 n_impossible += 1
                 continue
@@ -316,12 +342,14 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                     if total[i] == 0.0:
                         continue
                     if kind == SUM_OF_TWO and rule == BMM and r < CERTAIN:
-                        match_two(entry, node, i, begin, begin + 1, shares[0, 0], shares[0, 1])
+                        moment_match_binary_node(entry, node, i, begin, begin + 1, shares[0, 0], shares[0, 1])
                     elif kind == SUM_OF_TWO and rule == ADF:
-                        put_two(entry, node, i, begin, shares[0, 0], shares[0, 1], block, n_block, room)
+                        write_binary_node_to_block(
+                            entry, node, i, begin, shares[0, 0], shares[0, 1], block, n_block, room
+                        )
                         n_block += 1
                     else:
-                        project(entry, node, i, begin, end, r, rule, shares)
+                        project_onto_dirichlet(entry, node, i, begin, end, r, rule, shares)
                 elif kind <= LOOKUP:
                     v = variable[i]
                     code = codes[v]
@@ -336,24 +364,24 @@ def learn_rows(plan, posterior, x, rule, scratch, is_learning_leaves):
                         for e in range(begin, begin + n_values[v]):
                             weight[e] = entry[COUNT, e] * scale
                     elif kind == TABLE_OF_TWO and rule == BMM:
-                        match_two(entry, node, i, begin + code, end - 1 - code, r, 0.0)
+                        moment_match_binary_node(entry, node, i, begin + code, end - 1 - code, r, 0.0)
                     elif kind == TABLE_OF_TWO and rule == ADF:
                         first, second = (r, 0.0) if code == 0 else (0.0, r)
-                        put_two(entry, node, i, begin, first, second, block, n_block, room)
+                        write_binary_node_to_block(entry, node, i, begin, first, second, block, n_block, room)
                         n_block += 1
                     else:
                         shares[0, : n_values[v]] = 0.0
                         shares[0, code] = r
-                        project(entry, node, i, begin, begin + n_values[v], r, rule, shares)
+                        project_onto_dirichlet(entry, node, i, begin, begin + n_values[v], r, rule, shares)
                 elif is_learning_leaves and not np.isnan(x[variable[i], row]):
                     seen = x[variable[i], row]
                     _learn_leaf(
                         plan.numeric[i], posterior.leaf[i], posterior.centre[i], posterior.narrowest[i], r, seen
                     )
                 if n_block == N_BLOCK:
-                    filter_block(entry, node, starts, block, n_block, room, shares)
+                    filter_binary_node_block(entry, node, starts, block, n_block, room, shares)
                     n_block = 0
         if n_block > 0:
-            filter_block(entry, node, starts, block, n_block, room, shares)
+            filter_binary_node_block(entry, node, starts, block, n_block, room, shares)
             n_block = 0
     return n_impossible

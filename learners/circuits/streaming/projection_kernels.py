@@ -23,13 +23,13 @@ WELL_CONDITIONED = 1e-6
 
 
 @inner_kernel
-def beyond_half(u):
+def reciprocal_trigamma_excess(u):
     """What 1/ψ'(x) exceeds x - 1/2 by, for x = 1/u from LARGE on."""
     return u * (1.0 / 12.0 + u * (1.0 / 24.0 - u * (1.0 / 720.0 + u * (11.0 / 480.0))))
 
 
 @inner_kernel
-def bend_of(v):
+def reciprocal_trigamma_slope(v):
     """The derivative of s = 1/ψ'(x), which is -ψ''(x) s², of v = s/x between 0 and 1: to 1.3e-5 of it (fitted)."""
     p = (8.050951218573783 - 1.843872803239406 * v) * v - 15.192651051664543
     p = ((p * v + 16.587541789402415) * v - 11.840798803209488) * v + 6.496028728997377
@@ -37,26 +37,26 @@ def bend_of(v):
 
 
 @inner_kernel
-def third_of(v):
+def reciprocal_trigamma_third_term(v):
     """A sixth of s'² + s s'', likewise: to 5e-5 (fitted), of what is at most 0.17."""
     p = (3.164556266662349 - 1.0869947478899683 * v) * v - 2.5445460443719494
     return v * v * ((p * v - 0.3937476144434825) * v + 1.0273675920919165)
 
 
 @inner_kernel
-def moved_by(c, slope, half, third):
+def pseudo_count_step(c, slope, half, third):
     """How far a pseudo-count moves when ψ of it grows by c."""
     return c * slope * (1.0 + c * (half + c * third))
 
 
 @inner_kernel
-def followed(d, c, bend, third):
+def reciprocal_trigamma_step(d, c, bend, third):
     """How far a slope moves with its pseudo-count."""
     return d * (bend + c * (3.0 * third - 0.5 * bend * bend))
 
 
 @inner_kernel
-def reciprocals(x):
+def shifted_reciprocal_sums(x):
     """Sums of 1/(x + k) and of 1/(x + k)² for k = 0..7, with one division."""
     # The product p of all x + k is a polynomial of u = x (x + 7), as (x + k) (x + 7 - k) = u + k (7 - k).
     u, by_x = x * (x + 7.0), 2.0 * x + 7.0
@@ -69,13 +69,13 @@ def reciprocals(x):
 
 
 @kernel
-def digamma_step(x, d):
+def digamma_difference(x, d):
     """ψ(x + d) - ψ(x) and ψ'(x + d), to 1e-9 of each, for x and x + d > 0."""
     y = x + d
     moved, slope = 0.0, 0.0
     if x < 8.0 or y < 8.0:
-        before, _ = reciprocals(x)
-        after, slope = reciprocals(y)
+        before, _ = shifted_reciprocal_sums(x)
+        after, slope = shifted_reciprocal_sums(y)
         moved = before - after
         x += 8.0
         y += 8.0
@@ -99,7 +99,7 @@ def digamma_step(x, d):
 
 
 @inner_kernel
-def matched_total(total, r, counts_apart, shares_apart, both_apart):
+def moment_matched_total(total, r, counts_apart, shares_apart, both_apart):
     """Sum of the pseudo-counts of the Dirichlet with the same means and the same sum of second moments.
 
     Of pairs of different entries: counts_apart = Σ α_j α_l, shares_apart = Σ λ_j α_l, both_apart = Σ λ_j λ_l. In these
@@ -121,7 +121,7 @@ def _matched(entry, node, i, begin, end, r, shares):
         counts_apart += alpha * (total - alpha)
         shares_apart += share * (total - alpha)
         both_apart += share * (r - share)
-    return matched_total(total, r, counts_apart, shares_apart, both_apart)
+    return moment_matched_total(total, r, counts_apart, shares_apart, both_apart)
 
 
 @inner_kernel
@@ -141,7 +141,7 @@ def _start_matched(entry, node, i, begin, end, r, shares):
 
 @inner_kernel
 def _by_series(entry, node, i, begin, end, r, shares):
-    """Solve the equations of `project` to the third order of the row's shares; whether that is near enough.
+    """Solve the equations of `project_onto_dirichlet` to the third order of the row's shares; whether that is near enough.
 
     With g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of their sum by g, of which each
     derivative is s times that of the one before: s, s s', s (s'² + s s''). shares[3] gets bends, shares[4] thirds.
@@ -156,41 +156,41 @@ def _by_series(entry, node, i, begin, end, r, shares):
             u = 1.0 / alpha
             shares[1, j] = shares[0, j] * u - r * w
             # What x exceeds 1/ψ'(x) by; where x is large it is told by x, so that nothing drifts.
-            excess = 0.5 - beyond_half(u) if alpha >= LARGE else alpha - entry[SLOPE, begin + j]
+            excess = 0.5 - reciprocal_trigamma_excess(u) if alpha >= LARGE else alpha - entry[SLOPE, begin + j]
             slope = alpha - excess
             entry[SLOPE, begin + j] = slope
             excesses += excess
             slopes += slope
             ups += shares[1, j] * slope
             least = min(least, alpha)
-            shares[3, j], shares[4, j] = bend_of(slope * u), third_of(slope * u)
+            shares[3, j], shares[4, j] = reciprocal_trigamma_slope(slope * u), reciprocal_trigamma_third_term(slope * u)
     is_large = least >= LARGE
     if not (is_large or node[MOVED, i] < MOST_FOLLOWED):
         return False
-    left = excesses - (0.5 - beyond_half(w)) if total >= LARGE else 1.0 / node[PULL, i]
+    left = excesses - (0.5 - reciprocal_trigamma_excess(w)) if total >= LARGE else 1.0 / node[PULL, i]
     slope_total = left + slopes
     pull = 1.0 / left
-    bend, third = bend_of(slope_total * w), third_of(slope_total * w)
+    bend, third = reciprocal_trigamma_slope(slope_total * w), reciprocal_trigamma_third_term(slope_total * w)
     # What the first order leaves, then the second, goes into g again.
     g, grown, follows, farthest = ups * pull, 0.0, 0.0, 0.0
     for _ in range(2):
         grown = 0.0
         for j in range(n):
             if entry[COUNT, begin + j] > 0.0:
-                grown += moved_by(shares[1, j] + g, entry[SLOPE, begin + j], 0.5 * shares[3, j], shares[4, j])
-        g += (grown - moved_by(g, slope_total, 0.5 * bend, third)) * pull
+                grown += pseudo_count_step(shares[1, j] + g, entry[SLOPE, begin + j], 0.5 * shares[3, j], shares[4, j])
+        g += (grown - pseudo_count_step(g, slope_total, 0.5 * bend, third)) * pull
     grown = 0.0
     for j in range(n):
         alpha = entry[COUNT, begin + j]
         if alpha > 0.0:
             c = shares[1, j] + g
-            d = moved_by(c, entry[SLOPE, begin + j], 0.5 * shares[3, j], shares[4, j])
-            shares[2, j], shares[3, j] = d, followed(d, c, shares[3, j], shares[4, j])
+            d = pseudo_count_step(c, entry[SLOPE, begin + j], 0.5 * shares[3, j], shares[4, j])
+            shares[2, j], shares[3, j] = d, reciprocal_trigamma_step(d, c, shares[3, j], shares[4, j])
             grown += d
             follows += shares[3, j]
             farthest = max(farthest, abs(d) / alpha)
     farthest = max(farthest, abs(grown) * w)
-    pull = 1.0 / (left + (followed(grown, g, bend, third) - follows))
+    pull = 1.0 / (left + (reciprocal_trigamma_step(grown, g, bend, third) - follows))
     # What is not a number fails both.
     if not (farthest <= FARTHEST and pull > 0.0):
         return False
@@ -209,12 +209,12 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
     n = end - begin
     a = node[TOTAL, i]
     for _ in range(MOST_STEPS):
-        move, curvature = digamma_step(a, grown)
+        move, curvature = digamma_difference(a, grown)
         numerator, denominator = 0.0, 1.0 / curvature
         for j in range(n):
             alpha = entry[COUNT, begin + j]
             if alpha > 0.0:
-                own, bend = digamma_step(alpha, shares[2, j])
+                own, bend = digamma_difference(alpha, shares[2, j])
                 bend = 1.0 / bend
                 shares[3, j] = (move - own + shares[1, j]) * bend
                 entry[SLOPE, begin + j] = bend
@@ -245,15 +245,15 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
         for j in range(n):
             if entry[COUNT, begin + j] > 0.0:
                 step, slope = shares[3, j], entry[SLOPE, begin + j]
-                follow = bend_of(slope / (entry[COUNT, begin + j] + shares[2, j] - step)) * step
+                follow = reciprocal_trigamma_slope(slope / (entry[COUNT, begin + j] + shares[2, j] - step)) * step
                 entry[SLOPE, begin + j] = slope + follow
                 grown, follows, after = grown + step, follows + follow, after + shares[2, j] - step
-        node[PULL, i] = 1.0 / (1.0 / pull + bend_of(1.0 / curvature / after) * grown - follows)
+        node[PULL, i] = 1.0 / (1.0 / pull + reciprocal_trigamma_slope(1.0 / curvature / after) * grown - follows)
         return
 
 
 @kernel
-def project(entry, node, i, begin, end, r, rule, shares):
+def project_onto_dirichlet(entry, node, i, begin, end, r, rule, shares):
     """Update a node's pseudo-counts α and weights from its posterior r and those of its edges, λ in shares[0].
 
     By moment matching, of the means and of the sum of the second moments, or by assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, renew
-from learners.circuits.variables import columns_of
+from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, recompute_weights_from_counts
+from learners.circuits.variables import circuit_columns
 from learners.errors import Cancelled, StatisticMismatch
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.passes.dask_cluster import Cluster
@@ -30,7 +30,7 @@ from learners.schema import Chunk, Schema
 START_ROWS = 20_000
 
 
-def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
+def merge_shard_posteriors(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
     """The posterior of all shards' rows from those of the shards, each of which went on from the same start.
 
     Natural parameters add, less the start's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows
@@ -48,7 +48,7 @@ def merged_onto(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) 
         [part._state.pseudo_count for part in parts], begun.pseudo_count, whole._plan.starts
     )
     state.leaf[...] = begun.leaf + sum(part._state.leaf - begun.leaf for part in parts)
-    renew(whole)
+    recompute_weights_from_counts(whole)
     whole.n_rows = start.n_rows + sum(part.n_rows - start.n_rows for part in parts)
     whole.n_impossible = start.n_impossible + sum(part.n_impossible - start.n_impossible for part in parts)
     return whole
@@ -67,7 +67,7 @@ def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) ->
     return together - share[operation] * surplus
 
 
-def in_shards(
+def learn_in_shards(
     rows: Rows, posterior: StreamingPosterior, n_shards: int | None, threads: int, advance: Advance
 ) -> tuple[StreamingPosterior, int]:
     """Learn all rows on top of a posterior: the first ones in their order, the rest in shards that go on from there.
@@ -83,7 +83,7 @@ def in_shards(
         def report(n_rows: int) -> None:
             advance(min(n_rows, rows.n_rows), rows.n_rows)
 
-        return learned_on(posterior, Shard(rows.sources, 0), rows.schema, report, rows.checkpoints), 1
+        return learn_shard(posterior, Shard(rows.sources, 0), rows.schema, report, rows.checkpoints), 1
     pieces = [Rows(rows.schema, [source.carved([i])]) for source in rows.sources for i in range(len(source.fragments))]
     n_begun, n_skipped = _begun(pieces, posterior)
     shards = list(_divided(pieces[n_begun:], n_shards, n_skipped))
@@ -99,7 +99,7 @@ def in_shards(
         parts = _on_workers(posterior, rows.schema, shards, cluster, learned)
     if len(parts) < 2:
         return [posterior, *parts][-1], 1
-    return merged_onto(posterior, parts), len(parts)
+    return merge_shard_posteriors(posterior, parts), len(parts)
 
 
 def _begun(pieces: Sequence[Rows], posterior: StreamingPosterior) -> tuple[int, int]:
@@ -153,7 +153,7 @@ def _divided(pieces: Sequence[Rows], n_shards: int, skipped: int) -> Iterator[Sh
             yield Shard(sources, skipped if first == 0 else 0)
 
 
-def learned_on(
+def learn_shard(
     posterior: StreamingPosterior,
     shard: Shard,
     schema: Schema,
@@ -217,7 +217,7 @@ def _on_threads(
             if has_ended.is_set():
                 raise Cancelled("another shard has ended")
 
-        return learned_on(start.copy(), shards[number], schema, report, checkpoints)
+        return learn_shard(start.copy(), shards[number], schema, report, checkpoints)
 
     def report_all() -> None:
         learned(sum(n_learned))
@@ -245,5 +245,5 @@ def _on_workers(
 def _learned_shard(how: tuple[Circuit, PseudoCounts, str, Schema], state: pa.Table, shard: Shard) -> pa.Table:
     """The state of a posterior that has gone on with the rows of a shard."""
     circuit, prior, projection, schema = how
-    posterior = StreamingPosterior(circuit, prior, projection, columns_of(circuit, schema).rows_of_chunk)
-    return learned_on(posterior.from_arrow(state), shard, schema).to_arrow()
+    posterior = StreamingPosterior(circuit, prior, projection, circuit_columns(circuit, schema).rows_of_chunk)
+    return learn_shard(posterior.from_arrow(state), shard, schema).to_arrow()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.structures.circuit_builder import Blocks, log_shares
+from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
 from learners.counts.information import x_log_x
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import EmptyStatistic, InvalidParameter
@@ -165,22 +165,22 @@ def chow_liu(pairs: PairwiseCounts) -> Circuit:
         indicators = blocks.indicators(v)
         products = blocks.products(np.stack([indicators, *messages[v]], axis=1))
         parent = int(tree.parent[v])
-        own = smoothed_margin(tables, v)
-        p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own)
-        sums = blocks.sums(np.broadcast_to(products, p.shape), log_shares(p))
+        own = smoothed_marginal(tables, v)
+        p = own[np.newaxis] if parent < 0 else smoothed_conditional_table(tables.table(parent, v), own)
+        sums = blocks.sums(np.broadcast_to(products, p.shape), log_normalised_weights(p))
         if parent >= 0:
             messages[parent].append(sums)
     return blocks.circuit()
 
 
-def smoothed_margin(tables: PairTables, v: int) -> Floats:
+def smoothed_marginal(tables: PairTables, v: int) -> Floats:
     """(n_values[v],) float64: the distribution of a variable."""
     margin = tables.margin(v).astype(np.float64)
     p = margin + 1.0 / margin.size
     return p / p.sum()
 
 
-def conditional(table: Integers, own: Floats) -> Floats:
+def smoothed_conditional_table(table: Integers, own: Floats) -> Floats:
     """(n_parent_values, n_values) float64: the distribution of a variable for each value of another."""
     found: Floats = (table + own) / (table.sum(axis=1, keepdims=True) + 1.0)
     return found
@@ -210,15 +210,15 @@ def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration
     messages: list[list[Integers]] = [[] for _ in range(tables.n_variables)]
     for v in tree.order.tolist():
         parent = int(tree.parent[v])
-        own = smoothed_margin(tables, v)
+        own = smoothed_marginal(tables, v)
         leaves = blocks.distributions(v, _leaves_of_states(own, states, rng, concentration))
         nodes = blocks.products(np.stack([leaves, *messages[v]], axis=1))
         weights = rng.gamma(concentration, size=(states if parent >= 0 else 1, states))
-        p = own[np.newaxis] if parent < 0 else conditional(tables.table(parent, v), own)
-        margin = smoothed_margin(tables, parent) if parent >= 0 else np.ones(1)
+        p = own[np.newaxis] if parent < 0 else smoothed_conditional_table(tables.table(parent, v), own)
+        margin = smoothed_marginal(tables, parent) if parent >= 0 else np.ones(1)
         weights *= _between_states(p, margin, states)
         weights += LEAST_SHARE * weights.mean(axis=1, keepdims=True)
-        sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_shares(weights))
+        sums = blocks.sums(np.broadcast_to(nodes, weights.shape), log_normalised_weights(weights))
         if parent >= 0:
             messages[parent].append(sums)
     return blocks.circuit()
@@ -238,7 +238,7 @@ def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concen
     of_state = of_state / np.maximum(of_state.sum(axis=1, keepdims=True), 1e-300)
     p = ((1 - OWN_SHARE) * of_state + OWN_SHARE * own) * factors
     # No value so improbable that learning would take long to find it again.
-    return log_shares(p / p.sum(axis=1, keepdims=True) + LEAST_SHARE * (own + 1.0 / own.size))
+    return log_normalised_weights(p / p.sum(axis=1, keepdims=True) + LEAST_SHARE * (own + 1.0 / own.size))
 
 
 def _between_states(p: Floats, margin: Floats, states: int) -> Floats:

@@ -90,7 +90,7 @@ def _starts(sizes: Integers) -> Integers:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes, dtype=np.int64)])
 
 
-def log_shares(weights: ArrayLike) -> Floats:
+def log_normalised_weights(weights: ArrayLike) -> Floats:
     """Logarithms of weights divided by the sum over the last axis; log 0 is -inf, a row of zeros becomes uniform."""
     weights = np.asarray(weights, np.float64)
     total = weights.sum(axis=-1, keepdims=True)

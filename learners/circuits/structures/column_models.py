@@ -15,18 +15,18 @@ from learners.circuits.structures.circuit_builder import Blocks
 from learners.circuits.structures.densities import (
     LEAF_KINDS,
     Densities,
-    densities_of,
-    grid_of,
-    narrowest,
-    with_distributions,
+    coarsest_decimal_grid,
+    interval_densities,
+    minimum_leaf_deviations,
+    schema_with_distributions,
 )
-from learners.circuits.structures.from_file import with_leaves_of
+from learners.circuits.structures.from_file import schema_with_circuit_leaves
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
-from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, binned_schema
+from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, quantile_binned_schema
 from learners.passes.learner import Passes
 from learners.schema import Kept, Overrides, Schema
-from learners.schema.discretise import Histogram, numbers_of
+from learners.schema.discretise import Histogram, floats_from_ordered_keys
 from learners.schema.schema import Attribute, Distribution
 
 # Rows that are drawn of a column; of every four, three are fitted.
@@ -57,14 +57,18 @@ class LeafChoice:
         return {"distribution": self.distribution, "step": self.step, "log_likelihood": self.tried}
 
 
-def chosen_leaves(attribute: Attribute, histogram: Histogram, seed: int = 0) -> LeafChoice:
+def choose_leaf_distribution(attribute: Attribute, histogram: Histogram, seed: int = 0) -> LeafChoice:
     """The distribution of a numeric column that explains drawn rows best, as a mixture over the column's intervals.
 
     Columns that are recorded on a grid get a distribution over its cells; others get a density. The two are not
     compared. Raises SchemaError if the column holds no number, or none that has a distribution.
     """
-    x, n = numbers_of(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
-    grid = grid_of(x, attribute.arrow_type) if histogram.level == 0 and n.sum() >= REPEATED * x.size else None
+    x, n = floats_from_ordered_keys(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
+    grid = (
+        coarsest_decimal_grid(x, attribute.arrow_type)
+        if histogram.level == 0 and n.sum() >= REPEATED * x.size
+        else None
+    )
     rows = _drawn(x, n, seed)
     is_choice = np.arange(rows.size) % ONE_IN == ONE_IN - 1
     fit, valid = rows[~is_choice], rows[is_choice]
@@ -73,14 +77,14 @@ def chosen_leaves(attribute: Attribute, histogram: Histogram, seed: int = 0) -> 
         own = replace(attribute, distribution=distribution)
         try:
             # The whole column's numbers must have the distribution; and a grid is found from all of them.
-            densities_of(own, histogram)
+            interval_densities(own, histogram)
             densities = _of_rows(own, fit, grid is not None, histogram)
         except SchemaError:
             continue
         tried[distribution] = _score(densities, fit, valid)
     if not tried:
         # Says which number is at fault.
-        densities_of(replace(attribute, distribution=GAUSSIAN), histogram)
+        interval_densities(replace(attribute, distribution=GAUSSIAN), histogram)
     best = next(iter(tried), GAUSSIAN)
     for distribution, score in tried.items():
         if score > tried[best] + GAIN:
@@ -99,10 +103,10 @@ def _drawn(x: Floats, n: Integers, seed: int) -> Floats:
 
 def _of_rows(attribute: Attribute, fit: Floats, on_grid: bool, histogram: Histogram) -> Densities:
     """Densities from the rows to fit alone; their grid is that of the column."""
-    own = densities_of(attribute, Histogram.of(fit, np.zeros(fit.size, np.int64), 1))
+    own = interval_densities(attribute, Histogram.of(fit, np.zeros(fit.size, np.int64), 1))
     if not on_grid:
         return own
-    whole = densities_of(attribute, histogram).extras[:2]
+    whole = interval_densities(attribute, histogram).extras[:2]
     return replace(own, extras=np.concatenate([whole, own.extras[2:]]))
 
 
@@ -113,7 +117,7 @@ def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
     leaves = blocks.leaves(LEAF_KINDS[densities.distribution], np.zeros(n, np.int64), parameters)
     blocks.sums(leaves[np.newaxis], np.full((1, n), -np.log(n)))
     circuit = blocks.circuit()
-    least = narrowest(circuit, {0: densities})
+    least = minimum_leaf_deviations(circuit, {0: densities})
     for _ in range(PASSES):
         counts = ExpectedCounts(circuit)
         counts.update(fit[np.newaxis])
@@ -121,7 +125,7 @@ def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
     return float(log_values(circuit, valid[np.newaxis]).mean())
 
 
-def model_columns(
+def choose_column_models(
     target: str | None,
     parameters: CircuitParameters,
     given: Schema | Kept | None,
@@ -142,8 +146,8 @@ def model_columns(
     else:
         summaries = yield every
         # Cut points that tell classes apart say little of the columns' own distributions.
-        schema = binned_schema(summaries, parameters.n_bins, cuts)
-    require_columns(schema)
+        schema = quantile_binned_schema(summaries, parameters.n_bins, cuts)
+    require_learnable_columns(schema)
     choices: dict[str, LeafChoice] = {}
     if read is None:
         kinds: dict[str, str | None] = {name: override.distribution for name, override in every.overrides.items()}
@@ -156,22 +160,24 @@ def model_columns(
             if undecided and parameters.learning not in ROW_BY_ROW:
                 summaries = summaries or (yield every)
                 found = summaries.found
-                choices = {a.name: chosen_leaves(a, found[a.name].histogram, parameters.seed) for a in undecided}
+                choices = {
+                    a.name: choose_leaf_distribution(a, found[a.name].histogram, parameters.seed) for a in undecided
+                }
                 kinds |= {name: choice.distribution for name, choice in choices.items()}
-        schema = with_distributions(schema, kinds, default)
-        check_conjugate(schema, parameters)
+        schema = schema_with_distributions(schema, kinds, default)
+        check_conjugate_distributions(schema, parameters)
     else:
-        schema = with_leaves_of(schema, read, parameters.circuit)
+        schema = schema_with_circuit_leaves(schema, read, parameters.circuit)
     if schema.continuous and summaries is None:
         summaries = yield every
     if summaries is None:
         return schema, {}, {}
     continuous = {i: schema.attributes[i] for i in schema.continuous}
     found = summaries.found
-    return schema, {i: densities_of(a, found[a.name].histogram) for i, a in continuous.items()}, choices
+    return schema, {i: interval_densities(a, found[a.name].histogram) for i, a in continuous.items()}, choices
 
 
-def check_conjugate(schema: Schema, parameters: CircuitParameters) -> None:
+def check_conjugate_distributions(schema: Schema, parameters: CircuitParameters) -> None:
     """Refuse distributions that a way of learning does not learn."""
     for attribute in schema.attributes:
         known = (None, *CONJUGATE)
@@ -183,7 +189,7 @@ def check_conjugate(schema: Schema, parameters: CircuitParameters) -> None:
             )
 
 
-def require_columns(schema: Schema) -> None:
+def require_learnable_columns(schema: Schema) -> None:
     """Refuse a table without a column to learn from. Raises SchemaError."""
     if not schema.n_attributes and schema.target is None:
         reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.evaluate import ranges
+from learners.circuits.evaluation.evaluate import concatenate_ranges
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -25,7 +25,7 @@ from learners.circuits.kernels import (
 )
 from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
-from learners.schema.discretise import Histogram, numbers_of
+from learners.schema.discretise import Histogram, floats_from_ordered_keys
 from learners.schema.schema import MASSES, Attribute, Distribution, Schema
 
 # Decimals that a recorded step may have, and how near to a multiple of the step a number must be, as a share of itself.
@@ -50,7 +50,7 @@ class Grid:
 NO_GRID = Grid(0.0, 0.0)
 
 
-def grid_of(x: Floats, arrow_type: str = "double") -> Grid | None:
+def coarsest_decimal_grid(x: Floats, arrow_type: str = "double") -> Grid | None:
     """The coarsest grid on which all numbers are, in decimals as people record them; None if there is none.
 
     x (n,) is ascending, each number once; those of the Arrow type "float" have seven digits.
@@ -104,7 +104,7 @@ class Warp:
         return self.of(x + half) - self.of(x - half)
 
 
-def warp_of(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
+def fit_density_transform(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
     """The transform of a distribution that is "rounded", or lognormal or quantile, rounded or not.
 
     x (n_values,) is ascending, and n (n_values,) how often each number is there.
@@ -178,7 +178,7 @@ class Densities:
         return (self.mean if self.distribution == "poisson" else 1.0 / self.mean)[:, np.newaxis]
 
 
-def with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:
+def schema_with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:
     """The schema whose numeric attributes have a distribution, by name or else by default; "intervals" stands for none."""
     attributes = []
     for attribute in schema.attributes:
@@ -189,16 +189,16 @@ def with_distributions(schema: Schema, distributions: Mapping[str, str | None], 
     return replace(schema, attributes=tuple(attributes))
 
 
-def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
+def interval_densities(attribute: Attribute, histogram: Histogram) -> Densities:
     """A density for each interval of an attribute that has a distribution, from the histogram of its numbers.
 
     Raises SchemaError if the column holds numbers that the distribution cannot have, or none.
     """
     assert attribute.distribution is not None
-    require_numbers(attribute.name, histogram)
-    low = numbers_of(histogram.keys << histogram.level)
-    high = numbers_of((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
-    check_numbers(attribute.name, attribute.distribution, low, high, histogram.level)
+    require_column_numbers(attribute.name, histogram)
+    low = floats_from_ordered_keys(histogram.keys << histogram.level)
+    high = floats_from_ordered_keys((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
+    check_distribution_support(attribute.name, attribute.distribution, low, high, histogram.level)
     x, n = low / 2 + high / 2, histogram.counts.sum(axis=1).astype(np.float64)
     interval = np.searchsorted(np.array(attribute.cuts), low)
     if LEAF_KINDS[attribute.distribution] >= ROUNDED:
@@ -214,7 +214,7 @@ def densities_of(attribute: Attribute, histogram: Histogram) -> Densities:
     return Densities("student", mean, std * np.sqrt(1.0 - 2.0 / FREEDOM), narrowest, np.array([FREEDOM]))
 
 
-def require_numbers(name: str, histogram: Histogram) -> None:
+def require_column_numbers(name: str, histogram: Histogram) -> None:
     """Refuse a column without a number. Raises SchemaError."""
     if not histogram.keys.size:
         raise SchemaError(
@@ -229,14 +229,14 @@ def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: In
     assert attribute.distribution is not None
     grid: Grid | None = NO_GRID
     if attribute.distribution in MASSES:
-        grid = grid_of(x, attribute.arrow_type) if level == 0 else None
+        grid = coarsest_decimal_grid(x, attribute.arrow_type) if level == 0 else None
     if grid is None:
         raise SchemaError(
             f"Column {attribute.name!r} is not recorded on a grid (multiples of one decimal step), which {attribute.distribution!r} needs. "
             "Choose another distribution for it, such as 'quantile'.",
             attribute.name,
         )
-    warp = warp_of(attribute.distribution, x, n.astype(np.int64), grid)
+    warp = fit_density_transform(attribute.distribution, x, n.astype(np.int64), grid)
     _, spread, mean, squares = _moments(interval, n, warp.of(x), warp.widths(x) ** 2 / 12.0, len(attribute.cuts) + 1)
     if attribute.distribution == "rounded":
         narrowest = NARROWEST_STEP * grid.step
@@ -262,7 +262,7 @@ def _moments(
     return overall, spread, mean, squares
 
 
-def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
+def check_distribution_support(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
     """Refuse numbers that a column's distribution cannot have. Raises SchemaError.
 
     low, high (n_bins,) are the ends of the bins of a histogram, whose level is 0 where it is exact.
@@ -292,7 +292,7 @@ def check_numbers(name: str, distribution: str, low: Floats, high: Floats, level
         )
 
 
-def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
+def replace_intervals_by_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
     """The circuit with densities where it had intervals, one for each value of the variable.
 
     The density of an interval is one leaf, which all parts of the circuit share: it takes the place of the interval's
@@ -323,11 +323,11 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
     children[~of_mixture], log_weight[~of_mixture] = number[circuit.children], circuit.log_weight
     mixtures = np.flatnonzero(is_mixture)
     domains = circuit.n_values[circuit.variable[mixtures]]
-    children[of_mixture] = ranges(first[circuit.variable[mixtures]], domains)
-    log_weight[of_mixture] = circuit.leaf_parameters[ranges(circuit.leaf_starts[:-1][mixtures], domains)]
+    children[of_mixture] = concatenate_ranges(first[circuit.variable[mixtures]], domains)
+    log_weight[of_mixture] = circuit.leaf_parameters[concatenate_ranges(circuit.leaf_starts[:-1][mixtures], domains)]
 
     n_parameters = np.where(is_mixture, 0, np.diff(circuit.leaf_starts))[kept]
-    others = ranges(circuit.leaf_starts[:-1][kept], n_parameters)
+    others = concatenate_ranges(circuit.leaf_starts[:-1][kept], n_parameters)
     of_variable = [densities[int(v)] for v in variables]
     own = [each.parameters for each in of_variable]
     kinds = np.concatenate([np.full(len(each.mean), LEAF_KINDS[each.distribution], np.int8) for each in of_variable])
@@ -348,7 +348,7 @@ def with_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circ
     )
 
 
-def narrowest(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:
+def minimum_leaf_deviations(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:
     """(n_variables,) float64: the least standard deviation, or scale, of leaves; 0 where there is no bound."""
     least = np.zeros(circuit.n_variables)
     for v, own in densities.items():

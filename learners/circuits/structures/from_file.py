@@ -24,10 +24,10 @@ from learners.circuits.kernels import (
     STUDENT,
 )
 from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
-from learners.circuits.structures.text import cut_points_in, from_json, parse_text
+from learners.circuits.structures.text import from_json, parse_cut_points, parse_text
 from learners.circuits.variables import Columns
 from learners.errors import SchemaError
-from learners.passes.sources.opening import read_bytes
+from learners.passes.sources.opening import read_uri_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.schema import Distribution
 
@@ -45,10 +45,10 @@ def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
     circuit, naming the line or the node.
     """
     try:
-        text = read_bytes(uri).decode("utf-8-sig")
+        text = read_uri_bytes(uri).decode("utf-8-sig")
         circuit = from_json(text, uri) if text.lstrip().startswith("{") else parse_text(text.splitlines(), uri)
         _check_sizes(circuit)
-        cuts = cut_points_in(text, uri)
+        cuts = parse_cut_points(text, uri)
     except UnicodeDecodeError as error:
         raise CircuitFormatError(uri, "not a circuit: neither text nor JSON") from error
     except InvalidCircuit as error:
@@ -56,7 +56,7 @@ def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
     return circuit, cuts
 
 
-def fingerprint(circuit: Circuit) -> str:
+def circuit_fingerprint(circuit: Circuit) -> str:
     """SHA-256 of a circuit, by which a file that has changed is told."""
     digest = hashlib.sha256()
     for array in circuit.arrays:
@@ -77,7 +77,7 @@ def _check_sizes(circuit: Circuit) -> None:
             raise InvalidCircuit(reason, int(leaves[np.argmax(wrong)]))
 
 
-def with_leaves_of(schema: Schema, circuit: Circuit, uri: str) -> Schema:
+def schema_with_circuit_leaves(schema: Schema, circuit: Circuit, uri: str) -> Schema:
     """The schema whose numeric columns have the distributions of the leaves of a circuit, which is from `uri`.
 
     Variable i of the circuit is attribute i of the schema, the one after them the class.

@@ -47,7 +47,7 @@ class _Plan:
     n_edges: int
 
 
-def tables_circuit(
+def circuit_from_network_tables(
     parents: Sequence[tuple[int, ...]],
     tables: Sequence[Floats],
     max_edges: int = MAX_EDGES,
@@ -65,10 +65,10 @@ def tables_circuit(
     # Summed out at the end, as the class of a classifier is.
     last = max((v for v in variables if not parents[v]), key=lambda v: children[v])
     families = [(*parents[v], v) for v in variables]
-    return families_circuit(n_values, families, (tables[v] for v in variables), last, max_edges)
+    return circuit_from_network_families(n_values, families, (tables[v] for v in variables), last, max_edges)
 
 
-def families_circuit(
+def circuit_from_network_families(
     n_values: Sequence[int],
     families: Sequence[tuple[int, ...]],
     tables: Iterable[Floats],

@@ -9,8 +9,8 @@ import scipy
 from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.structures.circuit_builder import Blocks, log_shares
-from learners.circuits.variables import known_numbers
+from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
+from learners.circuits.variables import mask_unknown_codes
 from learners.counts.information import x_log_x
 from learners.errors import EmptyData, InvalidParameter
 from learners.kernels.arrays import Float32s, Floats, Integers
@@ -36,7 +36,7 @@ def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, s
     if max_rows < 1:
         raise InvalidParameter("max_rows", max_rows, "use 1 or more")
     sizes = np.asarray(n_values, np.int64)
-    x = known_numbers(x, sizes)
+    x = mask_unknown_codes(x, sizes)
     if not x.shape[1]:
         raise EmptyData("There are no rows to learn a circuit from.")
     rng = np.random.default_rng(seed)
@@ -76,13 +76,13 @@ class _Grower:
         if sizes.size < 2:
             return self._leaves(rows, scope)
         children = [self.node(rows[cluster == c], scope, may_split=True) for c in np.unique(cluster)]
-        return int(self.blocks.sums(np.array([children]), log_shares(sizes)[np.newaxis])[0])
+        return int(self.blocks.sums(np.array([children]), log_normalised_weights(sizes)[np.newaxis])[0])
 
     def _leaves(self, rows: Integers, scope: Integers) -> int:
         leaves = []
         for v in scope.tolist():
             counts = _counts(self.x[v, rows], int(self.sizes[v])) + PSEUDO_COUNT
-            leaves.append(int(self.blocks.distributions(v, log_shares(counts)[np.newaxis])[0]))
+            leaves.append(int(self.blocks.distributions(v, log_normalised_weights(counts)[np.newaxis])[0]))
         return int(self.blocks.products(np.array([leaves]))[0])
 
     def _independent_groups(self, rows: Integers, scope: Integers) -> tuple[int, Integers]:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import SUM
-from learners.circuits.structures.circuit_builder import Blocks, log_shares
+from learners.circuits.structures.circuit_builder import Blocks, log_normalised_weights
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Integers
@@ -55,7 +55,7 @@ def random_regions(
             leaves = [_leaves_around(blocks, v, shares[v], sums, rng) for v in region]
             nodes[region] = blocks.products(np.stack(leaves, axis=1))
     if root not in partitions and sums > 1:
-        blocks.sums(nodes[root][np.newaxis], log_shares(rng.dirichlet(np.ones(sums), 1)))
+        blocks.sums(nodes[root][np.newaxis], log_normalised_weights(rng.dirichlet(np.ones(sums), 1)))
     return blocks.circuit()
 
 
@@ -65,7 +65,7 @@ def _leaves_around(
     """Add n leaves as if drawn from a few rows: different from leaf to leaf, and no value impossible."""
     share = np.asarray(shares) / sum(shares)
     p = rng.gamma(1.0 + share * share.size, size=(n, share.size)) + 1e-3
-    return blocks.distributions(variable, log_shares(p * (share + 1e-3)))
+    return blocks.distributions(variable, log_normalised_weights(p * (share + 1e-3)))
 
 
 def _halve(
@@ -87,13 +87,13 @@ def _region_sums(
     products = blocks.products(np.array(pairs))
     # Weights of zero are zeros that no learner can lift.
     weights = rng.dirichlet(np.full(products.size, CONCENTRATION), n) + 1e-3 / products.size
-    return blocks.sums(np.broadcast_to(products, (n, products.size)), log_shares(weights))
+    return blocks.sums(np.broadcast_to(products, (n, products.size)), log_normalised_weights(weights))
 
 
 Make = Callable[[PairwiseCounts, int], Circuit]
 
 
-def mixture(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
+def mixture_of_circuits(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
     """One sum over circuits of the same variables, by shares (n_parts,) in any unit.
 
     Raises InvalidParameter if there is no part, or their variables differ.
@@ -111,7 +111,7 @@ def mixture(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
             np.concatenate([*(part.kind for part in parts), np.array([SUM], np.int8)]),
             np.concatenate([_starts([part.child_starts for part in parts]), [n_edges + len(parts)]]),
             np.concatenate([*(part.children + first for part, first in zip(parts, firsts, strict=False)), roots]),
-            np.concatenate([*(part.log_weight for part in parts), log_shares(weights)]),
+            np.concatenate([*(part.log_weight for part in parts), log_normalised_weights(weights)]),
             np.concatenate([*(part.variable for part in parts), np.array([-1])]),
             np.append(leaf_starts, leaf_starts[-1]),  # the sum has no parameters
             np.concatenate([part.leaf_parameters for part in parts]),
@@ -126,7 +126,7 @@ def _starts(pieces: Sequence[Integers]) -> Integers:
     return np.concatenate([*(piece[:-1] + end for piece, end in zip(pieces, ends, strict=False)), ends[-1:]])
 
 
-def clusters_of(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -> Integers:
+def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -> Integers:
     """(n_rows,) int64: a cluster of each row, by k-means over one number for each value of each variable.
 
     x (n_variables, n_rows) int64: codes; what lies outside a domain is missing, and near to nothing.
@@ -154,4 +154,4 @@ def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Ma
         pairs = PairwiseCounts(schema)
         pairs.update(rows.rows(cluster == name))
         parts.append(make(pairs, number))
-    return mixture(parts, sizes)
+    return mixture_of_circuits(parts, sizes)

@@ -22,9 +22,14 @@ from learners.circuits.kernels import (
     STUDENT,
     SUM,
 )
-from learners.circuits.variables import columns_of
+from learners.circuits.variables import circuit_columns
 from learners.errors import LearnerError
-from learners.models.graph_layout import curve, place_in_layers, rim_to_rim, short_text
+from learners.models.graph_layout import (
+    layered_graph_layout,
+    svg_edge_path,
+    trim_edge_route_to_nodes,
+    truncate_xml_text,
+)
 from learners.schema import Schema
 
 MAX_NODES = 300
@@ -92,7 +97,9 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
     is_round = [kind in SYMBOLS for kind in graph.kind]
     half = [RADIUS if a else max(map(len, text)) * CHARACTER / 2 + 6 for a, text in zip(is_round, texts, strict=True)]
     tall = [2 * RADIUS if a else LINE * len(text) + 6 for a, text in zip(is_round, texts, strict=True)]
-    spots = place_in_layers([2 * each for each in half], [(parent, child) for parent, child, _ in graph.edges], tall)
+    spots = layered_graph_layout(
+        [2 * each for each in half], [(parent, child) for parent, child, _ in graph.edges], tall
+    )
     x, y = spots.x, spots.y
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {spots.width:.0f} {spots.height:.0f}" '
@@ -100,10 +107,10 @@ def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
         f"<title>{escape(repr(circuit))}</title>",
     ]
     routes = [
-        rim_to_rim(route, tall[parent], tall[child])
+        trim_edge_route_to_nodes(route, tall[parent], tall[child])
         for (parent, child, _), route in zip(graph.edges, spots.routes, strict=True)
     ]
-    parts += [f'<path d="{curve(route)}" fill="none" stroke="#9aa5b1"/>' for route in routes]
+    parts += [f'<path d="{svg_edge_path(route)}" fill="none" stroke="#9aa5b1"/>' for route in routes]
     for number, ((_, _, weight), route) in enumerate(zip(graph.edges, routes, strict=True)):
         if weight is not None:
             share = SHARES[number % len(SHARES)]  # in turn, so that neighbours lie apart
@@ -141,7 +148,7 @@ def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
     """All nodes, or all regions."""
     names = [f"X{v}" for v in range(circuit.n_variables)]
     if schema is not None:
-        names = [short_text(name, LONGEST) for name in columns_of(circuit, schema).names]
+        names = [truncate_xml_text(name, LONGEST) for name in circuit_columns(circuit, schema).names]
     if circuit.n_nodes > max_nodes:
         return _regions(circuit, names, max_nodes)
     labels = [_label(circuit, schema, names, node) for node in range(circuit.n_nodes)]
@@ -155,7 +162,7 @@ def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
 
 def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
     """A box for all nodes over the same columns, with how many sums and products they are."""
-    found = regions(circuit)
+    found = circuit_regions(circuit)
     if len(found) > max_nodes:
         raise PictureTooLarge(circuit.n_nodes, len(found), max_nodes)
     labels = []
@@ -177,11 +184,13 @@ def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int)
         return SYMBOLS[kind]
     parameters = circuit.leaf_parameters[circuit.leaf_starts[node] : circuit.leaf_starts[node + 1]].tolist()
     numbers = [str(value) for value in range(int(circuit.n_values[v]))]
-    values = columns_of(circuit, schema).labels(v) if schema is not None else numbers
+    values = circuit_columns(circuit, schema).labels(v) if schema is not None else numbers
     if kind == INDICATOR:
-        return f"{names[v]} = {short_text(values[int(parameters[0])], LONGEST)}"
+        return f"{names[v]} = {truncate_xml_text(values[int(parameters[0])], LONGEST)}"
     if kind == CATEGORICAL:
-        shown = [f"{short_text(value, LONGEST)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)]
+        shown = [
+            f"{truncate_xml_text(value, LONGEST)}: {np.exp(p):.3g}" for value, p in zip(values, parameters, strict=True)
+        ]
         return "\n".join([names[v], *shown[:6], *(["…"] if len(shown) > 6 else [])])
     law = LAWS[kind].format(*parameters)
     if kind >= ROUNDED and parameters[2 + STEP] > 0:
@@ -199,7 +208,7 @@ class Region(NamedTuple):
     children: tuple[int, ...]  # the regions that its nodes have children in, as places in the list of regions
 
 
-def regions(circuit: Circuit) -> list[Region]:
+def circuit_regions(circuit: Circuit) -> list[Region]:
     """The regions of a circuit, those of few columns first; the last one is that of the root."""
     scopes, first, region = np.unique(circuit.scopes, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(np.bitwise_count(scopes).sum(axis=1), kind="stable")

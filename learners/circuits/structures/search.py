@@ -15,8 +15,8 @@ from learners.circuits.em.expected_sums import ExpectedSums, Model
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.structures.chow_liu import chow_liu, hclt
 from learners.circuits.structures.learnspn import learnspn
-from learners.circuits.structures.random_regions import Make, clusters_of, mixture_of_clusters
-from learners.circuits.variables import columns_of
+from learners.circuits.structures.random_regions import Make, k_means_row_clusters, mixture_of_clusters
+from learners.circuits.variables import circuit_columns
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
 from learners.errors import EmptyData, InvalidParameter
@@ -80,12 +80,12 @@ class Choice:
     tried: list[Tried]  # the best first
 
 
-def work_of(minutes: float) -> float:
+def search_work_budget(minutes: float) -> float:
     """Rows times edges that two threads of a usual server take through EM in so many minutes."""
     return minutes * 60 * THREADS * EDGES_A_SECOND
 
 
-def choose(
+def choose_circuit_structure(
     schema: Schema,
     fit: Chunk,
     valid: Chunk,
@@ -122,7 +122,7 @@ def choose(
     if pairs is None:
         pairs = PairwiseCounts(schema)
         pairs.update(fit)
-    candidates, work = candidates_of(schema, fit, pairs, states, seed), work_of(minutes)
+    candidates, work = structure_candidates(schema, fit, pairs, states, seed), search_work_budget(minutes)
     left_out, fits = [], {}
     for candidate in candidates:
         if candidate.n_edges * fit.n_rows > MOST_OF_A_PASS * work and candidate is not candidates[0]:
@@ -132,7 +132,7 @@ def choose(
         fits[candidate.name] = Fit(candidate.make(), seed=seed)
     # All candidates have the same variables, so the first one's rows are those of all.
     circuit = fits[candidates[0].name].circuit
-    rows_of = columns_of(circuit, schema).rows_of_chunk
+    rows_of = circuit_columns(circuit, schema).rows_of_chunk
     rows = Rows(rows_of(fit), rows_of(valid), threads)
     return _raced(fits, left_out, rows, work, report)
 
@@ -184,11 +184,11 @@ def _became(name: str, fit: Fit, is_last: bool) -> Tried:
     return Tried(name, fit.circuit.n_edges, fit.n_passes, fit.laplace, fit.valid, how)
 
 
-def candidates_of(
+def structure_candidates(
     schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
 ) -> list[Candidate]:
-    """What `choose` tries; the first is always tried."""
-    codes, sizes = codes_of(schema, fit.x, fit.y)
+    """What `choose_circuit_structure` tries; the first is always tried."""
+    codes, sizes = codes_and_domain_sizes(schema, fit.x, fit.y)
     of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
     found = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
     for of_tree_states in states:
@@ -199,7 +199,7 @@ def candidates_of(
     found.append(Candidate("LearnSPN", tests, partial(learnspn, codes, sizes, seed=seed)))
 
     def mixed(n_parts: int, make: Make) -> Circuit:
-        return mixture_of_clusters(schema, fit, clusters_of(codes, sizes, n_parts, seed), make)
+        return mixture_of_clusters(schema, fit, k_means_row_clusters(codes, sizes, n_parts, seed), make)
 
     for n_parts in (4, 16):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
@@ -217,7 +217,7 @@ def candidates_of(
     return found
 
 
-def codes_of(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
+def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
     """Codes (n_variables, n_rows) int64 of attributes and classes, and the size of each domain; missing is -1, and summed out."""
     missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
     codes = x.astype(np.int64) - missing[:, np.newaxis]
@@ -237,25 +237,25 @@ PASSES_OF_ALL = 2
 SHARES = 1000
 
 
-def drawing(schema: Schema, sample: int) -> Together[PairwiseCounts, HoldOut]:
+def structure_search_statistics(schema: Schema, sample: int) -> Together[PairwiseCounts, HoldOut]:
     """What the search needs of the rows: one pass."""
     n_rows = max(sample, min(MOST_ROWS, CODES // (schema.n_attributes + 1)))
     return Together(PairwiseCounts(schema), HoldOut(schema, n_rows, room=0))
 
 
-def split_rows(rows: Chunk) -> tuple[Chunk, Chunk]:
+def split_fit_and_validation_rows(rows: Chunk) -> tuple[Chunk, Chunk]:
     """Rows to fit and rows to choose by: of every ten, in the order of their hashes, the last is chosen by."""
     is_valid = np.arange(rows.n_rows) % ONE_IN == ONE_IN - 1
     return rows.rows(~is_valid), rows.rows(is_valid)
 
 
-def searching(
+def structure_search_work(
     counted: Together[PairwiseCounts, HoldOut], minutes: float, laplace: float, seed: int
 ) -> Passes[tuple[Choice, Chunk]]:
     """The search as work between passes; of fewer than 50 rows the Chow-Liu tree, as there is nothing to choose by."""
     schema, pairs, drawn = counted.first.schema, counted.first, counted.second
     rows = drawn.occurrences(drawn.capacity)
-    fit, valid = split_rows(rows)
+    fit, valid = split_fit_and_validation_rows(rows)
     if rows.n_rows < FEWEST_ROWS:
         circuit = chow_liu(pairs)
         tried = Tried("Chow-Liu tree", circuit.n_edges, 0, laplace, float("nan"), "too few rows to choose by")
@@ -265,13 +265,15 @@ def searching(
         def report(share: float, note: str) -> None:
             advance(int(min(1.0, share) * SHARES), SHARES, note)
 
-        return choose(schema, fit, valid, pairs=pairs, minutes=minutes, threads=threads, seed=seed, report=report)
+        return choose_circuit_structure(
+            schema, fit, valid, pairs=pairs, minutes=minutes, threads=threads, seed=seed, report=report
+        )
 
     choice: Choice = yield Work("choosing a circuit", run)
     return choice, valid
 
 
-def polish(
+def em_passes_with_early_stopping(
     start: Model,
     n_passes: int,
     make: Callable[[Model], ExpectedSums[Model, Any]],
@@ -296,8 +298,8 @@ def polish(
     return best, done
 
 
-def likelihood_of(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
+def mean_validation_log_likelihood(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
     """Mean log likelihood of drawn rows; of circuits with densities it is not known, as drawn rows are codes: NaN."""
     if schema.continuous or not valid.n_rows:
         return float("nan")
-    return float(np.mean(log_values(circuit, columns_of(circuit, schema).rows_of_chunk(valid))))
+    return float(np.mean(log_values(circuit, circuit_columns(circuit, schema).rows_of_chunk(valid))))

@@ -13,7 +13,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.errors import CircuitFormatError
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, KIND_NAMES, PRODUCT, SUM
-from learners.circuits.variables import columns_of
+from learners.circuits.variables import circuit_columns
 from learners.schema import Schema
 
 # In the order of the kinds.
@@ -220,7 +220,7 @@ def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
 def _column_entries(circuit: Circuit, schema: Schema | None) -> list[dict[str, object]]:
     if schema is None:
         return []
-    columns = columns_of(circuit, schema)
+    columns = circuit_columns(circuit, schema)
     entries: list[dict[str, object]] = []
     for variable, name in enumerate(columns.names):
         cuts = schema.attributes[variable].cuts if columns.n_values[variable] and variable < schema.n_attributes else ()
@@ -228,7 +228,7 @@ def _column_entries(circuit: Circuit, schema: Schema | None) -> list[dict[str, o
     return entries
 
 
-def cut_points_in(text: str, where: str) -> dict[str, tuple[float, ...]]:
+def parse_cut_points(text: str, where: str) -> dict[str, tuple[float, ...]]:
     """The cut points of columns that `to_text` and `to_json` have written beside their circuit.
 
     Raises CircuitFormatError if they are no ascending numbers.

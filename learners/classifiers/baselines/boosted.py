@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.description import schema_tables
-from learners.classifiers.lookup.look_up_tables import in_parts
+from learners.classifiers.description import describe_schema_as_tables
+from learners.classifiers.lookup.look_up_tables import run_in_row_ranges
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
 from learners.models.model import Header, Model
@@ -51,7 +51,7 @@ class CodeTable:
         return np.ascontiguousarray(self._numbers[self._row, x].T)
 
 
-def warning_of(model: Model, chunk: Chunk) -> str | None:
+def boosted_empty_columns_warning(model: Model, chunk: Chunk) -> str | None:
     """What to say of rows none of which knows a column of a boosted model; None of other models.
 
     Networks, ensembles and circuits sum out what is missing. Trees send the row the way of training's missing values.
@@ -59,12 +59,12 @@ def warning_of(model: Model, chunk: Chunk) -> str | None:
     if not isinstance(model, BoostedModel) or not chunk.n_rows:
         return None
     columns = zip(model.schema.attributes, chunk.x, strict=True)
-    return warning_without(
+    return boosted_missing_columns_warning(
         model, [attribute.name for attribute, own in columns if not (own < attribute.n_values).any()]
     )
 
 
-def warning_without(model: Model, columns: Sequence[str]) -> str | None:
+def boosted_missing_columns_warning(model: Model, columns: Sequence[str]) -> str | None:
     """What to say of rows that lack columns of a boosted model; None of other models, and if they lack none."""
     if not isinstance(model, BoostedModel) or not columns:
         return None
@@ -107,7 +107,7 @@ class BoostedModel:
             gains[int(name[1:])] = gain
         for name, n in booster.get_score(importance_type="weight").items():
             n_splits[int(name[1:])] = int(n)
-        return cls(schema, loaded_booster(serialised), serialised, gains, n_splits, facts)
+        return cls(schema, load_xgboost_booster(serialised), serialised, gains, n_splits, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
@@ -120,7 +120,7 @@ class BoostedModel:
             out[first:last] = self._predict(chunk.x[:, first:last])
 
         if chunk.n_rows:
-            in_parts(chunk.n_rows, threads, answer)
+            run_in_row_ranges(chunk.n_rows, threads, answer)
         return out
 
     def _predict(self, x: Codes) -> Floats:
@@ -159,7 +159,9 @@ class BoostedModel:
         """The model of `to_arrays`; XGBoost copies the trees into its own memory."""
         serialised, stored = arrays["booster"], cast(Header, header)
         schema = Schema.from_json(stored["schema"])
-        return cls(schema, loaded_booster(serialised), serialised, arrays["gains"], arrays["n_splits"], stored["facts"])
+        return cls(
+            schema, load_xgboost_booster(serialised), serialised, arrays["gains"], arrays["n_splits"], stored["facts"]
+        )
 
     def structure(self) -> dict[str, object]:
         """The class and the attributes, with an edge to the class from each that is used, the most useful first."""
@@ -181,7 +183,7 @@ class BoostedModel:
 
     def tables(self) -> dict[str, pa.Table]:
         """`attributes` with their importance, `attribute_values`, `left_out`, `classes`, and `trees` as JSON."""
-        tables = schema_tables(self.schema, cast("Sequence[int]", self.facts["class_counts"]))
+        tables = describe_schema_as_tables(self.schema, cast("Sequence[int]", self.facts["class_counts"]))
         attributes = tables["attributes"].append_column("n_splits", [np.asarray(self.n_splits)])
         dumps = self._booster.get_dump(dump_format="json")
         per_round = 1 if self.schema.n_classes == 2 else self.schema.n_classes
@@ -198,7 +200,7 @@ class BoostedModel:
         }
 
 
-def loaded_booster(serialised: Uint8s) -> xgboost.Booster:
+def load_xgboost_booster(serialised: Uint8s) -> xgboost.Booster:
     """The booster in (n_bytes,) uint8."""
     # Imported here: a process that only serves networks should not load XGBoost.
     import xgboost
@@ -252,7 +254,7 @@ class XGBoostParameters(Parameters):
             raise InvalidParameter("seed", self.seed, "from 0 to 2^31 - 1")
 
 
-def booster_settings(parameters: XGBoostParameters, n_classes: int) -> dict[str, str | float]:
+def xgboost_booster_parameters(parameters: XGBoostParameters, n_classes: int) -> dict[str, str | float]:
     """XGBoost's own names and values."""
     settings: dict[str, str | float] = {
         "tree_method": "hist",

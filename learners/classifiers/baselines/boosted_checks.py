@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from learners.classifiers.baselines.boosted import loaded_booster
+from learners.classifiers.baselines.boosted import load_xgboost_booster
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import Header, check_array
+from learners.models.model import Header, check_array_type_and_shape
 from learners.schema import Schema
 
 if TYPE_CHECKING:  # a process that only serves networks should not load XGBoost
@@ -41,16 +41,16 @@ def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
     Raises InvalidArray, naming the array.
     """
     schema = Schema.from_json(cast(Header, header)["schema"])
-    check_array(arrays, "gains", np.float64, schema.n_attributes)
-    check_array(arrays, "n_splits", np.int64, schema.n_attributes)
+    check_array_type_and_shape(arrays, "gains", np.float64, schema.n_attributes)
+    check_array_type_and_shape(arrays, "n_splits", np.int64, schema.n_attributes)
     check_booster(schema, "booster", arrays)
 
 
 def check_booster(schema: Schema, name: str, arrays: Arrays) -> None:
     """Refuse an array (n_bytes,) uint8 that is no booster over a schema's codes. Raises InvalidArray, naming the array."""
-    serialised = check_array(arrays, name, np.uint8)
+    serialised = check_array_type_and_shape(arrays, name, np.uint8)
     try:
-        reason = _wrong(schema, loaded_booster(serialised))
+        reason = _wrong(schema, load_xgboost_booster(serialised))
     except Exception as error:  # of XGBoost, and of a document that lacks what each of its documents has
         raise InvalidArray(
             name, f"is not an XGBoost model ({type(error).__name__}: {str(error).partition(chr(10))[0]})"

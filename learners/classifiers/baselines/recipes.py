@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 
 from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
-from learners.passes.column_summaries import ColumnSummaries, binned_schema
+from learners.passes.column_summaries import ColumnSummaries, quantile_binned_schema
 from learners.passes.learner import Passes, RowWork, Work
 from learners.schema import Kept, Overrides, Schema
 
@@ -24,13 +24,13 @@ def xgboost(
     Chen and Guestrin (2016), XGBoost: a scalable tree boosting system.
     """
     # Imported here: a process that only serves networks should not load XGBoost.
-    from learners.classifiers.baselines.xgboost_training import build_matrix
+    from learners.classifiers.baselines.xgboost_training import build_xgboost_matrix
 
     schema = given
     if not isinstance(schema, Schema):  # bins follow the data: there are no cut points to keep
         summaries = yield ColumnSummaries(target, overrides or {}, max_values=parameters.max_values)
-        schema = binned_schema(summaries, parameters.max_bin)
-    with (yield RowWork("binning rows", schema, partial(build_matrix, parameters=parameters))) as matrix:
+        schema = quantile_binned_schema(summaries, parameters.max_bin)
+    with (yield RowWork("binning rows", schema, partial(build_xgboost_matrix, parameters=parameters))) as matrix:
         booster = yield Work("boosting trees", partial(matrix.boost, parameters=parameters), "rounds")
         facts = {
             "learner": "xgboost",

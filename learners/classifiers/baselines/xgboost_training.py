@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import xgboost
 
-from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, booster_settings
+from learners.classifiers.baselines.boosted import CodeTable, XGBoostParameters, xgboost_booster_parameters
 from learners.kernels.arrays import Codes, Float32s, Integers
 from learners.passes.dask_cluster import fragment_groups
 from learners.passes.engine import Advance
@@ -58,12 +58,14 @@ class Matrix:
 
     def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> xgboost.Booster:
         """Grow the trees; `advance` gets the rounds."""
-        settings = booster_settings(parameters, self.n_classes) | {"nthread": threads}
+        settings = xgboost_booster_parameters(parameters, self.n_classes) | {"nthread": threads}
         callbacks = [_Rounds(parameters.rounds, advance)]
         return xgboost.train(settings, self._matrix, num_boost_round=parameters.rounds, callbacks=callbacks)
 
 
-def build_matrix(rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters) -> Matrix | ClusterMatrix:
+def build_xgboost_matrix(
+    rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters
+) -> Matrix | ClusterMatrix:
     """Bin the rows; each of XGBoost's readings of them starts the progress anew."""
     if rows.cluster is not None:
         return ClusterMatrix(rows, parameters.max_bin)
@@ -150,12 +152,12 @@ class ClusterMatrix:
         self.client, self.n_classes = rows.cluster.client, rows.schema.n_classes
         groups = [group for source in rows.sources for group in fragment_groups(source, rows.cluster.n_workers)]
         counts = self.client.gather(
-            [self.client.submit(class_counts, rows.schema, group, pure=False) for group in groups]
+            [self.client.submit(count_classes_for_xgboost, rows.schema, group, pure=False) for group in groups]
         )
         self.class_counts = np.sum(counts, axis=0)
         self.n_rows = int(self.class_counts.sum())
         encoded = [
-            (delayed(encoded_rows)(rows.schema, group), int(own.sum()))
+            (delayed(encode_rows_for_xgboost)(rows.schema, group), int(own.sum()))
             for group, own in zip(groups, counts, strict=True)
             if own.any()
         ]
@@ -182,13 +184,13 @@ class ClusterMatrix:
         from xgboost import dask as xgboost
 
         del threads  # Dask decides
-        settings = booster_settings(parameters, self.n_classes)
+        settings = xgboost_booster_parameters(parameters, self.n_classes)
         grown = xgboost.train(self.client, settings, self._matrix, num_boost_round=parameters.rounds)
         advance(parameters.rounds, parameters.rounds)
         return grown["booster"]
 
 
-def class_counts(schema: Schema, group: Source) -> Integers:
+def count_classes_for_xgboost(schema: Schema, group: Source) -> Integers:
     """On a worker: (n_classes,) rows of each class."""
     counts = np.zeros(schema.n_classes, np.int64)
     for chunk in Rows(schema, [group]):
@@ -197,7 +199,7 @@ def class_counts(schema: Schema, group: Source) -> Integers:
     return counts
 
 
-def encoded_rows(schema: Schema, group: Source) -> tuple[Float32s, Float32s]:
+def encode_rows_for_xgboost(schema: Schema, group: Source) -> tuple[Float32s, Float32s]:
     """On a worker: features (n, n_attributes) float32 and classes (n,) float32."""
     table = CodeTable(schema)
     chunks = list(Rows(schema, [group]))

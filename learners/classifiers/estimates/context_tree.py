@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.estimates.tree_kernels import summed_level
+from learners.classifiers.estimates.tree_kernels import aggregate_context_tree_level
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Array, Floats, Int8s, Integers
-from learners.passes.engine import Advance, unheard
+from learners.passes.engine import Advance, ignore_progress
 
 CONCENTRATIONS = tuple(2.0**power for power in range(10, -4, -1))
 """How many rows the level above may weigh; of equally good ones the first."""
@@ -85,7 +85,7 @@ class Estimates(NamedTuple):
     averaged: Averaged | None = None
 
 
-def context_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequence[int]) -> Floats:
+def context_tree_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequence[int]) -> Floats:
     """p(x | class, parents) of one attribute for every context, back-off resolved: float64 of a shape.
 
     The shape: classes, the domain of each parent in the order of the levels, the attribute's own domain.
@@ -117,7 +117,7 @@ def context_tree_from_cells(
     integers; counts are positive numbers of rows.
     """
     path = np.column_stack([y, parents.reshape(y.size, -1)])
-    return levels_from_paths([path, x, counts], n_values).tree()
+    return context_tree_levels_from_cells([path, x, counts], n_values).tree()
 
 
 class Level(NamedTuple):
@@ -161,7 +161,7 @@ class Levels(NamedTuple):
         )
 
 
-def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
+def context_tree_levels_from_cells(cells: list[Array], n_values: int) -> Levels:
     """The levels of a tree from its distinct cells.
 
     `cells` is emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of
@@ -192,7 +192,9 @@ def levels_from_paths(cells: list[Array], n_values: int) -> Levels:
         above_of_node -= 1
         out_node, out_value, cell_parent = (np.empty(value.size, np.int32) for _ in range(3))
         out_count = np.empty(value.size, np.int64)
-        n_above = summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent)
+        n_above = aggregate_context_tree_level(
+            node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent
+        )
         branch = path[:, level - 1]
         own = [_narrowed(part) for part in (above_of_node, branch, node, value, count, cell_parent)]
         levels.append(Level._make(own))
@@ -229,17 +231,17 @@ def _joined(parts: Sequence[Array], before: Sequence[int] | None = None) -> Inte
     return np.concatenate([part.astype(np.int64) + first for part, first in zip(parts, moved, strict=False)])
 
 
-def trees_of(families: FamilyCounts, advance: Advance = unheard) -> list[ContextTree]:
+def build_context_trees(families: FamilyCounts, advance: Advance = ignore_progress) -> list[ContextTree]:
     """The context tree of each family; `advance` is told how many there are so far, and may raise."""
-    return [levels.tree() for levels in each_grown(families, advance)]
+    return [levels.tree() for levels in iterate_tree_levels(families, advance)]
 
 
-def each_grown(families: FamilyCounts, advance: Advance = unheard) -> Iterator[Levels]:
-    """The levels of one tree of `trees_of` after the other."""
+def iterate_tree_levels(families: FamilyCounts, advance: Advance = ignore_progress) -> Iterator[Levels]:
+    """The levels of one tree of `build_context_trees` after the other."""
     sizes = families.schema.domain_sizes
     for index, family in enumerate(families.families):
         advance(index, len(families.families))
-        yield levels_from_paths(list(families.paths(index)), int(sizes[family.attribute]))
+        yield context_tree_levels_from_cells(list(families.paths(index)), int(sizes[family.attribute]))
 
 
 def m_estimates(tree: ContextTree, m: float) -> Estimates:
@@ -259,7 +261,7 @@ def m_estimates(tree: ContextTree, m: float) -> Estimates:
     return Estimates(probability, np.asarray(share / totals, np.float64), hierarchical=False)
 
 
-def totals_of(level: Level) -> Floats:
+def context_row_counts(level: Level) -> Floats:
     """(n_nodes,) float64: rows of each context."""
     totals = np.zeros(level.above.size)
     for first in range(0, level.node.size, BLOCK_CELLS):  # so that nothing is copied whole
@@ -276,10 +278,10 @@ def _blocks(level: Level, totals: Floats) -> Iterator[tuple[slice, Floats, Float
         yield block, level.n_rows[block].astype(np.float64), totals[level.node[block]]
 
 
-def mix_levels(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
+def interpolate_levels(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
     """(m,) float64: the frequency of each cell in its context, mixed with what the level above says.
 
-    `totals` (n_nodes,) float64 as of `totals_of`; `above` (m_above,) float64 of each cell of the level above, which
+    `totals` (n_nodes,) float64 as of `context_row_counts`; `above` (m_above,) float64 of each cell of the level above, which
     weighs `weight` rows. `n_left_out` rows are missing from the cell and from its context.
     """
     found = np.empty(level.node.size)
@@ -289,10 +291,10 @@ def mix_levels(level: Level, totals: Floats, above: Floats, weight: float, n_lef
     return found
 
 
-def best_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
+def leave_one_out_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
     """The concentration of `CONCENTRATIONS` under which rows are most probable, each predicted from the others.
 
-    `totals` (n_nodes,) float64 as of `totals_of`; `left_out` (m_above,) float64 is the probability of each cell of the
+    `totals` (n_nodes,) float64 as of `context_row_counts`; `left_out` (m_above,) float64 is the probability of each cell of the
     level above, without the row.
 
     References
@@ -317,26 +319,26 @@ def best_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
     return CONCENTRATIONS[int(np.argmax(scores))]
 
 
-def telling_levels(grown: Levels) -> int:
+def n_informative_parents(grown: Levels) -> int:
     """How many of its first parents predict an attribute best, each row predicted from all others.
 
-    The estimate of a level mixes its frequencies with the level above (`best_concentration`). The fewest of those as
+    The estimate of a level mixes its frequencies with the level above (`leave_one_out_concentration`). The fewest of those as
     good as the best, to `CHANCE_NATS`.
     """
     scores: list[float] = []
     left_out = np.empty(0)
     for number, level in enumerate(grown.levels):
-        totals = totals_of(level)
+        totals = context_row_counts(level)
         if number == 0:
             left_out = (level.n_rows - 1 + 1.0 / grown.n_values) / np.maximum(totals, 1.0)
             continue
-        left_out = mix_levels(level, totals, left_out, best_concentration(level, totals, left_out), 1)
+        left_out = interpolate_levels(level, totals, left_out, leave_one_out_concentration(level, totals, left_out), 1)
         scores.append(sum(float((n * np.log(left_out[block])).sum()) for block, n, _ in _blocks(level, totals)))
     best = max(scores, default=0.0)
     return next((level for level, score in enumerate(scores) if score >= best - CHANCE_NATS), 0)
 
 
-def prune(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, list[ContextTree]]:
+def prune_uninformative_parents(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, list[ContextTree]]:
     """A structure and its trees without the last parents of each attribute that tell nothing of it beyond those before.
 
     `grown` has one per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked
@@ -345,7 +347,7 @@ def prune(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, lis
     parents, kept = [], []
     given = iter(structure.parents)
     for levels in grown:  # alone: `zip` keeps what it gave last until it has the next
-        depth = telling_levels(levels)
+        depth = n_informative_parents(levels)
         parents.append(next(given)[:depth])
         kept.append(levels.tree(depth))
         del levels

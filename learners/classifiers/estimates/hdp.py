@@ -13,7 +13,7 @@ import numpy as np
 from learners.classifiers.estimates import hdp_kernels as kernels
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Floats, Integers, Mask, freeze
+from learners.kernels.arrays import Floats, Integers, Mask, freeze_arrays
 from learners.models.parameters import Parameters
 from learners.passes.engine import Advance
 from learners.passes.threads import run_on_threads
@@ -109,8 +109,8 @@ class Chain:
         is_sampled: bool = True,
     ) -> None:
         self.tree, self.parameters, self.check = tree, parameters, check
-        self.plan = plan_of(tree, parameters.tying, parameters.root)
-        freeze(*(array for array in self.plan if isinstance(array, np.ndarray)))
+        self.plan = build_hdp_plan(tree, parameters.tying, parameters.root)
+        freeze_arrays(*(array for array in self.plan if isinstance(array, np.ndarray)))
         self.call_sweeps = max(1, CALL_ITEMS // max(1, self.plan.item_base.size))
         self.settings = np.array([PRIOR_SHAPE, PRIOR_RATE, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
         self.state = self._new_state(np.int64, stream)
@@ -121,7 +121,7 @@ class Chain:
         self._tree = kernels.Tree(*arrays, int(tree.level_starts[-2]), tree.n_values)
         if is_sampled:
             self._fill_first(self.state)
-            kernels.draw_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
+            kernels.draw_hdp_probabilities(self.plan, self.state, ROOT_CONCENTRATION)
 
     def _new_state(self, dtype: type[np.int64] | type[np.float64], stream: int) -> kernels.State:
         return kernels.State(
@@ -146,7 +146,7 @@ class Chain:
             self.check()
             n_more = min(self.call_sweeps, n_sweeps - first)
             part = trace[first : first + n_more]
-            kernels.run_sweeps(self.plan, self.state, self.settings, self.n_sweeps, n_more, part)
+            kernels.run_hdp_gibbs_sweeps(self.plan, self.state, self.settings, self.n_sweeps, n_more, part)
             self.n_sweeps += n_more
 
     def draw(self) -> None:
@@ -156,7 +156,7 @@ class Chain:
     def _add_estimates(self, state: kernels.State) -> None:
         plan, n = self.plan, state.n.astype(np.float64, copy=False)
         given = (self._tree, plan.item_cell, plan.child_group, n, state.concentration, ROOT_CONCENTRATION)
-        kernels.add_estimates(*given, self._scratch, self.sums)
+        kernels.add_hdp_estimates(*given, self._scratch, self.sums)
         leaves = slice(int(self.tree.cell_starts[self._tree.deepest]), None)
         self.log_likelihood.append(float((self.tree.cell_count[leaves] * np.log(self._scratch[1, leaves])).sum()))
         self.n_draws += 1
@@ -171,7 +171,7 @@ class Chain:
             self.check()
             n_more = min(self.call_sweeps, n_most - n_sweeps)
             given = (self.plan, expected, spread, self.settings)
-            n_made = kernels.run_fixed_point(*given, n_sweeps == 0, n_more, tolerance)
+            n_made = kernels.run_hdp_fixed_point(*given, n_sweeps == 0, n_more, tolerance)
             is_settled = n_made <= n_more
             n_sweeps += min(n_made, n_more)
         self.state.weight[:] = expected.weight
@@ -263,7 +263,7 @@ def hdp_map_estimates(
         tick(1.0)
         return chain.posterior(chain.state.concentration[np.newaxis])
 
-    return in_parallel(trees, threads, advance, solve)
+    return run_trees_in_parallel(trees, threads, advance, solve)
 
 
 def hdp_map_solution(
@@ -278,7 +278,7 @@ def hdp_map_solution(
     return chain.solution()
 
 
-def plan_of(tree: ContextTree, tying: str, root: str) -> kernels.Plan:
+def build_hdp_plan(tree: ContextTree, tying: str, root: str) -> kernels.Plan:
     """The plan of a context tree, of a tying and a root as of `HDPParameters`."""
     n_levels = tree.level_starts.size - 1
     levels = [slice(*tree.cell_starts[tree.level_starts[level : level + 2]].tolist()) for level in range(n_levels)]
@@ -358,7 +358,7 @@ def _groups(tree: ContextTree, node_level: Integers, tying: str) -> tuple[Intege
     return child_group, starts.astype(np.int64), nodes.astype(np.int64)
 
 
-def in_parallel(
+def run_trees_in_parallel(
     trees: Sequence[ContextTree],
     threads: int,
     advance: Advance | None,

@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.kernels.arrays import Array, Floats, Integers, Uint8s, Uint64s
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.random import RECIPROCALS, SEATINGS, STEP, gamma_variate, tables_variate, uniform
+from learners.kernels.random import RECIPROCALS, SEATINGS, STEP, crp_table_count_variate, gamma_variate, uniform_variate
 
 # Up to so many customers all probabilities are summed, rather than branching where the sum is reached.
 BRANCHLESS = 8
@@ -69,7 +69,7 @@ class Tree(NamedTuple):
 
 
 @inner_kernel
-def draw_tables(plan, state):
+def draw_hdp_table_counts(plan, state):
     """Draw t of all items given the probabilities above them, from the deepest level up, and sum them into n."""
     item_starts, item_parent, item_base = plan.item_starts, plan.item_parent, plan.item_base
     n, weight = state.n, state.weight
@@ -87,7 +87,7 @@ def draw_tables(plan, state):
             for i in range(1, size):
                 total *= 1.0 + a * RECIPROCALS[i]
             counter += STEP
-            u = uniform(counter) * total
+            u = uniform_variate(counter) * total
             cumulative, power = 0.0, 1.0
             t = np.int64(1)
             for j in range(1, size):
@@ -98,7 +98,7 @@ def draw_tables(plan, state):
             item += 1
     for large in range(item, end):
         above = item_parent[large]
-        t, counter = tables_variate(n[large], weight[above], counter)
+        t, counter = crp_table_count_variate(n[large], weight[above], counter)
         n[above] += t
     for level in range(n_levels - 2, 0, -1):
         for inner in range(item_starts[level], item_starts[level + 1]):
@@ -106,13 +106,13 @@ def draw_tables(plan, state):
             if n[inner] == 1:
                 n[above] += 1
             else:
-                t, counter = tables_variate(n[inner], weight[above], counter)
+                t, counter = crp_table_count_variate(n[inner], weight[above], counter)
                 n[above] += t
     state.random[0] = counter
 
 
 @inner_kernel
-def sum_nodes(plan, state):
+def sum_hdp_node_totals(plan, state):
     """Sum the items of every node above the deepest level into node_total."""
     n_levels = plan.item_starts.size - 1
     node_level, node_fixed, item_node = plan.node_level, plan.node_fixed, plan.item_node
@@ -125,7 +125,7 @@ def sum_nodes(plan, state):
 
 
 @inner_kernel
-def draw_concentrations(plan, state, shape, rate, largest):
+def draw_hdp_concentrations(plan, state, shape, rate, largest):
     """Draw every concentration given t: q_j ~ Beta(α, n_j), then α ~ Gamma(shape + Σ t_j, rate + Σ log 1/q_j).
 
     -log q_j is a sum of exponential variates of rates α, α + 1, …, α + n_j - 1, so those of all nodes with more than i rows
@@ -168,7 +168,7 @@ def draw_concentrations(plan, state, shape, rate, largest):
 
 
 @kernel
-def draw_probabilities(plan, state, root_concentration):
+def draw_hdp_probabilities(plan, state, root_concentration):
     """Draw the probabilities of all inner items given n, from the root down; what nobody needs is one common rest."""
     active_starts, active_node = plan.active_starts, plan.active_node
     active_first, active_last = plan.active_first, plan.active_last
@@ -201,17 +201,17 @@ def draw_probabilities(plan, state, root_concentration):
 
 
 @kernel
-def run_sweeps(plan, state, settings, first_sweep, n_sweeps, trace):
+def run_hdp_gibbs_sweeps(plan, state, settings, first_sweep, n_sweeps, trace):
     """Run n_sweeps sweeps; settings (5,) float64: shape, rate and cap of the concentrations, root concentration, sweeps per draw.
 
     OUT trace (n_sweeps, n_groups) float64: the concentrations after each sweep.
     """
     for sweep in range(n_sweeps):
-        draw_tables(plan, state)
+        draw_hdp_table_counts(plan, state)
         if (first_sweep + sweep) % np.int64(settings[4]) == 0:
-            sum_nodes(plan, state)
-            draw_concentrations(plan, state, settings[0], settings[1], settings[2])
-        draw_probabilities(plan, state, settings[3])
+            sum_hdp_node_totals(plan, state)
+            draw_hdp_concentrations(plan, state, settings[0], settings[1], settings[2])
+        draw_hdp_probabilities(plan, state, settings[3])
         if trace.shape[0] > 0:
             trace[sweep] = state.concentration
 
@@ -242,7 +242,7 @@ def _digamma_difference(a, n):
 
 
 @inner_kernel
-def expect_tables(plan, state, spread):
+def set_expected_hdp_table_counts(plan, state, spread):
     """Put the expectation of t of every item, given what is known of the probability above it, in place of a draw.
 
     spread (n_items,) float64 is the coefficient of variation of that probability. E[t] is a concave function of it: the
@@ -272,7 +272,7 @@ def expect_tables(plan, state, spread):
 
 
 @inner_kernel
-def expect_concentrations(plan, state, shape, rate, largest):
+def set_expected_hdp_concentrations(plan, state, shape, rate, largest):
     """The mean of every concentration given the expectations of t and of log 1/q; returns the largest relative change."""
     more = np.empty(SMALL_TOTAL + 1, np.int64)
     change = 0.0
@@ -303,7 +303,7 @@ def expect_concentrations(plan, state, shape, rate, largest):
 
 
 @inner_kernel
-def expect_probabilities(plan, state, root_concentration, spread):
+def set_expected_hdp_probabilities(plan, state, root_concentration, spread):
     """Put the expectation of the probabilities of all inner items given n in place of a draw, and how far they spread."""
     active_starts, active_node = plan.active_starts, plan.active_node
     active_first, active_last = plan.active_first, plan.active_last
@@ -335,26 +335,26 @@ def expect_probabilities(plan, state, root_concentration, spread):
 
 
 @kernel
-def run_fixed_point(plan, state, spread, settings, is_new, n_most, tolerance):
+def run_hdp_fixed_point(plan, state, spread, settings, is_new, n_most, tolerance):
     """Sweeps of expectations until no concentration moves by more than `tolerance`; a new state has nothing but n.
 
     Returns how many it took; one more than n_most if they were not enough.
     """
     if is_new:
-        sum_nodes(plan, state)
-        expect_probabilities(plan, state, settings[3], spread)
+        sum_hdp_node_totals(plan, state)
+        set_expected_hdp_probabilities(plan, state, settings[3], spread)
     for sweep in range(n_most):
-        expect_tables(plan, state, spread)
-        sum_nodes(plan, state)
-        change = expect_concentrations(plan, state, settings[0], settings[1], settings[2])
-        expect_probabilities(plan, state, settings[3], spread)
+        set_expected_hdp_table_counts(plan, state, spread)
+        sum_hdp_node_totals(plan, state)
+        change = set_expected_hdp_concentrations(plan, state, settings[0], settings[1], settings[2])
+        set_expected_hdp_probabilities(plan, state, settings[3], spread)
         if change < tolerance:
             return sweep + 1
     return n_most + 1
 
 
 @kernel
-def add_estimates(tree, item_cell, child_group, item_n, concentration, root_concentration, scratch, sums):
+def add_hdp_estimates(tree, item_cell, child_group, item_n, concentration, root_concentration, scratch, sums):
     """Add the estimates given n and the concentrations: (n_x + α φ_parent) / (n + α), from the root down.
 
     item_cell, child_group as in `Plan`, item_n (n_items,) float64 and concentration as in `State`;

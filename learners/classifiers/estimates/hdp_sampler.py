@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree
-from learners.classifiers.estimates.hdp import Chain, HDPParameters, Posterior, Tick, in_parallel
+from learners.classifiers.estimates.hdp import Chain, HDPParameters, Posterior, Tick, run_trees_in_parallel
 from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance
 
@@ -17,7 +17,7 @@ AUTO_BURN_IN, AUTO_LEAST, AUTO_MOST = 100, 1000, 50_000
 AUTO_DIFFERENCE, AUTO_R_HAT = 0.02, 1.1
 
 
-def hdp_estimates(
+def hdp_gibbs_estimates(
     trees: Sequence[ContextTree], parameters: HDPParameters, threads: int = 1, advance: Advance | None = None
 ) -> list[Posterior]:
     """Posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, the largest first.
@@ -37,7 +37,7 @@ def hdp_estimates(
     def work(tree: ContextTree, i: int, tick: Tick) -> Posterior:
         return sample(Chain(tree, parameters, i, lambda: tick(None)), tick)
 
-    return in_parallel(trees, threads, advance, work)
+    return run_trees_in_parallel(trees, threads, advance, work)
 
 
 def _sample(chain: Chain, tick: Tick) -> Posterior:

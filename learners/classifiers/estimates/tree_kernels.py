@@ -8,7 +8,7 @@ from learners.kernels.jit import inner_kernel, kernel
 
 
 @inner_kernel
-def sort_ascending(values, n):  # IN, OUT (m,) int64; the first n
+def shell_sort(values, n):  # IN, OUT (m,) int64; the first n
     """Sort by Shell's method with Knuth's gaps: numba's own sort takes as long to compile as the rest of this file."""
     gap = 1
     while gap < n // 3:
@@ -24,7 +24,7 @@ def sort_ascending(values, n):  # IN, OUT (m,) int64; the first n
 
 
 @kernel
-def summed_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent):
+def aggregate_context_tree_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent):
     """The cells of one level from those of the level below; returns how many there are.
 
     node, value (m,) int32, count (m,) int64: the cells below, node by node; above_of_node (n_below,) int32: the node above
@@ -43,7 +43,7 @@ def summed_level(node, value, count, above_of_node, seen, out_node, out_value, o
                 touched[n_touched] = value[last]
                 n_touched += 1
             last += 1
-        sort_ascending(touched, n_touched)
+        shell_sort(touched, n_touched)
         for i in range(n_touched):
             seen[touched[i]] = n_cells + i
             out_node[n_cells + i], out_value[n_cells + i], out_count[n_cells + i] = above, touched[i], 0

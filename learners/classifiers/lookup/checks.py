@@ -9,17 +9,17 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from learners.classifiers.description import NUMBERS, VARIANCE, unpack
+from learners.classifiers.description import NUMBERS, VARIANCE, unpack_context_trees
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compilation import strides_of
+from learners.classifiers.lookup.compilation import context_strides
 from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.look_up_tables import Tables
 from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
-from learners.models.model import check_array, check_starts, refuse
+from learners.models.model import check_array_elements, check_array_offsets, check_array_type_and_shape
 from learners.schema import Schema
 
 TYPES: dict[str, type] = dict.fromkeys(kernels.LookupTables._fields, np.int64)
@@ -36,7 +36,7 @@ NOT_FINITE = "holds a value that is not finite"
 INFINITE = 0x7F80  # the upper half of a float32's infinity; beyond it are NaN and negative numbers
 
 
-def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
+def check_lookup_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse what `LookupModel.to_arrays` could not have made; costs about as much as reading it.
 
     Raises InvalidArray, naming the array.
@@ -48,53 +48,60 @@ def check_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
     if not all(type(a) is int and a in known for a in (*structure.order, *sum(structure.parents, ()))):
         raise InvalidArray("order", "names attributes that are not in the schema")
     if TABLES[0] in arrays:  # or else they are compiled from the rest
-        check_tables(schema, structure, arrays)
+        check_lookup_tables(schema, structure, arrays)
     elif MANY_TABLES[0] in arrays:
         _check_many_tables(schema, structure, arrays)
-    counts = check_array(arrays, "class_counts", np.int64, schema.n_classes)
-    refuse("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
+    counts = check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
+    check_array_elements("class_counts", (counts < 0) | (counts > MOST_ROWS), "holds what is no number of rows")
     sizes = schema.domain_sizes[list(structure.order)].tolist()
     if stored["tree_values"] != sizes or len(stored["hierarchical"]) != len(sizes):
         raise InvalidArray("tree_values", "does not fit the schema")
     _check_packed(arrays, len(sizes))
-    trees = unpack(arrays, sizes, stored["hierarchical"]).trees
+    trees = unpack_context_trees(arrays, sizes, stored["hierarchical"]).trees
     for tree, parents in zip(trees, structure.parents, strict=True):
         _check_tree(tree, [schema.n_classes, *schema.domain_sizes[list(parents)].tolist()])
 
 
 def _check_packed(arrays: Arrays, m: int) -> None:
     """The types, and levels without gaps of which the first is a root."""
-    levels = check_array(arrays, "tree_levels", np.int64, m, None)
-    refuse("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
+    levels = check_array_type_and_shape(arrays, "tree_levels", np.int64, m, None)
+    check_array_elements("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
     if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
         raise InvalidArray("tree_levels", "has a tree without one root, or a gap")
     for name in NUMBERS:
-        check_array(arrays, name, np.uint8)
+        check_array_type_and_shape(arrays, name, np.uint8)
         for part in ("at", "above"):
-            check_array(arrays, f"{name}_{part}", np.uint32)
+            check_array_type_and_shape(arrays, f"{name}_{part}", np.uint32)
     for name in ("probability", "rest"):
-        estimates = check_array(arrays, f"estimate_{name}", np.float32)
-        refuse(f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate")
+        estimates = check_array_type_and_shape(arrays, f"estimate_{name}", np.float32)
+        check_array_elements(
+            f"estimate_{name}", ~((estimates >= 0) & (estimates < np.inf)), "holds what is no estimate"
+        )
     if VARIANCE in arrays:
-        refuse(VARIANCE, check_array(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance")
+        check_array_elements(
+            VARIANCE, check_array_type_and_shape(arrays, VARIANCE, np.uint16) >= INFINITE, "holds what is no variance"
+        )
 
 
-def check_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
+def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
     """Refuse look-up tables that do not follow from a schema and a structure. Raises InvalidArray, naming the array."""
     n_classes, m = schema.n_classes, len(structure.order)
     shapes = {"dense_starts": (m,), "hash_starts": (m + 1,), "hash_shifts": (m,), "vectors": (None, n_classes)}
     shapes |= {"log_prior": (n_classes,), "is_hierarchical": (1,)}
     tables = kernels.LookupTables(
-        *(check_array(arrays, f"table_{name}", dtype, *shapes.get(name, ())) for name, dtype in TYPES.items())
+        *(
+            check_array_type_and_shape(arrays, f"table_{name}", dtype, *shapes.get(name, ()))
+            for name, dtype in TYPES.items()
+        )
     )
-    strides = [strides_of(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
+    strides = [context_strides(schema, a, of_one) for a, of_one in zip(structure.order, structure.parents, strict=True)]
     expected = {"strides": np.concatenate([np.empty(0, np.int64), *strides])}
     _check_layout("table", tables, schema, structure, expected)
     _check_hashes(tables)
     _check_dense(tables)
-    refuse("table_dense", ~(tables.dense < np.inf), NO_LOGARITHM)
-    refuse("table_vectors", tables.vectors == np.inf, NO_LOGARITHM)  # NaN: no rest for a class
-    refuse("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
+    check_array_elements("table_dense", ~(tables.dense < np.inf), NO_LOGARITHM)
+    check_array_elements("table_vectors", tables.vectors == np.inf, NO_LOGARITHM)  # NaN: no rest for a class
+    check_array_elements("table_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
 
 
 def _check_layout(
@@ -117,7 +124,7 @@ def _check_layout(
 def _check_hashes(tables: kernels.LookupTables) -> None:
     """Hash tables of powers of two slots, of which one at least is empty: or else a search in them would not end."""
     starts, shifts, words, n_vectors = tables.hash_starts, tables.hash_shifts, tables.hash_words, len(tables.vectors)
-    check_starts("table_hash_starts", starts, shifts.size, words.size)
+    check_array_offsets("table_hash_starts", starts, shifts.size, words.size)
     if (np.diff(starts)[tables.dense_starts < 0] == 0).any():
         raise InvalidArray("table_hash_starts", "leaves an attribute without a table")
     has_slots = np.diff(starts) > 0
@@ -146,26 +153,32 @@ def _check_dense(tables: kernels.LookupTables) -> None:
 
 def _check_many_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
     """Refuse tables of many classes that do not follow from a schema and a structure, or point past their ends."""
-    sizes, contexts = schema.domain_sizes[list(structure.order)], check_array(arrays, "many_branch", np.int32).shape
+    sizes, contexts = (
+        schema.domain_sizes[list(structure.order)],
+        check_array_type_and_shape(arrays, "many_branch", np.int32).shape,
+    )
     shapes = {"root_log": (int(sizes.sum()),), "roots": sizes.shape, "child_starts": contexts, "child_ends": contexts}
     shapes |= {"log_prior": (schema.n_classes,), "is_hierarchical": (1,)}
     tables = ManyClassTables(
-        *(check_array(arrays, f"many_{name}", dtype, *shapes.get(name, ())) for name, dtype in MANY_TYPES.items())
+        *(
+            check_array_type_and_shape(arrays, f"many_{name}", dtype, *shapes.get(name, ()))
+            for name, dtype in MANY_TYPES.items()
+        )
     )
     _check_layout("many", tables, schema, structure, {"value_starts": np.cumsum(sizes) - sizes})
     n, past = tables.branch.size, "points past the end of the contexts"
-    refuse("many_roots", (tables.roots < 0) | (tables.roots >= n), past)
+    check_array_elements("many_roots", (tables.roots < 0) | (tables.roots >= n), past)
     starts, ends = tables.child_starts, tables.child_ends
-    refuse("many_child_ends", (starts < 0) | (starts > ends) | (ends > n), past)
-    check_starts("many_pair_starts", tables.pair_starts, n, tables.pair_value.size)
+    check_array_elements("many_child_ends", (starts < 0) | (starts > ends) | (ends > n), past)
+    check_array_offsets("many_pair_starts", tables.pair_starts, n, tables.pair_value.size)
     for name, n_parts in (("rest", n), ("cell", tables.pair_value.size)):
         classes, logs = getattr(tables, f"{name}_class"), getattr(tables, f"{name}_log")
         for part in (classes, logs):
-            check_starts(f"many_{name}_starts", getattr(tables, f"{name}_starts"), n_parts, part.size)
-        refuse(f"many_{name}_class", classes >= schema.n_classes, NO_CODE)
+            check_array_offsets(f"many_{name}_starts", getattr(tables, f"{name}_starts"), n_parts, part.size)
+        check_array_elements(f"many_{name}_class", classes >= schema.n_classes, NO_CODE)
     for name in ("root_log", "rest_log", "cell_log"):
-        refuse(f"many_{name}", ~(getattr(tables, name) < np.inf), NO_LOGARITHM)
-    refuse("many_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
+        check_array_elements(f"many_{name}", ~(getattr(tables, name) < np.inf), NO_LOGARITHM)
+    check_array_elements("many_log_prior", ~np.isfinite(tables.log_prior), NOT_FINITE)
 
 
 def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
@@ -178,10 +191,10 @@ def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
         raise InvalidArray("tree_levels", "has more levels than the structure has parents")
     for (above, first), (_, last), n_branches in zip(pairwise(edges), pairwise(edges[1:]), level_sizes, strict=False):
         parent = tree.parent[first:last]
-        refuse(
+        check_array_elements(
             "tree_n_children", (parent < above) | (parent >= first), "leads to a node that is not of the level below"
         )
-        refuse("tree_branch", tree.branch[first:last] >= n_branches, NO_CODE)
-    refuse("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
-    refuse("tree_cell_value", tree.cell_value >= tree.n_values, NO_CODE)
-    refuse("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")
+        check_array_elements("tree_branch", tree.branch[first:last] >= n_branches, NO_CODE)
+    check_array_elements("tree_n_cells", np.diff(tree.cell_starts) == 0, "has a node without a cell")
+    check_array_elements("tree_cell_value", tree.cell_value >= tree.n_values, NO_CODE)
+    check_array_elements("tree_cell_count", tree.cell_count > MOST_ROWS, "holds what is no number of rows")

@@ -12,17 +12,27 @@ from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.look_up_tables import (
     WORD,
-    halves_of,
-    log_joints,
-    log_prior_of,
-    of_family,
-    ranks_of,
-    slots_of,
-    starts_of,
+    bit_vector_word_ranks,
+    build_hash_slots,
+    family_lookup_tables,
+    fill_class_log_joints,
+    offsets_from_sizes,
+    smoothed_log_class_prior,
+    split_64_bit_keys,
 )
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge
-from learners.kernels.arrays import Codes, Float32s, Floats, Integers, Uint8s, Uint64s, distinct_of, freeze, stack
+from learners.kernels.arrays import (
+    Codes,
+    Float32s,
+    Floats,
+    Integers,
+    Uint8s,
+    Uint64s,
+    concatenate_arrays,
+    freeze_arrays,
+    unique_integers,
+)
 from learners.schema import Schema
 
 DENSE_FLOATS = 1 << 22
@@ -41,7 +51,7 @@ class _Sparse(NamedTuple):
     vectors: Float32s
 
 
-def compile_tables(
+def compile_lookup_tables(
     schema: Schema,
     structure: Structure,
     class_counts: Integers,
@@ -49,15 +59,17 @@ def compile_tables(
     estimates: Iterable[Estimates],
     most_dense: int | None = None,
 ) -> kernels.LookupTables:
-    """Compile estimates into the arrays that `kernels.answer` reads.
+    """Compile estimates into the arrays that `kernels.look_up_class_probabilities` reads.
 
     `class_counts` (n_classes,) int64; trees and estimates one per entry of `structure.order`: those of a generator are
     in memory one after the other. A dense table has `most_dense` numbers at most, by default as many as the contexts
     that occurred are worth. Raises FamilyTooLarge if the contexts of an attribute cannot be numbered by 63 bits.
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
-    strides = [strides_of(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)]
-    prior = log_prior_of(class_counts)
+    strides = [
+        context_strides(schema, a, parents) for a, parents in zip(structure.order, structure.parents, strict=True)
+    ]
+    prior = smoothed_log_class_prior(class_counts)
     is_hierarchical = np.zeros(1, np.uint8)
     n_values: list[int] = []
 
@@ -105,18 +117,18 @@ def _tables_of(
     """The forms of some attributes, one behind the other; the list is emptied, so that they are in memory once."""
     words = np.concatenate([np.empty(0, np.uint64), *(form.words for form in forms)])
     dense_sizes = np.array([form.dense.size for form in forms], np.int64)
-    hash_starts = starts_of([form.words.size for form in forms])
+    hash_starts = offsets_from_sizes([form.words.size for form in forms])
     hash_shifts = np.array([form.shift for form in forms], np.int64)
     dense = np.concatenate([np.empty(0, np.float32), *(form.dense for form in forms)])
     key_parts, vectors = [form.keys for form in forms], [form.vectors for form in forms]
     forms.clear()
     nothing = np.empty(0, np.int64)
-    keys = stack(key_parts, nothing)
-    key_low, key_high = halves_of(keys)
+    keys = concatenate_arrays(key_parts, nothing)
+    key_low, key_high = split_64_bit_keys(keys)
     tables = kernels.LookupTables(
         attribute=np.array([structure.order[i] for i in members], np.int64),
         n_values=np.array(n_values, np.int64),
-        parent_starts=starts_of([len(structure.parents[i]) for i in members]),
+        parent_starts=offsets_from_sizes([len(structure.parents[i]) for i in members]),
         parents=np.array([p for i in members for p in structure.parents[i]], np.int64),
         parent_sizes=np.concatenate([nothing, *(sizes[i] for i in members)]),
         strides=np.concatenate([nothing, *(strides[i] for i in members)]),
@@ -125,18 +137,18 @@ def _tables_of(
         hash_starts=hash_starts,
         hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=ranks_of(words),
+        hash_ranks=bit_vector_word_ranks(words),
         key_low=key_low,
         key_high=key_high,
-        vectors=stack(vectors, np.empty((0, prior.size), np.float32)),
+        vectors=concatenate_arrays(vectors, np.empty((0, prior.size), np.float32)),
         log_prior=prior,
         is_hierarchical=is_hierarchical,
     )
-    freeze(*tables)  # as when predicting: one compiled signature
+    freeze_arrays(*tables)  # as when predicting: one compiled signature
     return tables
 
 
-def strides_of(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:
+def context_strides(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:
     """Place value of each parent in the number of a context, the last parent fastest."""
     strides, place = [], 1
     for parent in reversed(parents):
@@ -178,11 +190,11 @@ def _sparse_form(
             node_class[nodes] = node_class[above]
             step = int(strides[level - 2])
             context[nodes] = context[above] + (tree.branch[nodes] - sizes[level - 2]) * step
-        contexts, context_row = distinct_of(context[nodes])
+        contexts, context_row = unique_integers(context[nodes])
         node_of_cell = np.repeat(
             np.arange(nodes.stop - nodes.start), np.diff(tree.cell_starts[nodes.start : nodes.stop + 1])
         )
-        own_keys, own_row = distinct_of(contexts[context_row[node_of_cell]] * n_keys + tree.cell_value[cells])
+        own_keys, own_row = unique_integers(contexts[context_row[node_of_cell]] * n_keys + tree.cell_value[cells])
         readings = [(0, estimates.probability, estimates.rest)]
         if estimates.averaged is not None and level < n_levels - 1:
             readings.insert(0, (end, *estimates.averaged))
@@ -227,7 +239,7 @@ def _dropped(context: Integers, size: int, stride: int) -> Integers:
 
 def _hashed(sparse: _Sparse) -> _Form:
     """Rows in the order of their slots."""
-    words, shift, order = slots_of(sparse.keys)
+    words, shift, order = build_hash_slots(sparse.keys)
     return _Form(np.empty(0, np.float32), words, shift, sparse.keys[order], sparse.vectors[order])
 
 
@@ -243,19 +255,19 @@ def _dense_form(
         most = min(DENSE_FLOATS, max(SMALL_TABLE, DENSE_RATIO * hashed.vectors.size))
     if n_rows * n_classes > most:
         return None
-    alone = of_family(tables, a, len(shape) - 1)
+    alone = family_lookup_tables(tables, a, len(shape) - 1)
     table = np.empty((n_rows, n_classes), np.float32)
     for first in range(0, n_rows, BLOCK_ROWS):
         x: Codes = np.array(np.unravel_index(np.arange(first, min(first + BLOCK_ROWS, n_rows)), shape)).astype(dtype)
-        freeze(x)  # as the rows of a request: one compiled signature
+        freeze_arrays(x)  # as the rows of a request: one compiled signature
         logs = np.empty((x.shape[1], n_classes))
-        log_joints(alone, x, 0, x.shape[1], logs)
+        fill_class_log_joints(alone, x, 0, x.shape[1], logs)
         table[first : first + BLOCK_ROWS] = logs
     no_keys, no_vectors = np.empty(0, np.int64), np.empty((0, n_classes), np.float32)
     return _Form(table.ravel(), np.empty(0, np.uint64), WORD - 1, no_keys, no_vectors)
 
 
-def spread_tables(
+def compile_lookup_variance_tables(
     schema: Schema,
     structure: Structure,
     class_counts: Integers,
@@ -265,12 +277,12 @@ def spread_tables(
 ) -> kernels.LookupTables:
     """Look-up tables of the variance of each log probability, in place of the log probability.
 
-    Arguments as of `compile_tables`; `variances` of (n_cells,) float64 are the posterior variance of each probability.
+    Arguments as of `compile_lookup_tables`; `variances` of (n_cells,) float64 are the posterior variance of each probability.
     """
     spreads = [_log_variance(*entry) for entry in zip(trees, estimates, variances, strict=True)]
-    tables = compile_tables(schema, structure, class_counts, trees, spreads)
+    tables = compile_lookup_tables(schema, structure, class_counts, trees, spreads)
     tables = tables._replace(log_prior=1.0 / (np.asarray(class_counts, np.float64) + 1.0))
-    freeze(*tables)  # as the model's own tables: one compiled signature
+    freeze_arrays(*tables)  # as the model's own tables: one compiled signature
     return tables
 
 

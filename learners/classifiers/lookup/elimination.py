@@ -9,9 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.look_up_tables import Tables, log_joints, of_entries, of_family, without_prior
+from learners.classifiers.lookup.look_up_tables import (
+    Tables,
+    family_lookup_tables,
+    fill_class_log_joints,
+    lookup_tables_without_prior,
+    slice_lookup_tables,
+)
 from learners.classifiers.structure import Structure
-from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze, frozen
+from learners.kernels.arrays import Array, Codes, Floats, Integers, Mask, freeze_arrays, read_only_array
 
 MOST_COMBINATIONS = 1 << 20
 """Of the values of the missing parents, times classes: up to so many are summed out exactly, as in SQL."""
@@ -70,12 +76,12 @@ class Elimination:
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
         for missing, rows in _patterns(x, self.sizes, self.structure.order):
-            plan, own = self._plan(missing), frozen(x[:, rows])
+            plan, own = self._plan(missing), read_only_array(x[:, rows])
             if not plan.order:  # nothing to sum
                 for tables, out in ((self.tables, logs), (self.spread, variance)):
                     if tables is not None:
                         found = np.empty((rows.size, n_classes))
-                        log_joints(tables, own, 0, rows.size, found)
+                        fill_class_log_joints(tables, own, 0, rows.size, found)
                         out[rows] = found
                 continue
             first, which = _different(own[plan.around])
@@ -127,7 +133,7 @@ class Elimination:
     def _family(self, i: int, of_spread: bool) -> Tables:
         if (i, of_spread) not in self._families:
             tables = self.spread if of_spread and self.spread is not None else self.tables
-            self._families[i, of_spread] = of_family(tables, i, len(self.structure.parents[i]))
+            self._families[i, of_spread] = family_lookup_tables(tables, i, len(self.structure.parents[i]))
         return self._families[i, of_spread]
 
     def _logs(self, of_spread: bool, i: int, x: Codes, scope: tuple[int, ...]) -> Floats:
@@ -141,18 +147,18 @@ class Elimination:
         codes = np.empty((len(members), n_each * n_rows), x.dtype)
         for place, v in enumerate(members):
             codes[place] = np.repeat(combinations[v], n_rows) if v in combinations else np.tile(x[v], n_each)
-        freeze(codes)  # as the rows of a request: one compiled signature
+        freeze_arrays(codes)  # as the rows of a request: one compiled signature
         logs = np.empty((codes.shape[1], tables.log_prior.size))
-        log_joints(tables, codes, 0, codes.shape[1], logs)
+        fill_class_log_joints(tables, codes, 0, codes.shape[1], logs)
         return np.ascontiguousarray(logs.T).reshape(-1, *shape, n_rows)
 
 
 def _complete_families(tables: Tables, x: Codes, plan: _Plan) -> Floats:
     """(n_rows, n_classes): the prior's term and those of the families of which nothing is missing."""
     total = np.tile(tables.log_prior, (x.shape[1], 1))
-    terms, found = without_prior(tables), np.empty_like(total)
+    terms, found = lookup_tables_without_prior(tables), np.empty_like(total)
     for first, last in plan.complete:
-        log_joints(of_entries(terms, first, last), x, 0, x.shape[1], found)
+        fill_class_log_joints(slice_lookup_tables(terms, first, last), x, 0, x.shape[1], found)
         total += found
     return total
 

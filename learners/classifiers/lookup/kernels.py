@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.counts.sparse_kernels import place_among
+from learners.counts.sparse_kernels import binary_search_index
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
 from learners.kernels.intrinsics import popcount
 from learners.kernels.jit import inner_kernel, kernel
@@ -53,7 +53,7 @@ class LookupTables(NamedTuple):
 
 
 @kernel
-def fill_hash(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
+def fill_lookup_hash_table(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
     """Give every key a slot by linear probing: owners[slot] is its position."""
     mask = owners.size - 1
     for position in range(keys.size):
@@ -184,7 +184,7 @@ def _add_sparse_block(
 
 
 @inner_kernel
-def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
+def normalize_log_joint_row(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
     """Make probabilities of what are their logs but for a constant, and return this constant (log-sum-exp).
 
     A row that no class can produce has the prior: -inf less -inf would be NaN.
@@ -202,14 +202,16 @@ def normalize(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) f
 
 
 @kernel
-def normalize_rows(logs, log_prior, log_totals):  # logs (n, C) float64, in place; log_prior (C,); OUT (n,) float64
-    """`normalize` each row; the total of a row that no class can produce is -inf."""
+def normalize_log_joint_rows(
+    logs, log_prior, log_totals
+):  # logs (n, C) float64, in place; log_prior (C,); OUT (n,) float64
+    """`normalize_log_joint_row` each row; the total of a row that no class can produce is -inf."""
     for row in range(logs.shape[0]):
-        log_totals[row] = normalize(logs[row], log_prior)
+        log_totals[row] = normalize_log_joint_row(logs[row], log_prior)
 
 
 @kernel
-def answer(tables, x, first, last, is_normalized, out):
+def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
     """Log P(class, attributes) of rows, or P(class | attributes) if normalised: one kernel for both, as it takes longest to compile.
 
     x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1. An attribute whose value training never saw counts for no class.
@@ -227,7 +229,7 @@ def answer(tables, x, first, last, is_normalized, out):
                 _add_dense_block(tables, a, x, block, end, cells, out)
         if is_normalized:
             for row in range(block, end):
-                normalize(out[row], tables.log_prior)
+                normalize_log_joint_row(out[row], tables.log_prior)
 
 
 class ManyClassTables(NamedTuple):
@@ -266,8 +268,8 @@ class ManyClassTables(NamedTuple):
 
 
 @kernel
-def answer_many(tables, x, first, last, is_normalized, out):
-    """As `answer`: from the root down, each context sets what it knows of its classes.
+def look_up_many_class_probabilities(tables, x, first, last, is_normalized, out):
+    """As `look_up_class_probabilities`: from the root down, each context sets what it knows of its classes.
 
     One function: a call for each attribute would hand over all arrays of the tables, which takes longer than to look them up.
     """
@@ -288,23 +290,25 @@ def answer_many(tables, x, first, last, is_normalized, out):
                 for entry in range(tables.rest_starts[context], tables.rest_starts[context + 1]):
                     k = tables.rest_class[entry]
                     own[k] = own[k] + tables.rest_log[entry] if is_hierarchical else np.float64(tables.rest_log[entry])
-                pair = place_among(pair_value, pair_starts[context], pair_starts[context + 1], value)
+                pair = binary_search_index(pair_value, pair_starts[context], pair_starts[context + 1], value)
                 if pair >= 0:
                     for entry in range(cell_starts[pair], cell_starts[pair + 1]):
                         own[cell_class[entry]] = cell_log[entry]
                 if parent == end:
                     break
                 code = np.int64(x[tables.parents[parent], row])
-                context = place_among(tables.branch, tables.child_starts[context], tables.child_ends[context], code)
+                context = binary_search_index(
+                    tables.branch, tables.child_starts[context], tables.child_ends[context], code
+                )
                 parent += 1
             for k in range(own.size):
                 out[row, k] += own[k]
         if is_normalized:
-            normalize(out[row], tables.log_prior)
+            normalize_log_joint_row(out[row], tables.log_prior)
 
 
 @kernel
-def mark_rows(x, limits, nullable, marks):  # (m, n) codes, (m,) uint16, (m,) bool; OUT (n,) uint8
+def mark_unknown_and_null_rows(x, limits, nullable, marks):  # (m, n) codes, (m,) uint16, (m,) bool; OUT (n,) uint8
     """Set bit 0 of rows with a code that is not below the limit of its attribute, bit 1 of rows with a null as a value."""
     for i in range(x.shape[0]):
         codes, limit = x[i], limits[i]

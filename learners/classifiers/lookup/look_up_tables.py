@@ -10,8 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.kernels import EMPTY, LookupTables, ManyClassTables, answer, answer_many, fill_hash
-from learners.kernels.arrays import Array, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze
+from learners.classifiers.lookup.kernels import (
+    EMPTY,
+    LookupTables,
+    ManyClassTables,
+    fill_lookup_hash_table,
+    look_up_class_probabilities,
+    look_up_many_class_probabilities,
+)
+from learners.kernels.arrays import Array, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze_arrays
 from learners.passes.threads import available_cores
 from learners.schema import Chunk
 
@@ -34,32 +41,32 @@ BY_ATTRIBUTE = {
 }
 
 
-def log_prior_of(class_counts: Integers) -> Floats:
+def smoothed_log_class_prior(class_counts: Integers) -> Floats:
     """(n_classes,) float64: log shares of the classes, smoothed by one row: no class that occurred is impossible beforehand."""
     return np.log((class_counts + 1.0 / class_counts.size) / (class_counts.sum() + 1.0))
 
 
-def of_entries(tables: Tables, first: int, last: int) -> Tables:
+def slice_lookup_tables(tables: Tables, first: int, last: int) -> Tables:
     """Tables of the entries first..last-1 of `tables`, with its prior."""
     own = BY_ATTRIBUTE.keys() & set(tables._fields)
     return tables._replace(**{name: getattr(tables, name)[first : last + BY_ATTRIBUTE[name] - 1] for name in own})
 
 
-def without_prior(tables: Tables) -> Tables:
+def lookup_tables_without_prior(tables: Tables) -> Tables:
     """Tables that answer the terms of the attributes alone."""
     no_prior = np.zeros(tables.log_prior.size)
-    freeze(no_prior)  # as in a model, so that nothing is compiled again
+    freeze_arrays(no_prior)  # as in a model, so that nothing is compiled again
     return tables._replace(log_prior=no_prior)
 
 
-def of_attribute(tables: Tables, a: int) -> Tables:
+def attribute_lookup_tables(tables: Tables, a: int) -> Tables:
     """Tables that answer by attribute a of `tables` alone: without the others, and without the prior."""
-    return without_prior(of_entries(tables, a, a + 1))
+    return lookup_tables_without_prior(slice_lookup_tables(tables, a, a + 1))
 
 
-def of_family(tables: Tables, a: int, n_parents: int) -> Tables:
+def family_lookup_tables(tables: Tables, a: int, n_parents: int) -> Tables:
     """The tables of attribute a alone, whose parents are the first rows of the codes, and which is the last."""
-    one = of_attribute(tables, a)
+    one = attribute_lookup_tables(tables, a)
     first = int(one.parent_starts[0])
     changed: dict[str, Array] = {
         name: getattr(one, name)[first : first + n_parents]
@@ -71,11 +78,13 @@ def of_family(tables: Tables, a: int, n_parents: int) -> Tables:
         "parents": np.arange(n_parents),
         "parent_starts": np.array([0, n_parents]),
     }
-    freeze(*changed.values())
+    freeze_arrays(*changed.values())
     return one._replace(**changed)
 
 
-def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uint8] | type[np.uint16]) -> Floats:
+def family_log_probabilities(
+    tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uint8] | type[np.uint16]
+) -> Floats:
     """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own.
 
     (product of shape, n_classes) float64; `shape` is how many codes of each parent, and last of the attribute, whose
@@ -83,13 +92,13 @@ def family_logs(tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uin
     """
     n_cells = math.prod(shape)
     codes: Codes = np.indices(shape).reshape(len(shape), n_cells).astype(dtype)
-    freeze(codes)  # as the rows of a request: one compiled signature
+    freeze_arrays(codes)  # as the rows of a request: one compiled signature
     logs = np.empty((n_cells, tables.log_prior.size))
-    log_joints(of_family(tables, a, len(shape) - 1), codes, 0, n_cells, logs)
+    fill_class_log_joints(family_lookup_tables(tables, a, len(shape) - 1), codes, 0, n_cells, logs)
     return logs
 
 
-def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
+def fill_class_log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
     """Fill rows first..last-1 of `out` (n, n_classes) float64 with log P(class, attributes) of x (n_attributes, n).
 
     An attribute whose value training never saw counts for no class.
@@ -97,21 +106,21 @@ def log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> 
     _answer(tables, x, first, last, False, out)
 
 
-def probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """P(class | attributes) by log-sum-exp; parameters as those of `log_joints`."""
+def fill_class_probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
+    """P(class | attributes) by log-sum-exp; parameters as those of `fill_class_log_joints`."""
     _answer(tables, x, first, last, True, out)
 
 
 def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool, out: Floats) -> None:
     if isinstance(tables, ManyClassTables):
         x = x.astype(np.uint16, copy=False)
-        freeze(x)  # one compiled signature, whatever the width of codes
-        answer_many(tables, x, first, last, is_normalized, out)
+        freeze_arrays(x)  # one compiled signature, whatever the width of codes
+        look_up_many_class_probabilities(tables, x, first, last, is_normalized, out)
     else:
-        answer(tables, x, first, last, is_normalized, out)
+        look_up_class_probabilities(tables, x, first, last, is_normalized, out)
 
 
-def log_factors(tables: Tables, chunk: Chunk) -> Floats:
+def attribute_log_factors(tables: Tables, chunk: Chunk) -> Floats:
     """(n_attributes, n_rows, n_classes) float64: log P(x_i | y, parents of x_i), in the order of the schema.
 
     Zero for an attribute that the network leaves out, is absent, or whose value training never saw: it does not enter
@@ -119,11 +128,11 @@ def log_factors(tables: Tables, chunk: Chunk) -> Floats:
     """
     factors = np.zeros((chunk.x.shape[0], chunk.n_rows, tables.log_prior.size))
     for a, attribute in enumerate(tables.attribute):
-        log_joints(of_attribute(tables, a), chunk.x, 0, chunk.n_rows, factors[attribute])
+        fill_class_log_joints(attribute_lookup_tables(tables, a), chunk.x, 0, chunk.n_rows, factors[attribute])
     return factors
 
 
-def blocks_of(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
+def split_chunk_into_blocks(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
     """The rows of a chunk, as many at a time as have `CELLS_AT_A_TIME` probabilities."""
     n_rows = max(1, CELLS_AT_A_TIME // n_classes)
     if chunk.n_rows <= n_rows:
@@ -133,7 +142,9 @@ def blocks_of(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
         yield chunk.rows(slice(first, first + n_rows))
 
 
-def in_parts(n_rows: int, threads: int | None, work: Callable[[int, int], object], least: int = PARALLEL_ROWS) -> None:
+def run_in_row_ranges(
+    n_rows: int, threads: int | None, work: Callable[[int, int], object], least: int = PARALLEL_ROWS
+) -> None:
     """Answer rows first..last-1, on several threads, by default one per core, where each has at least so many rows."""
     n_parts = n_rows // least
     if n_parts > 1:
@@ -155,28 +166,28 @@ class Slots(NamedTuple):
     order: Int32s  # (n,): the keys in the order of their slots
 
 
-def slots_of(keys: Integers) -> Slots:
+def build_hash_slots(keys: Integers) -> Slots:
     """Slots for different keys (n,) int64."""
     bits = max(WORD.bit_length() - 1, int(2 * keys.size - 1).bit_length())
     owners = np.full(1 << bits, EMPTY, np.int32)
-    fill_hash(keys, WORD - bits, owners)
+    fill_lookup_hash_table(keys, WORD - bits, owners)
     is_used = owners != EMPTY
     words = np.packbits(is_used, bitorder="little").view("<u8").astype(np.uint64)
     return Slots(words, WORD - bits, owners[is_used])
 
 
-def ranks_of(words: Uint64s) -> Int32s:
+def bit_vector_word_ranks(words: Uint64s) -> Int32s:
     """The row of the first used slot of each word."""
     n_used = np.bitwise_count(words)
     return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
 
 
-def halves_of(keys: Integers) -> tuple[Uint32s, Uint32s]:
+def split_64_bit_keys(keys: Integers) -> tuple[Uint32s, Uint32s]:
     """The lower and the upper 32 bits of keys; no upper ones where all are zero."""
     is_wide = keys.size and int(keys.max()) >= 1 << 32
     return keys.astype(np.uint32), (keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32)
 
 
-def starts_of(sizes: Sequence[int] | Integers) -> Integers:
+def offsets_from_sizes(sizes: Sequence[int] | Integers) -> Integers:
     """Where each of some ranges of these sizes begins, one behind the other, and where the last ends."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -12,30 +12,30 @@ import pyarrow as pa
 
 from learners.classifiers.description import (
     Contents,
+    describe_network_as_tables,
     describe_structure,
-    describe_tables,
-    pack,
+    pack_context_trees,
     round_estimates,
-    rounded_variances,
-    unpack,
+    round_variances_to_bfloat16,
+    unpack_context_trees,
 )
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.compilation import compile_tables, spread_tables
+from learners.classifiers.lookup.compilation import compile_lookup_tables, compile_lookup_variance_tables
 from learners.classifiers.lookup.elimination import Elimination
-from learners.classifiers.lookup.kernels import ManyClassTables, mark_rows, normalize_rows
+from learners.classifiers.lookup.kernels import ManyClassTables, mark_unknown_and_null_rows, normalize_log_joint_rows
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
-    family_logs,
-    in_parts,
-    log_factors,
-    log_joints,
-    probabilities,
+    attribute_log_factors,
+    family_log_probabilities,
+    fill_class_log_joints,
+    fill_class_probabilities,
+    run_in_row_ranges,
 )
-from learners.classifiers.lookup.many_classes import compile_many
+from learners.classifiers.lookup.many_classes import compile_many_class_tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze, frozen
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze_arrays, read_only_array
 from learners.models.model import DerivedHeader
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
@@ -89,7 +89,7 @@ class LookupModel:
     ) -> None:
         self.schema, self.network, self.class_counts = schema, structure, class_counts
         self.facts, self._read_contents = dict(facts), contents
-        freeze(*tables)  # mapped and fresh models then share one compiled signature
+        freeze_arrays(*tables)  # mapped and fresh models then share one compiled signature
         self._tables = tables
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -98,7 +98,7 @@ class LookupModel:
     def __setstate__(self, state: dict[str, object]) -> None:
         """Of a pickle from before 26 November 2026, which held the attributes."""
         vars(self).update({name: value for name, value in state.items() if name not in REMADE})
-        freeze(*self._tables)
+        freeze_arrays(*self._tables)
 
     @cached_property
     def _contents(self) -> Contents:
@@ -131,8 +131,10 @@ class LookupModel:
         variances: list[Floats] | None = None,
     ) -> LookupModel:
         """Compile the estimates, as float32 holds them, into tables; they and their variances are taken out of their lists."""
-        contents = Contents(tuple(trees), tuple(round_estimates(estimates)), tuple(rounded_variances(variances or [])))
-        compiled = compile_tables if class_counts.size <= FEW_CLASSES else compile_many
+        contents = Contents(
+            tuple(trees), tuple(round_estimates(estimates)), tuple(round_variances_to_bfloat16(variances or []))
+        )
+        compiled = compile_lookup_tables if class_counts.size <= FEW_CLASSES else compile_many_class_tables
         tables = compiled(schema, structure, class_counts, trees, contents.estimates)
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)
 
@@ -145,7 +147,9 @@ class LookupModel:
 
         def look_up(x: Codes) -> Floats:
             out = np.empty((x.shape[1], self.schema.n_classes))
-            in_parts(x.shape[1], threads, lambda first, last: probabilities(self._tables, x, first, last, out))
+            run_in_row_ranges(
+                x.shape[1], threads, lambda first, last: fill_class_probabilities(self._tables, x, first, last, out)
+            )
             return out
 
         return self._completeness.answers(chunk.x, look_up, self.answer_known, self.log_evidence)
@@ -165,13 +169,13 @@ class LookupModel:
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
         """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
-        return normalize(self._elimination.log_joint(x)[0], self._tables.log_prior)
+        return normalize_log_joints(self._elimination.log_joint(x)[0], self._tables.log_prior)
 
     def log_evidence(self, x: Codes) -> Floats:
         """Of (n_attributes, n) codes in which no parent is missing the (n,) log P(known)."""
         logs = np.empty((x.shape[1], self.schema.n_classes))
-        log_joints(self._tables, x, 0, x.shape[1], logs)
-        return normalize(logs, self._tables.log_prior)[1]
+        fill_class_log_joints(self._tables, x, 0, x.shape[1], logs)
+        return normalize_log_joints(logs, self._tables.log_prior)[1]
 
     @property
     def log_prior(self) -> Floats:
@@ -184,11 +188,13 @@ class LookupModel:
         One row for each combination of codes of its parents and, fastest, its own.
         """
         members = [*self.network.parents[family], self.network.order[family]]
-        return family_logs(self._tables, family, self.schema.domain_sizes[members].tolist(), self.schema.code_dtype)
+        return family_log_probabilities(
+            self._tables, family, self.schema.domain_sizes[members].tolist(), self.schema.code_dtype
+        )
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
-        return self._tables.log_prior, log_factors(self._tables, chunk)
+        return self._tables.log_prior, attribute_log_factors(self._tables, chunk)
 
     def log_joint(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
@@ -196,12 +202,14 @@ class LookupModel:
 
     @cached_property
     def _spread(self) -> kernels.LookupTables:
-        return spread_tables(self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances)
+        return compile_lookup_variance_tables(
+            self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances
+        )
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Central credible intervals of the class probabilities: low and high (n_rows, n_classes).
 
-        See `intervals.credible_intervals`. Raises InvalidParameter if the level is none, the model has m-estimates,
+        See `intervals.lookup_credible_intervals`. Raises InvalidParameter if the level is none, the model has m-estimates,
         which have no posterior, or it has too many classes.
         """
         if self.schema.n_classes > FEW_CLASSES:
@@ -209,7 +217,7 @@ class LookupModel:
             raise InvalidParameter("interval", level, reason)
         if self.network.order and not self.variances:
             raise InvalidParameter("interval", level, "this model has m-estimates; train with estimator hdp or hdp-map")
-        return credible_intervals(self.log_joint_variance(chunk), self.predict_proba(chunk), level)
+        return lookup_credible_intervals(self.log_joint_variance(chunk), self.predict_proba(chunk), level)
 
     def log_joint_variance(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) the posterior variance of `log_joint`, to first order; of a model whose estimates have one."""
@@ -230,7 +238,7 @@ class LookupModel:
         }
         arrays: dict[str, Array] = {"class_counts": np.asarray(self.class_counts)}
         arrays.update(zip(names, self._tables, strict=True))
-        return header, arrays | pack(self._contents)
+        return header, arrays | pack_context_trees(self._contents)
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> LookupModel:
@@ -240,7 +248,7 @@ class LookupModel:
         schema = Schema.from_json(stored["schema"])
 
         def contents() -> Contents:
-            return unpack(arrays, stored["tree_values"], stored["hierarchical"])
+            return unpack_context_trees(arrays, stored["tree_values"], stored["hierarchical"])
 
         tables: Tables
         if all(name in arrays for name in TABLES):
@@ -248,7 +256,7 @@ class LookupModel:
         elif all(name in arrays for name in MANY_TABLES):
             tables = ManyClassTables(*(arrays[name] for name in MANY_TABLES))
         else:
-            compiled = compile_tables if schema.n_classes <= FEW_CLASSES else compile_many
+            compiled = compile_lookup_tables if schema.n_classes <= FEW_CLASSES else compile_many_class_tables
             tables = compiled(schema, structure, arrays["class_counts"], *contents()[:2])
         return cls(schema, structure, arrays["class_counts"], contents, tables, stored["facts"])
 
@@ -258,7 +266,7 @@ class LookupModel:
 
     def tables(self) -> dict[str, pa.Table]:
         """Attributes, values, edges, class counts, and every context's counts and probabilities."""
-        return describe_tables(
+        return describe_network_as_tables(
             self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances, self.facts
         )
 
@@ -278,7 +286,7 @@ class Completeness:
         self._used = np.zeros(schema.n_attributes, np.bool_)
         self._used[list(used)] = True
         nullable &= self._used
-        freeze(limits, nullable)
+        freeze_arrays(limits, nullable)
         self._limits, self.nullable = limits, nullable
         self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
 
@@ -299,28 +307,30 @@ class Completeness:
         those of any rows with the (m,) log probability of what is known, `log_evidence` the latter alone of whole rows.
         """
         marks = np.zeros(x.shape[1], np.uint8)
-        mark_rows(x, self._limits, self.nullable, marks)
+        mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
         if not marks.any():
             return look_up(x)
         lacking, whole = np.flatnonzero(marks & LACKS_PARENT), np.flatnonzero(marks == HAS_NULL)
         of_value = np.empty(x.shape[1])
         if lacking.size:
-            found, of_value[lacking] = answer_known(frozen(x[:, lacking]))
+            found, of_value[lacking] = answer_known(read_only_array(x[:, lacking]))
             out = np.empty((x.shape[1], found.shape[1]))
             out[lacking] = found
             others = np.flatnonzero(marks & LACKS_PARENT == 0)
             if others.size:
-                out[others] = look_up(frozen(x[:, others]))
+                out[others] = look_up(read_only_array(x[:, others]))
         else:
             out = look_up(x)
         if whole.size:
-            of_value[whole] = log_evidence(frozen(x[:, whole]))
+            of_value[whole] = log_evidence(read_only_array(x[:, whole]))
         with_null = np.flatnonzero(marks & HAS_NULL)
         if not with_null.size:
             return out
         own = x[:, with_null]
         is_null = (own == 0) & self.nullable[:, np.newaxis]
-        hidden, of_hidden = answer_known(frozen(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype)))
+        hidden, of_hidden = answer_known(
+            read_only_array(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype))
+        )
         n, s = (own < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
         log_odds = of_value[with_null] - of_hidden - self._log_hidden(s, n)
         weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
@@ -332,17 +342,17 @@ class Completeness:
         return self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1]
 
 
-def normalize(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
+def normalize_log_joints(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
     """(n, n_classes) probabilities of log P(class, known), and (n,) log P(known).
 
     A row that no class can produce has the prior.
     """
     p, log_known = np.array(log_joint), np.empty(len(log_joint))
-    normalize_rows(p, log_prior, log_known)
+    normalize_log_joint_rows(p, log_prior, log_known)
     return p, log_known
 
 
-def credible_intervals(spread: Floats, probabilities: Floats, level: float) -> tuple[Floats, Floats]:
+def lookup_credible_intervals(spread: Floats, probabilities: Floats, level: float) -> tuple[Floats, Floats]:
     """Low and high (n_rows, n_classes) of the central interval of each P(y | x), by a normal approximation of its log odds.
 
     The logarithms of the probabilities in the product are taken for independent. To first order the log odds of class c

@@ -9,9 +9,9 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.kernels import ManyClassTables
-from learners.classifiers.lookup.look_up_tables import log_prior_of, starts_of
+from learners.classifiers.lookup.look_up_tables import offsets_from_sizes, smoothed_log_class_prior
 from learners.classifiers.structure import Structure
-from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze
+from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze_arrays
 from learners.schema import Schema
 
 
@@ -51,26 +51,28 @@ class Layout(NamedTuple):
             cell_log=_logs(cells),
             is_hierarchical=np.array([bool(estimates and estimates[0].hierarchical)], np.uint8),
         )
-        freeze(*tables)
+        freeze_arrays(*tables)
         return tables
 
 
-def compile_many(
+def compile_many_class_tables(
     schema: Schema,
     structure: Structure,
     class_counts: Integers,
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `kernels.answer_many` reads; arguments as of `compile_tables`.
+    """Compile estimates into the arrays that `kernels.look_up_many_class_probabilities` reads; arguments as of `compile_tables`.
 
     Their size follows the cells of the trees, not contexts times classes.
     """
-    return layout_of(schema, structure, class_counts, trees).filled(estimates)
+    return many_class_table_layout(schema, structure, class_counts, trees).filled(estimates)
 
 
-def layout_of(schema: Schema, structure: Structure, class_counts: Integers, trees: Sequence[ContextTree]) -> Layout:
-    """Where estimates go; parameters as of `compile_many`."""
+def many_class_table_layout(
+    schema: Schema, structure: Structure, class_counts: Integers, trees: Sequence[ContextTree]
+) -> Layout:
+    """Where estimates go; parameters as of `compile_many_class_tables`."""
     parts = [_contexts(tree) for tree in trees]
     sizes = np.array([part.branch.size for part in parts], np.int64)
     first = np.cumsum(sizes) - sizes
@@ -79,24 +81,24 @@ def layout_of(schema: Schema, structure: Structure, class_counts: Integers, tree
     tables = ManyClassTables(
         attribute=np.array(structure.order, np.int64),
         n_values=np.array([tree.n_values for tree in trees], np.int64),
-        parent_starts=starts_of([len(of_one) for of_one in structure.parents]),
+        parent_starts=offsets_from_sizes([len(of_one) for of_one in structure.parents]),
         parents=np.array(parents, np.int64),
         parent_sizes=schema.domain_sizes[parents].astype(np.int64),
-        value_starts=starts_of([tree.n_values for tree in trees])[:-1],
+        value_starts=offsets_from_sizes([tree.n_values for tree in trees])[:-1],
         root_log=nothing,
         roots=first,
         child_starts=_joined([part.child_starts + start for part, start in zip(parts, first, strict=True)], np.int64),
         child_ends=_joined([part.child_ends + start for part, start in zip(parts, first, strict=True)], np.int64),
         branch=_joined([part.branch for part in parts], np.int32),
-        rest_starts=starts_of(_joined([part.n_rests for part in parts], np.int64)),
+        rest_starts=offsets_from_sizes(_joined([part.n_rests for part in parts], np.int64)),
         rest_class=_joined([part.rest_class for part in parts], np.uint16),
         rest_log=nothing,
-        pair_starts=starts_of(_joined([part.n_pairs for part in parts], np.int64)),
+        pair_starts=offsets_from_sizes(_joined([part.n_pairs for part in parts], np.int64)),
         pair_value=_joined([part.pair_value for part in parts], np.int32),
-        cell_starts=starts_of(_joined([part.n_cells for part in parts], np.int64)),
+        cell_starts=offsets_from_sizes(_joined([part.n_cells for part in parts], np.int64)),
         cell_class=_joined([part.cell_class for part in parts], np.uint16),
         cell_log=nothing,
-        log_prior=log_prior_of(class_counts),
+        log_prior=smoothed_log_class_prior(class_counts),
         is_hierarchical=np.zeros(1, np.uint8),
     )
     return Layout(tables, tuple(trees), tuple(part.node for part in parts), tuple(part.cell for part in parts))

@@ -10,10 +10,10 @@ import numpy as np
 
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
 from learners.counts.row_samples import random_folds
-from learners.ensembles.correction.forest import flat_forest
+from learners.ensembles.correction.forest import flatten_xgboost_forest
 from learners.ensembles.model import Correction
-from learners.ensembles.weights import Rows, fitted_weights, mean_log_loss
-from learners.kernels.arrays import Float32s, Floats, frozen
+from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
+from learners.kernels.arrays import Float32s, Floats, read_only_array
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 
@@ -53,7 +53,7 @@ class Boosters:
         if not self.boosters:
             return None
         serialised = tuple(np.frombuffer(bytes(booster.save_raw("ubj")), np.uint8) for booster in self.boosters)
-        return Correction(flat_forest(schema, self.boosters, self.weights), serialised, self.weights)
+        return Correction(flatten_xgboost_forest(schema, self.boosters, self.weights), serialised, self.weights)
 
 
 def _settings(n_classes: int, seed: int) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class _Way:
         return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
 
 
-def is_done(losses: list[float], least: float) -> bool:
+def has_boosting_converged(losses: list[float], least: float) -> bool:
     """Whether more rounds pay no more, or cannot come near the least loss of all ways and of the ensemble.
 
     Losses are those of rows left out, before the first round and after each.
@@ -177,16 +177,18 @@ def is_done(losses: list[float], least: float) -> bool:
     return share < 1.0 and now - (then - now) * share / (1.0 - share) > BEHIND * least
 
 
-def pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
+def boosting_pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
     """(2,) of the scores (n, 2, n_classes) by both ways; zero for the trees from nothing where they bring next to nothing."""
-    one = np.append(fitted_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
-    both = fitted_weights(terms, rows, np.array([1.0, 0.0]), threads)
+    one = np.append(fit_term_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
+    both = fit_term_weights(terms, rows, np.array([1.0, 0.0]), threads)
     losses = [mean_log_loss(np.einsum("rfc,f->rc", terms, weights), rows) for weights in (one, both)]
     weights = one if losses[0] <= (1.0 + WORTH) * losses[1] else both
     return np.where(weights > 0.02, weights, 0.0)
 
 
-def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, advance: Advance) -> Boosters | None:
+def boost_ensemble_correction(
+    schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, advance: Advance
+) -> Boosters | None:
     """Boost trees from the scores of an ensemble and trees from nothing, and pool both; None where neither helps.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order. Rounds
@@ -209,13 +211,13 @@ def boost(schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, 
             for _ in pool.map(_Way.boost, going):
                 pass
             least = min(least, *(min(one.losses) for one in ways))
-            going = [one for one in going if not is_done(one.losses, least)]
+            going = [one for one in going if not has_boosting_converged(one.losses, least)]
             if not going:
                 break
         held = np.concatenate(ways[0].held)
-        own = Rows(frozen(data.y[held]), np.zeros((held.size, schema.n_classes)))
+        own = Rows(read_only_array(data.y[held]), np.zeros((held.size, schema.n_classes)))
         terms = np.stack(list(pool.map(_Way.scores, ways)), axis=1).astype(np.float32)
-        weights = pool_weights(terms, own, threads)
+        weights = boosting_pool_weights(terms, own, threads)
         used = [(weight, one) for weight, one in zip(weights, ways, strict=True) if weight and one.n_rounds]
         if not used:
             return None

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from learners.classifiers.baselines.boosted import CodeTable, loaded_booster
+from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
 from learners.ensembles.correction.forest_kernels import WORD, Forest
-from learners.kernels.arrays import Array, Arrays, Floats, Mask, Uint8s, Uint64s, freeze
-from learners.models.model import check_array, refuse
+from learners.kernels.arrays import Array, Arrays, Floats, Mask, Uint8s, Uint64s, freeze_arrays
+from learners.models.model import check_array_elements, check_array_type_and_shape
 from learners.schema import Chunk, Schema
 
 MAX_DEPTH = 16
@@ -29,7 +29,7 @@ DTYPES = {
 }
 
 
-def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
+def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
     """The trees of several xgboost.Booster, by a schema's codes (`CodeTable`); each one's leaves times its weight."""
     parts: dict[str, list[Array]] = {name: [np.empty(0, dtype)] for name, dtype in DTYPES.items()}
     n_nodes = n_leaves = n_words = 0
@@ -55,7 +55,7 @@ def flat_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float
             n_leaves += len(leaves)
             n_words += int(n_words_before[-1])
     forest = Forest(**{name: np.concatenate(parts[name]) for name in DTYPES})
-    freeze(*forest)
+    freeze_arrays(*forest)
     return forest
 
 
@@ -120,7 +120,7 @@ def _words(goes_left: Mask) -> Uint64s:
     return np.packbits(padded, bitorder="little").view(np.uint64)
 
 
-def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
+def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
     """The forest whose arrays are named `forest_…`; nothing is copied.
 
     Models from before 25 November 2026 have no shares: a row that lacks an attribute goes where XGBoost sends it, as it did.
@@ -131,41 +131,49 @@ def forest_of_arrays(schema: Schema, arrays: Arrays) -> Forest:
         words = found["words"][found["word_starts"] + (missing >> 6)]
         found["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
     forest = Forest(**found)
-    freeze(*forest)
+    freeze_arrays(*forest)
     return forest
 
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
     """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
     parts = {
-        name: check_array(arrays, f"forest_{name}", dtype) for name, dtype in DTYPES.items() if name != "left_shares"
+        name: check_array_type_and_shape(arrays, f"forest_{name}", dtype)
+        for name, dtype in DTYPES.items()
+        if name != "left_shares"
     }
     n_trees, n_splits = parts["depths"].size, parts["attributes"].size
     for name in ("labels", "node_starts", "leaf_starts"):
-        check_array(arrays, f"forest_{name}", np.int64, n_trees)
+        check_array_type_and_shape(arrays, f"forest_{name}", np.int64, n_trees)
     depths, labels = parts["depths"], parts["labels"]
-    refuse("forest_depths", (depths < 0) | (depths > MAX_DEPTH), f"holds what is no depth from 0 to {MAX_DEPTH}")
-    refuse("forest_labels", (labels < 0) | (labels >= schema.n_classes), "names classes that are not in the schema")
+    check_array_elements(
+        "forest_depths", (depths < 0) | (depths > MAX_DEPTH), f"holds what is no depth from 0 to {MAX_DEPTH}"
+    )
+    check_array_elements(
+        "forest_labels", (labels < 0) | (labels >= schema.n_classes), "names classes that are not in the schema"
+    )
     attributes = parts["attributes"].astype(np.int64)
     is_unknown = (attributes < 0) | (attributes >= schema.n_attributes)
-    refuse("forest_attributes", is_unknown, "names attributes that are not in the schema")
-    check_array(arrays, "forest_word_starts", np.int32, n_splits)
+    check_array_elements("forest_attributes", is_unknown, "names attributes that are not in the schema")
+    check_array_type_and_shape(arrays, "forest_word_starts", np.int32, n_splits)
     n_leaves = np.int64(1) << depths
     for name, sizes, end in (
         ("node_starts", n_leaves - 1, n_splits),
         ("leaf_starts", n_leaves, parts["leaves"].size),
         ("word_starts", schema.domain_sizes[attributes] // WORD + 1, parts["words"].size),
     ):
-        refuse(
+        check_array_elements(
             f"forest_{name}", (parts[name] < 0) | (parts[name] > end - sizes), "points past the end of what it divides"
         )
     if "forest_left_shares" in arrays:
-        shares = check_array(arrays, "forest_left_shares", np.float32, n_splits)
-        refuse("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1")
-    refuse("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
+        shares = check_array_type_and_shape(arrays, "forest_left_shares", np.float32, n_splits)
+        check_array_elements(
+            "forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1"
+        )
+    check_array_elements("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
 
 
-def shap_terms(
+def forest_shap_values(
     schema: Schema, boosters: Sequence[Uint8s], weights: Sequence[float], chunk: Chunk
 ) -> tuple[Floats, Floats]:
     """(n_classes,) bias and (n_attributes, n_rows, n_classes) SHAP values of the boosters' margins, weighted and summed.
@@ -183,7 +191,11 @@ def shap_terms(
         return bias, values
     rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
     for serialised, weight in zip(boosters, weights, strict=True):
-        terms = loaded_booster(serialised).predict(rows, pred_contribs=True, validate_features=False).astype(np.float64)
+        terms = (
+            load_xgboost_booster(serialised)
+            .predict(rows, pred_contribs=True, validate_features=False)
+            .astype(np.float64)
+        )
         if schema.n_classes == 2:  # the margin is the log odds of the second class
             terms = np.stack([np.zeros_like(terms), terms], axis=1)
         bias += weight * terms[0, :, -1]

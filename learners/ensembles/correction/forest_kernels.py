@@ -32,7 +32,7 @@ class Forest(NamedTuple):
 
 
 @kernel
-def add_scores(forest, x, sizes, scores):
+def add_forest_scores(forest, x, sizes, scores):
     """Add each tree's leaf to the score of its class, tree by tree in order.
 
     x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Many rows go

@@ -12,11 +12,11 @@ from learners.orders.formats.network_tables import (
     InvalidNetwork,
     Network,
     NetworkFileError,
-    finite_number,
-    in_words,
-    meanings_in,
-    plain_names,
-    with_meanings,
+    parse_finite_number,
+    parse_network_name_comments,
+    replace_network_names,
+    restore_network_names,
+    unique_network_identifiers,
 )
 
 # Comments, text in quotes, words (which numbers are, too), and single marks; comments have no group.
@@ -66,7 +66,7 @@ class _Tokens:
     def numbers(self, words: list[str]) -> list[float]:
         """The numbers that words are, which are taken already."""
         try:
-            return [finite_number(word) for word in words]
+            return [parse_finite_number(word) for word in words]
         except ValueError as error:
             raise self.error(str(error)) from None
 
@@ -130,7 +130,7 @@ def parse_bif(text: str, where: str = "the text") -> Network:
     if not values:
         raise tokens.error("it has no variables")
     network = Network(values, {name: parents.get(name, ()) for name in values}, tables, equations)
-    return with_meanings(network, meanings_in(text, "//"), where)
+    return restore_network_names(network, parse_network_name_comments(text, "//"), where)
 
 
 def _values(tokens: _Tokens) -> tuple[str, ...]:
@@ -210,14 +210,14 @@ def _rows(network: Network, variable: str) -> Mapping[tuple[str, ...], tuple[flo
     return {context: numbers[n * n_values : (n + 1) * n_values] for n, context in enumerate(contexts)}
 
 
-def write_bif(name: str, network: Network) -> str:
+def format_bif(name: str, network: Network) -> str:
     """A network as text that programs with the format's strict grammar read: names and values are words of ASCII.
 
     Comments tell what a word means that is none of the table's own; `parse_bif` puts the meanings back. Equations are
     properties of a variable's probability.
     """
-    plain, meanings = in_words(network)
-    lines = [f"network {plain_names([name])[name]} {{", "}"]
+    plain, meanings = replace_network_names(network)
+    lines = [f"network {unique_network_identifiers([name])[name]} {{", "}"]
     for variable, own in plain.values.items():
         if variable in meanings:
             lines.append(f"// means {variable}: {meanings[variable]}")
@@ -240,7 +240,7 @@ def write_bif(name: str, network: Network) -> str:
 _EQUATION = re.compile(r"(\w+)\s*=([^\[\]]*)\[([^\[\]]*)\]")
 
 
-def parse_sem(text: str, where: str = "the text") -> Network:
+def parse_structural_equations(text: str, where: str = "the text") -> Network:
     """The network of equations such as `heat = 2 + 3*flow - 1*wind[0.5]`, one a line. Raises NetworkFileError, naming the line."""
     parents: dict[str, tuple[str, ...]] = {}
     equations: dict[str, Equation] = {}
@@ -258,8 +258,8 @@ def parse_sem(text: str, where: str = "the text") -> Network:
         pairs = [term.partition("*") for term in terms]
         parents[variable], lines[variable] = tuple(parent.strip() for _, _, parent in pairs), n
         try:
-            weights = tuple(finite_number(weight) for weight, _, _ in pairs)
-            equations[variable] = Equation(finite_number(intercept), weights, finite_number(match[3]))
+            weights = tuple(parse_finite_number(weight) for weight, _, _ in pairs)
+            equations[variable] = Equation(parse_finite_number(intercept), weights, parse_finite_number(match[3]))
         except ValueError as error:
             raise NetworkFileError(where, n, str(error)) from None
     if not parents:
@@ -267,15 +267,17 @@ def parse_sem(text: str, where: str = "the text") -> Network:
     for variable, own in parents.items():
         if unknown := [parent for parent in own if parent not in parents]:
             raise NetworkFileError(where, lines[variable], f"{unknown[0]!r} is no variable")
-    return with_meanings(Network(dict.fromkeys(parents, ()), parents, {}, equations), meanings_in(text, "#"), where)
+    return restore_network_names(
+        Network(dict.fromkeys(parents, ()), parents, {}, equations), parse_network_name_comments(text, "#"), where
+    )
 
 
-def write_sem(name: str, network: Network) -> str:
+def format_structural_equations(name: str, network: Network) -> str:
     """A network of numbers as text, with plain words as names, and comments that tell what they mean.
 
     Raises InvalidNetwork if a variable has values, or no equation is known.
     """
-    plain, meanings = in_words(network)
+    plain, meanings = replace_network_names(network)
     lines = [f"# network {name!r}", *(f"# means {word}: {text}" for word, text in meanings.items())]
     for variable in network.values:
         if variable not in network.equations:

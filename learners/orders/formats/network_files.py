@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from learners.errors import InvalidParameter
-from learners.orders.formats.bif import parse_bif, parse_sem, write_bif, write_sem
+from learners.orders.formats.bif import format_bif, format_structural_equations, parse_bif, parse_structural_equations
 from learners.orders.formats.network_tables import Network, NetworkFileError
 from learners.orders.formats.xml import (
     XDSL_ROOT,
     XMLBIF_ROOT,
-    network_of_xdsl,
-    network_of_xmlbif,
-    parse_elements,
-    write_xdsl,
-    write_xmlbif,
+    format_xdsl,
+    format_xmlbif,
+    parse_xdsl,
+    parse_xml_root,
+    parse_xmlbif,
 )
 
 NetworkFormat = Literal["bif", "xmlbif", "xdsl", "sem"]
@@ -33,27 +33,27 @@ class Format(NamedTuple):
 
 
 FORMATS: Mapping[NetworkFormat, Format] = {
-    "bif": Format((".bif",), "text/plain", write_bif),
-    "xmlbif": Format((".xmlbif", ".bifxml", ".xml"), "application/xml", write_xmlbif),
-    "xdsl": Format((".xdsl",), "application/xml", write_xdsl),
-    "sem": Format((".sem",), "text/plain", write_sem),
+    "bif": Format((".bif",), "text/plain", format_bif),
+    "xmlbif": Format((".xmlbif", ".bifxml", ".xml"), "application/xml", format_xmlbif),
+    "xdsl": Format((".xdsl",), "application/xml", format_xdsl),
+    "sem": Format((".sem",), "text/plain", format_structural_equations),
 }
 
 
-def format_of(path: str | os.PathLike[str]) -> NetworkFormat | None:
+def network_file_format(path: str | os.PathLike[str]) -> NetworkFormat | None:
     """The format that the end of a name tells."""
     end = Path(path).suffix.lower()
     return next((name for name, known in FORMATS.items() if end in known.endings), None)
 
 
-def chosen_format(path: str | os.PathLike[str] | None, form: str | None) -> NetworkFormat:
+def choose_network_file_format(path: str | os.PathLike[str] | None, form: str | None) -> NetworkFormat:
     """The format that was asked for, else that of the file's name; "bif" without either.
 
     Raises InvalidParameter if there is no such format, or the name of the file tells none.
     """
     if form is None and path is None:
         return "bif"
-    name = format_of(path) if form is None and path is not None else form
+    name = network_file_format(path) if form is None and path is not None else form
     for known in FORMATS:
         if name == known:
             return known
@@ -84,8 +84,8 @@ def parse_network(content: bytes, where: str) -> Network:
     """The network of a file's bytes; see `read_network`."""
     is_utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     if is_utf16 or content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
-        root = parse_elements(content, where)
-        readers = {XMLBIF_ROOT: network_of_xmlbif, XDSL_ROOT: network_of_xdsl}
+        root = parse_xml_root(content, where)
+        readers = {XMLBIF_ROOT: parse_xmlbif, XDSL_ROOT: parse_xdsl}
         if root.tag not in readers:
             raise NetworkFileError(where, root.line, f"<{root.tag}> begins neither XMLBIF (<BIF>) nor XDSL (<smile>)")
         return readers[root.tag](root, where)
@@ -94,10 +94,10 @@ def parse_network(content: bytes, where: str) -> Network:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise NetworkFileError(where, line, "it is not text in UTF-8") from error
-    return parse_sem(text, where) if format_of(where) == "sem" else parse_bif(text, where)
+    return parse_structural_equations(text, where) if network_file_format(where) == "sem" else parse_bif(text, where)
 
 
-def write_network(name: str, network: Network, form: NetworkFormat) -> str:
+def format_network(name: str, network: Network, form: NetworkFormat) -> str:
     """A network as the text of a file.
 
     Raises InvalidNetwork if a variable is continuous, which only BIF and equations (sem) can hold; or discrete, in

@@ -21,7 +21,7 @@ _MEANING = r"^%s means (\w+): (\[.*\])$"
 Renamings = Mapping[str, Mapping[str, str]]
 
 
-def plain_names(names: Iterable[str]) -> dict[str, str]:
+def unique_network_identifiers(names: Iterable[str]) -> dict[str, str]:
     """Words that every format allows, each a different one: a letter first, then letters, digits and "_"."""
     found: dict[str, str] = {}
     # What is a word already stays; others make way.
@@ -39,13 +39,13 @@ def plain_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def in_words(network: Network) -> tuple[Network, dict[str, str]]:
+def replace_network_names(network: Network) -> tuple[Network, dict[str, str]]:
     """The network in plain words, and of each variable whose words mean something else the meaning, as JSON.
 
     The JSON is the name, and a mapping of words to the values that they mean.
     """
-    names = plain_names(network.values)
-    words = {variable: plain_names(own) for variable, own in network.values.items()}
+    names = unique_network_identifiers(network.values)
+    words = {variable: unique_network_identifiers(own) for variable, own in network.values.items()}
     meanings = {}
     for variable, word in names.items():
         others = {plain: value for value, plain in words[variable].items() if plain != value}
@@ -54,14 +54,14 @@ def in_words(network: Network) -> tuple[Network, dict[str, str]]:
     return _renamed(network, names, words), meanings
 
 
-def meanings_in(text: str, mark: str) -> dict[str, tuple[str, int]]:
+def parse_network_name_comments(text: str, mark: str) -> dict[str, tuple[str, int]]:
     """What the comments of a text tell, with their lines; `mark` begins a comment."""
     found = re.finditer(_MEANING % mark, text, re.M | re.ASCII)
     return {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in found}
 
 
-def with_meanings(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
-    """The network in the words that `in_words` has replaced. Raises NetworkFileError.
+def restore_network_names(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
+    """The network in the words that `replace_network_names` has replaced. Raises NetworkFileError.
 
     `meanings` are the JSON of each variable that has one, and its line.
     """
@@ -143,7 +143,7 @@ class Equation:
         return first, others, last
 
 
-def finite_number(word: str) -> float:
+def parse_finite_number(word: str) -> float:
     """The number that a word is. Raises ValueError."""
     try:
         number = float(word)

@@ -9,7 +9,13 @@ from graphlib import TopologicalSorter
 from typing import NoReturn
 from xml.parsers import expat
 
-from learners.orders.formats.network_tables import Network, NetworkFileError, in_words, plain_names, with_meanings
+from learners.orders.formats.network_tables import (
+    Network,
+    NetworkFileError,
+    replace_network_names,
+    restore_network_names,
+    unique_network_identifiers,
+)
 
 MOST_DEEP, MOST_ELEMENTS = 32, 1 << 20  # a million elements take some 400 MB
 
@@ -41,7 +47,7 @@ class Element:
         return (child for child in self.children if child.tag in tags)
 
 
-def parse_elements(content: bytes, where: str) -> Element:
+def parse_xml_root(content: bytes, where: str) -> Element:
     """The root of an XML document.
 
     Entities are refused, so that a small file cannot grow into a large one; of a DOCTYPE nothing else is read.
@@ -86,7 +92,7 @@ def parse_elements(content: bytes, where: str) -> Element:
     return document.children[0]
 
 
-def numbers_of(element: Element, where: str) -> tuple[float, ...]:
+def xml_element_numbers(element: Element, where: str) -> tuple[float, ...]:
     """The numbers in the text of an element. Raises NetworkFileError."""
     words = element.text.split()
     try:
@@ -101,7 +107,7 @@ XMLBIF_ROOT, XDSL_ROOT = "BIF", "smile"
 _MEANING = "fewpass"
 
 
-def network_of_xmlbif(root: Element, where: str) -> Network:
+def parse_xmlbif(root: Element, where: str) -> Network:
     """The network of an XMLBIF document. Raises NetworkFileError, naming the line.
 
     References: https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/
@@ -134,19 +140,21 @@ def network_of_xmlbif(root: Element, where: str) -> Network:
         if child in parents:
             raise NetworkFileError(where, definition.line, f"the definition of {child!r} is there twice")
         parents[child] = own
-        tables[child] = {(): numbers_of(definition.only("TABLE", where), where)}
-    return with_meanings(Network(values, {name: parents.get(name, ()) for name in values}, tables), meanings, where)
+        tables[child] = {(): xml_element_numbers(definition.only("TABLE", where), where)}
+    return restore_network_names(
+        Network(values, {name: parents.get(name, ()) for name in values}, tables), meanings, where
+    )
 
 
-def write_xmlbif(name: str, network: Network) -> str:
+def format_xmlbif(name: str, network: Network) -> str:
     """A network as text, with plain words as names and values, and a property that tells what they mean.
 
     Raises InvalidNetwork if a variable is continuous.
     """
-    plain, meanings = in_words(network)
+    plain, meanings = replace_network_names(network)
     root = ET.Element(XMLBIF_ROOT, VERSION="0.3")
     inside = ET.SubElement(root, "NETWORK")
-    ET.SubElement(inside, "NAME").text = plain_names([name])[name]
+    ET.SubElement(inside, "NAME").text = unique_network_identifiers([name])[name]
     for variable, own in plain.values.items():
         element = ET.SubElement(inside, "VARIABLE", TYPE="nature")
         ET.SubElement(element, "NAME").text = variable
@@ -164,7 +172,7 @@ def write_xmlbif(name: str, network: Network) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def network_of_xdsl(root: Element, where: str) -> Network:
+def parse_xdsl(root: Element, where: str) -> Network:
     """The network of an XDSL document: its chance and deterministic nodes. Raises NetworkFileError, naming the line.
 
     References: https://support.bayesfusion.com/docs/SMILE/using_arrays.html, of the order of the probabilities.
@@ -201,7 +209,7 @@ def network_of_xdsl(root: Element, where: str) -> Network:
         for parent in parents[node.attributes["id"]]:
             if parent not in values:
                 raise NetworkFileError(where, node.line, f"{parent!r} is no node")
-    return with_meanings(Network(values, parents, tables), meanings, where)
+    return restore_network_names(Network(values, parents, tables), meanings, where)
 
 
 def _id(element: Element, where: str) -> str:
@@ -213,7 +221,7 @@ def _id(element: Element, where: str) -> str:
 def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...]:
     """All probabilities of a node; of a deterministic one 1 for the state that follows."""
     if node.tag == "cpt":
-        return numbers_of(node.only("probabilities", where), where)
+        return xml_element_numbers(node.only("probabilities", where), where)
     element = node.only("resultingstates", where)
     states = element.text.split()
     if unknown := [state for state in states if state not in values]:
@@ -221,13 +229,15 @@ def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...
     return tuple(float(state == value) for state in states for value in values)
 
 
-def write_xdsl(name: str, network: Network) -> str:
+def format_xdsl(name: str, network: Network) -> str:
     """A network as text, parents first, with plain words as ids, and a user property that tells what they mean.
 
     Raises InvalidNetwork if a variable is continuous.
     """
-    plain, meanings = in_words(network)
-    root = ET.Element(XDSL_ROOT, version="1.0", id=plain_names([name])[name], numsamples="10000", discsamples="10000")
+    plain, meanings = replace_network_names(network)
+    root = ET.Element(
+        XDSL_ROOT, version="1.0", id=unique_network_identifiers([name])[name], numsamples="10000", discsamples="10000"
+    )
     nodes = ET.SubElement(root, "nodes")
     labels = ET.SubElement(ET.SubElement(root, "extensions"), "genie", version="1.0", app="fewpass", name=name)
     own_names = dict(zip(plain.values, network.values, strict=True))

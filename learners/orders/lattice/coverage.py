@@ -8,24 +8,24 @@ import numpy as np
 import scipy
 
 from learners.kernels.arrays import Floats, Integers, Mask, Uint64s
-from learners.orders.lattice.draw_kernels import walk
-from learners.orders.lattice.graph_samples import draw_families
+from learners.orders.lattice.draw_kernels import run_order_metropolis_steps
+from learners.orders.lattice.graph_samples import draw_parent_sets
 from learners.orders.lattice.lattice import (
     Coverage,
     OrderPosterior,
     Scaled,
     Share,
-    lattice_of,
-    sums_along,
-    sums_within,
+    lattice_forward_backward_sums,
+    lattice_from_node_sets,
+    parent_subset_sums,
 )
 from learners.orders.lattice.lattice_kernels import (
     NONE,
     Lattice,
-    count_orders,
-    place_of,
-    promising_sets,
-    shares_of_products,
+    count_graph_orders_in_lattice,
+    lattice_extension_candidates,
+    parent_set_score_index,
+    scaled_product_ratios,
 )
 from learners.orders.parameters import OrderParameters
 from learners.orders.scores.bdeu_bge import BGe, Standard
@@ -56,10 +56,10 @@ class OrderTarget:
     @classmethod
     def of(cls, scores: FamilyScores) -> OrderTarget:
         """That of some scores."""
-        return cls(scores, *sums_within(scores))
+        return cls(scores, *parent_subset_sums(scores))
 
 
-def draw_chain_orders(target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS) -> Integers:
+def draw_markov_chain_orders(target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS) -> Integers:
     """(n_chains, n, d) int64: the nodes in turn, in orders of independent chains, each from a random start.
 
     There is an order with a positive sum. Between two draws there are `STEPS_BETWEEN` steps for each node.
@@ -72,7 +72,9 @@ def draw_chain_orders(target: OrderTarget, n: int, seed: int, n_chains: int = N_
         order = _first_order(scores, log_alpha, rng.random(d))
         for draw in range(n):
             n_steps = d * (STEPS_BETWEEN if draw else STEPS_AT_FIRST)
-            walk(order, 1.0, rng.random((n_steps, 4)), log_alpha, scores.starts, scores.byte_places)
+            run_order_metropolis_steps(
+                order, 1.0, rng.random((n_steps, 4)), log_alpha, scores.starts, scores.byte_places
+            )
             drawn[chain, draw] = order
     return drawn
 
@@ -82,7 +84,7 @@ def _first_order(scores: FamilyScores, log_alpha: Floats, uniforms: Floats) -> I
     before, order = 0, []
     for u in uniforms.tolist():
         places = {
-            node: place_of(np.uint64(before), node, scores.starts, scores.byte_places)
+            node: parent_set_score_index(np.uint64(before), node, scores.starts, scores.byte_places)
             for node in range(scores.d)
             if not (before >> node) & 1
         }
@@ -92,7 +94,7 @@ def _first_order(scores: FamilyScores, log_alpha: Floats, uniforms: Floats) -> I
     return np.array(order, np.int64)
 
 
-def beginnings(orders: Integers) -> Uint64s:
+def order_prefix_sets(orders: Integers) -> Uint64s:
     """(..., d + 1) uint64: the sets of the first 0 to d nodes of orders (..., d)."""
     bits = np.uint64(1) << orders.astype(np.uint64)
     sets = np.zeros((*orders.shape[:-1], orders.shape[-1] + 1), np.uint64)
@@ -100,7 +102,7 @@ def beginnings(orders: Integers) -> Uint64s:
     return sets
 
 
-def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Advance | None = None) -> Uint64s:
+def grow_lattice_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Advance | None = None) -> Uint64s:
     """(m,) uint64, ascending: sets of a lattice to which those are added, again and again, that add the most mass.
 
     What a lattice sums is a lower bound of the sum over all orders, its evidence lower bound at the best weights: so
@@ -111,7 +113,7 @@ def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Adva
     while sets.size < most_sets and threshold >= LAST_THRESHOLD:
         if advance is not None:
             advance(sets.size, most_sets)
-        found, gains = _promising(target, lattice_of(sets, target.scores), threshold)
+        found, gains = _promising(target, lattice_from_node_sets(sets, target.scores), threshold)
         if found.size > most_sets - sets.size:
             best = np.argsort(-gains, kind="stable")[: most_sets - sets.size]
             found = found[best]
@@ -126,14 +128,14 @@ def grown_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Adva
 def _promising(target: OrderTarget, lattice: Lattice, threshold: float) -> tuple[Uint64s, np.ndarray]:
     """The sets that add at least as much as the threshold, ascending, and what they add."""
     alpha, n = target.alpha, lattice.sets.size
-    before, after = sums_along(lattice, alpha)
+    before, after = lattice_forward_backward_sums(lattice, alpha)
     masses = np.empty(n)
-    shares_of_products(*before, *after, (float(after.mantissa[0]), int(after.exponent[0])), masses)
+    scaled_product_ratios(*before, *after, (float(after.mantissa[0]), int(after.exponent[0])), masses)
     families = (target.scores.starts, target.scores.byte_places)
     size = 4 << int(2 * n).bit_length()
     while True:
         found, gains = np.empty(size, np.uint64), np.empty(size)
-        n_found = promising_sets(lattice, *alpha, *after, masses, threshold, families, found, gains)
+        n_found = lattice_extension_candidates(lattice, *alpha, *after, masses, threshold, families, found, gains)
         if n_found >= 0:
             break
         size *= 2
@@ -148,7 +150,7 @@ LEVEL = 0.95
 SEED_DRAWS = 8
 
 
-def covered_posterior(
+def order_posterior_with_coverage(
     scores: FamilyScores,
     parameters: OrderParameters,
     bge: BGe | None,
@@ -160,20 +162,20 @@ def covered_posterior(
     scores: there is an order that they allow.
     """
     target = OrderTarget.of(scores)
-    seeds = draw_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
-    sets = grown_sets(target, np.unique(beginnings(seeds)), parameters.sets, advance)
-    lattice = lattice_of(sets, scores)
+    seeds = draw_markov_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
+    sets = grow_lattice_sets(target, np.unique(order_prefix_sets(seeds)), parameters.sets, advance)
+    lattice = lattice_from_node_sets(sets, scores)
     n = -(-parameters.draws // N_CHAINS)
-    orders = draw_chain_orders(target, n, 2 * parameters.seed + 1)
-    return OrderPosterior(scores, sets, coverage_of(target, lattice, orders, parameters.seed), bge, standard)
+    orders = draw_markov_chain_orders(target, n, 2 * parameters.seed + 1)
+    return OrderPosterior(scores, sets, lattice_coverage(target, lattice, orders, parameters.seed), bge, standard)
 
 
-def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:
+def lattice_coverage(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:
     """The shares of drawn orders, and of a graph drawn given each, that the lattice holds.
 
     orders (n_chains, n, d) int64 are of chains that did not make the lattice.
     """
-    sets = beginnings(orders)
+    sets = order_prefix_sets(orders)
     places = np.minimum(np.searchsorted(lattice.sets, sets), lattice.sets.size - 1)
     by_order = (lattice.sets[places] == sets).all(axis=-1)
     by_graph = by_order.copy()
@@ -181,8 +183,8 @@ def coverage_of(target: OrderTarget, lattice: Lattice, orders: Integers, seed: i
     if missing.any():
         graphs = _graphs_of(target, orders[missing], sets[missing], seed)
         m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
-        by_graph[missing] = [count_orders(lattice, parents, m, e)[0] > 0 for parents in graphs]
-    return Coverage(False, binomial_share(by_order), binomial_share(by_graph), by_order.size)
+        by_graph[missing] = [count_graph_orders_in_lattice(lattice, parents, m, e)[0] > 0 for parents in graphs]
+    return Coverage(False, clopper_pearson_coverage(by_order), clopper_pearson_coverage(by_graph), by_order.size)
 
 
 def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) -> Uint64s:
@@ -190,12 +192,13 @@ def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) 
     scores, rng = target.scores, np.random.default_rng([seed, 2])
     before = np.take_along_axis(sets, np.argsort(orders, axis=1), axis=1)
     places = [
-        [place_of(own, node, scores.starts, scores.byte_places) for own in before[:, node]] for node in range(scores.d)
+        [parent_set_score_index(own, node, scores.starts, scores.byte_places) for own in before[:, node]]
+        for node in range(scores.d)
     ]
-    return draw_families(scores, np.array(places, np.int64).T, rng)[0]
+    return draw_parent_sets(scores, np.array(places, np.int64).T, rng)[0]
 
 
-def binomial_share(is_covered: Mask) -> Share:
+def clopper_pearson_coverage(is_covered: Mask) -> Share:
     """The share of draws (n_chains, n), and its Clopper-Pearson interval at 95 %.
 
     Draws of a chain depend on each other: they count as many as give the variance between the chains' own shares.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from learners.kernels.jit import kernel
-from learners.kernels.scaled_arithmetic import plus, ratio, times
-from learners.orders.lattice.lattice_kernels import place_of
+from learners.kernels.scaled_arithmetic import scaled_add, scaled_divide, scaled_multiply
+from learners.orders.lattice.lattice_kernels import parent_set_score_index
 
 
 @kernel
-def partial_sums(p, p_exponent, sums, exponents):
+def subset_partial_sums(p, p_exponent, sums, exponents):
     """Row b: the sums over all subsets that agree on bits b and above; OUT (k + 1, 2^k) and its exponents."""
     for index in range(p.size):
         sums[0, index] = p[index]
@@ -20,7 +20,7 @@ def partial_sums(p, p_exponent, sums, exponents):
         for index in range(p.size):
             m, e = sums[b, index], np.int64(exponents[b, index])
             if index & h:
-                m, e = plus(m, e, sums[b, index ^ h], np.int64(exponents[b, index ^ h]))
+                m, e = scaled_add(m, e, sums[b, index ^ h], np.int64(exponents[b, index ^ h]))
             sums[b + 1, index] = m
             exponents[b + 1, index] = e
 
@@ -29,14 +29,14 @@ def partial_sums(p, p_exponent, sums, exponents):
 def draw_subsets(sums, exponents, uniforms, drawn):
     """Replace each set by one of its subsets, drawn in proportion to its number.
 
-    sums, exponents of `partial_sums`; uniforms (n, k) in [0, 1); drawn (n,) int64, sets with a positive sum, in place.
+    sums, exponents of `subset_partial_sums`; uniforms (n, k) in [0, 1); drawn (n,) int64, sets with a positive sum, in place.
     """
     for row in range(drawn.size):
         index = drawn[row]
         for b in range(uniforms.shape[1] - 1, -1, -1):
             h = 1 << b
             if index & h:
-                share = ratio(
+                share = scaled_divide(
                     sums[b, index], np.int64(exponents[b, index]), sums[b + 1, index], np.int64(exponents[b + 1, index])
                 )
                 if uniforms[row, b] >= share:
@@ -45,10 +45,10 @@ def draw_subsets(sums, exponents, uniforms, drawn):
 
 
 @kernel
-def draw_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, places):
+def draw_lattice_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, places):
     """Draw orders of a lattice in proportion to their sums.
 
-    b of `lattice_kernels.backward`; uniforms (n, d) in [0, 1); OUT orders (n, d) uint8 the nodes in turn, places (n, d)
+    b of `lattice_kernels.lattice_backward_sums`; uniforms (n, d) in [0, 1); OUT orders (n, d) uint8 the nodes in turn, places (n, d)
     int64: where each node's predecessors stand in its family scores.
     """
     for row in range(orders.shape[0]):
@@ -58,8 +58,8 @@ def draw_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, place
             chosen = -1
             for edge in range(lattice.starts[s], lattice.starts[s + 1]):
                 place, target = lattice.places[edge], lattice.targets[edge]
-                m, e = times(alpha[place], np.int64(exponent[place]), b[target], np.int64(b_exponent[target]))
-                share = ratio(m, e, b[s], np.int64(b_exponent[s]))
+                m, e = scaled_multiply(alpha[place], np.int64(exponent[place]), b[target], np.int64(b_exponent[target]))
+                share = scaled_divide(m, e, b[s], np.int64(b_exponent[s]))
                 if share > 0.0:
                     # Rounding may leave a little after the last one, which then is it.
                     chosen = edge
@@ -73,7 +73,7 @@ def draw_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, place
 
 
 @kernel
-def walk(order, power, uniforms, log_alpha, starts, byte_places):
+def run_order_metropolis_steps(order, power, uniforms, log_alpha, starts, byte_places):
     """Metropolis steps on an order, whose target is the product over nodes of alpha, to a power; returns its log, power one.
 
     order (d,) int64, in place; uniforms (n, 4) in [0, 1). A step exchanges two neighbours, exchanges two nodes, or moves a
@@ -86,7 +86,7 @@ def walk(order, power, uniforms, log_alpha, starts, byte_places):
     current, proposed = np.empty(d), np.empty(d)
     other = order.copy()
     for t in range(d):
-        current[t] = log_alpha[place_of(before[t], order[t], starts, byte_places)]
+        current[t] = log_alpha[parent_set_score_index(before[t], order[t], starts, byte_places)]
         before[t + 1] = before[t] | (np.uint64(1) << np.uint64(order[t]))
     for step in range(uniforms.shape[0]):
         which = uniforms[step, 0]
@@ -111,7 +111,7 @@ def walk(order, power, uniforms, log_alpha, starts, byte_places):
         change = 0.0
         seen = before[low]
         for t in range(low, high + 1):
-            proposed[t] = log_alpha[place_of(seen, other[t], starts, byte_places)]
+            proposed[t] = log_alpha[parent_set_score_index(seen, other[t], starts, byte_places)]
             change += proposed[t] - current[t]
             seen |= np.uint64(1) << np.uint64(other[t])
         if np.log(uniforms[step, 3]) < power * change:

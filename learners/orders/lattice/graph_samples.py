@@ -8,21 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Mask, Uint8s, Uint64s
-from learners.kernels.scaled_arithmetic import log_of, scale
-from learners.orders.lattice.draw_kernels import draw_orders, draw_subsets, partial_sums
+from learners.kernels.scaled_arithmetic import scaled_exp, scaled_log
+from learners.orders.lattice.draw_kernels import draw_lattice_orders, draw_subsets, subset_partial_sums
 from learners.orders.lattice.lattice import OrderSums, Scaled
-from learners.orders.lattice.lattice_kernels import Lattice, best_orders, count_orders
+from learners.orders.lattice.lattice_kernels import Lattice, best_lattice_orders, count_graph_orders_in_lattice
 from learners.orders.scores.scores import FamilyScores
 
 Graph = tuple[tuple[int, ...], ...]
 
 
-def members(set_of_nodes: int) -> tuple[int, ...]:
+def bitset_nodes(set_of_nodes: int) -> tuple[int, ...]:
     """The nodes of a set, ascending."""
     return tuple(node for node in range(int(set_of_nodes).bit_length()) if (int(set_of_nodes) >> node) & 1)
 
 
-def as_sets(graph: Sequence[Iterable[int]]) -> Uint64s:
+def graph_parent_bitsets(graph: Sequence[Iterable[int]]) -> Uint64s:
     """(d,) uint64: the parents of each node as bits."""
     return np.array([sum(1 << parent for parent in parents) for parents in graph], np.uint64)
 
@@ -48,7 +48,7 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
         _max_subsets(best[scores.part(node)])
     n = lattice.sets.size
     value, last = np.empty(n), np.empty(n, np.int64)
-    best_orders(lattice, best, value, last)
+    best_lattice_orders(lattice, best, value, last)
     parents: list[tuple[int, ...]] = [()] * scores.d
     at = n - 1
     while at > 0:
@@ -56,7 +56,7 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
         node = int(lattice.nodes[edge])
         part = scores.part(node)
         index = _smallest(best[part], int(lattice.places[edge]) - part.start)
-        parents[node] = tuple(scores.candidates[node][bit] for bit in members(index))
+        parents[node] = tuple(scores.candidates[node][bit] for bit in bitset_nodes(index))
         at = int(np.searchsorted(lattice.starts, edge, side="right")) - 1
     graph = tuple(tuple(map(int, of_node)) for of_node in parents)
     return BestGraph(graph, scores.log_score(graph))
@@ -101,12 +101,12 @@ def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
     scores, d = sums.scores, sums.scores.d
     rng = np.random.default_rng(seed)
     orders, places = np.empty((n, d), np.uint8), np.empty((n, d), np.int64)
-    draw_orders(sums.lattice, *sums.alpha, *sums.after, rng.random((n, d)), orders, places)
-    parents, log_scores = draw_families(scores, places, rng)
+    draw_lattice_orders(sums.lattice, *sums.alpha, *sums.after, rng.random((n, d)), orders, places)
+    parents, log_scores = draw_parent_sets(scores, places, rng)
     return DrawnGraphs(parents, orders, log_scores)
 
 
-def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generator) -> tuple[Uint64s, Floats]:
+def draw_parent_sets(scores: FamilyScores, places: Integers, rng: np.random.Generator) -> tuple[Uint64s, Floats]:
     """(n, d) uint64: parent sets as bits, within sets of candidates, drawn in proportion to their scores.
 
     They come with the log scores (n,) float64 of the graphs that they make; places (n, d) int64 are those of the sets
@@ -117,9 +117,9 @@ def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generat
         index = places[:, node] - scores.starts[node]
         # A parent set within each set of candidates.
         numbers, k, logs = Scaled.empty(1 << candidates.size), candidates.size, scores.of(node)
-        scale(logs, float(logs.max()), *numbers)
+        scaled_exp(logs, float(logs.max()), *numbers)
         sums, exponents = np.empty((k + 1, logs.size)), np.empty((k + 1, logs.size), np.int32)
-        partial_sums(*numbers, sums, exponents)
+        subset_partial_sums(*numbers, sums, exponents)
         draw_subsets(sums, exponents, rng.random((len(places), k)), index)
         log_scores += scores.of(node)[index]
         for bit, other in enumerate(candidates.tolist()):
@@ -127,8 +127,8 @@ def draw_families(scores: FamilyScores, places: Integers, rng: np.random.Generat
     return parents, log_scores
 
 
-def log_n_orders(lattice: Lattice, parents: Uint64s) -> Floats:
+def log_graph_order_counts(lattice: Lattice, parents: Uint64s) -> Floats:
     """(n,) float64: log of how many orders of the lattice each graph (n, d) uint64 has; equal graphs are counted once."""
     distinct, place = np.unique(parents, axis=0, return_inverse=True)
     m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
-    return np.array([log_of(*count_orders(lattice, row, m, e)) for row in distinct])[place.ravel()]
+    return np.array([scaled_log(*count_graph_orders_in_lattice(lattice, row, m, e)) for row in distinct])[place.ravel()]

@@ -9,38 +9,44 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.kernels.arrays import Floats, Integers, Uint64s, freeze
-from learners.kernels.scaled_arithmetic import STEP, add_subsets, log_of, scale
-from learners.orders.lattice.lattice_kernels import Lattice, backward, fill_steps, forward, shares_of_steps
+from learners.kernels.arrays import Floats, Integers, Uint64s, freeze_arrays
+from learners.kernels.scaled_arithmetic import STEP, scaled_exp, scaled_log, scaled_subset_sums
+from learners.orders.lattice.lattice_kernels import (
+    Lattice,
+    fill_lattice_steps,
+    lattice_backward_sums,
+    lattice_forward_sums,
+    lattice_step_probabilities,
+)
 from learners.orders.scores.bdeu_bge import BGe, Standard
-from learners.orders.scores.scores import Edges, FamilyScores, with_edges
+from learners.orders.scores.scores import Edges, FamilyScores, condition_scores_on_edges
 
 # Of each step: its node, its target and its place.
 _STEP_BYTES = 9
 
 
-def step_bytes(d: int) -> int:
+def complete_lattice_bytes(d: int) -> int:
     """Bytes of the steps of the lattice of all orders of d nodes."""
     return _STEP_BYTES * d << (d - 1)
 
 
-def complete_lattice(scores: FamilyScores) -> Lattice:
+def lattice_of_all_orders(scores: FamilyScores) -> Lattice:
     """The lattice of all orders."""
-    return lattice_of(np.arange(1 << scores.d, dtype=np.uint64), scores)
+    return lattice_from_node_sets(np.arange(1 << scores.d, dtype=np.uint64), scores)
 
 
-def lattice_of(sets: Uint64s, scores: FamilyScores) -> Lattice:
+def lattice_from_node_sets(sets: Uint64s, scores: FamilyScores) -> Lattice:
     """The lattice of some sets of nodes, ascending, from the empty set to that of all nodes.
 
     Its orders are those of which every beginning is among them.
     """
-    freeze(sets)
+    freeze_arrays(sets)
     starts, n_steps = np.zeros(sets.size + 1, np.int64), np.zeros(sets.size, np.int64)
-    fill_steps(scores.d, scores.starts, scores.byte_places, n_steps, _with_room(sets, starts))
+    fill_lattice_steps(scores.d, scores.starts, scores.byte_places, n_steps, _with_room(sets, starts))
     np.cumsum(n_steps, out=starts[1:])
     lattice = _with_room(sets, starts)
-    fill_steps(scores.d, scores.starts, scores.byte_places, starts[:-1].copy(), lattice)
-    freeze(*lattice)
+    fill_lattice_steps(scores.d, scores.starts, scores.byte_places, starts[:-1].copy(), lattice)
+    freeze_arrays(*lattice)
     return lattice
 
 
@@ -87,16 +93,16 @@ class OrderSums:
     @property
     def log_z(self) -> float:
         """Log of the sum over all pairs of an order and a graph: -inf if there is none."""
-        return float(log_of(self.after.mantissa[0], int(self.after.exponent[0])) + self.shifts.sum())
+        return float(scaled_log(self.after.mantissa[0], int(self.after.exponent[0])) + self.shifts.sum())
 
     def step_shares(self) -> Floats:
         """(E,) float64: how probable each step of the lattice is as the last one to its target."""
         shares = np.empty(self.lattice.nodes.size)
-        shares_of_steps(self.lattice, *self.alpha, *self.before, shares)
+        lattice_step_probabilities(self.lattice, *self.alpha, *self.before, shares)
         return shares
 
 
-def scaled_families(scores: FamilyScores) -> tuple[Scaled, Floats]:
+def scaled_family_scores(scores: FamilyScores) -> tuple[Scaled, Floats]:
     """Every family's score as a number, divided by the largest of its node; and the logs of those."""
     numbers = Scaled.empty(scores.logs.size)
     shifts = np.zeros(scores.d)
@@ -104,34 +110,34 @@ def scaled_families(scores: FamilyScores) -> tuple[Scaled, Floats]:
         logs = scores.of(node)
         largest = float(logs.max())
         shifts[node] = largest if np.isfinite(largest) else 0.0
-        scale(logs, shifts[node], *numbers.of(scores.part(node)))
+        scaled_exp(logs, shifts[node], *numbers.of(scores.part(node)))
     return numbers, shifts
 
 
-def sums_within(scores: FamilyScores) -> tuple[Scaled, Floats]:
+def parent_subset_sums(scores: FamilyScores) -> tuple[Scaled, Floats]:
     """Of each node and each set of its candidates, the sum over all parent sets within it; and the logs that it is divided by."""
-    alpha, shifts = scaled_families(scores)
+    alpha, shifts = scaled_family_scores(scores)
     for node in range(scores.d):
-        add_subsets(*alpha.of(scores.part(node)))
+        scaled_subset_sums(*alpha.of(scores.part(node)))
     return alpha, shifts
 
 
-def sums_along(lattice: Lattice, alpha: Scaled) -> tuple[Scaled, Scaled]:
+def lattice_forward_backward_sums(lattice: Lattice, alpha: Scaled) -> tuple[Scaled, Scaled]:
     """Of each set of a lattice, the sum over the orders up to it, and from it on."""
     before, after = Scaled.empty(lattice.sets.size), Scaled.empty(lattice.sets.size)
-    forward(lattice, *alpha, *before)
-    backward(lattice, *alpha, *after)
+    lattice_forward_sums(lattice, *alpha, *before)
+    lattice_backward_sums(lattice, *alpha, *after)
     return before, after
 
 
-def order_sums(scores: FamilyScores, lattice: Lattice, edges: Edges | None = None) -> OrderSums:
+def lattice_order_sums(scores: FamilyScores, lattice: Lattice, edges: Edges | None = None) -> OrderSums:
     """The sums, given edges that are known to be present or absent.
 
     References: Koivisto, Sood (2004), section 3; Wang, Wicker, Kwiatkowska (2022), section 4.4.
     """
-    given = scores if edges is None else with_edges(scores, edges)
-    alpha, shifts = sums_within(given)
-    return OrderSums(given, lattice, shifts, alpha, *sums_along(lattice, alpha))
+    given = scores if edges is None else condition_scores_on_edges(scores, edges)
+    alpha, shifts = parent_subset_sums(given)
+    return OrderSums(given, lattice, shifts, alpha, *lattice_forward_backward_sums(lattice, alpha))
 
 
 class Share(NamedTuple):
@@ -201,13 +207,15 @@ class OrderPosterior:
     @cached_property
     def lattice(self) -> Lattice:
         """The lattice with its steps."""
-        return complete_lattice(self.scores) if self.sets is None else lattice_of(self.sets, self.scores)
+        return (
+            lattice_of_all_orders(self.scores) if self.sets is None else lattice_from_node_sets(self.sets, self.scores)
+        )
 
     @cached_property
     def prior_sums(self) -> OrderSums:
         """The sums without known edges."""
-        return order_sums(self.scores, self.lattice)
+        return lattice_order_sums(self.scores, self.lattice)
 
     def sums(self, edges: Edges) -> OrderSums:
         """The sums given edges."""
-        return order_sums(self.scores, self.lattice, edges) if edges else self.prior_sums
+        return lattice_order_sums(self.scores, self.lattice, edges) if edges else self.prior_sums

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from learners.kernels.jit import inner_kernel, kernel
-from learners.kernels.scaled_arithmetic import NOTHING, plus, ratio, times
+from learners.kernels.scaled_arithmetic import NOTHING, scaled_add, scaled_divide, scaled_multiply
 
 
 class Lattice(NamedTuple):
@@ -24,7 +24,7 @@ class Lattice(NamedTuple):
 
 
 @kernel
-def place_of(set_of_nodes, node, starts, byte_places):
+def parent_set_score_index(set_of_nodes, node, starts, byte_places):
     """Where a set of nodes stands in the family scores of a node."""
     place = starts[node]
     for byte in range(byte_places.shape[1]):
@@ -33,7 +33,7 @@ def place_of(set_of_nodes, node, starts, byte_places):
 
 
 @kernel
-def fill_steps(d, starts, byte_places, following, lattice):
+def fill_lattice_steps(d, starts, byte_places, following, lattice):
     """Add the number of steps from each set to OUT following (n,) int64; and, where OUT lattice has room, the steps themselves.
 
     A step from set s is written where following[s] is before; sets of the lattice are there, ascending.
@@ -54,11 +54,11 @@ def fill_steps(d, starts, byte_places, following, lattice):
                     if has_room:
                         lattice.nodes[edge] = node
                         lattice.targets[edge] = at
-                        lattice.places[edge] = place_of(sets[s], node, starts, byte_places)
+                        lattice.places[edge] = parent_set_score_index(sets[s], node, starts, byte_places)
 
 
 @kernel
-def forward(lattice, alpha, exponent, m, e):
+def lattice_forward_sums(lattice, alpha, exponent, m, e):
     """F(S): the sum over orders of S, and over parent sets within them; alpha (total,) with its exponents; OUT (n,)."""
     m[:] = 0.0
     e[:] = NOTHING
@@ -69,14 +69,14 @@ def forward(lattice, alpha, exponent, m, e):
             continue
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             place, target = lattice.places[edge], lattice.targets[edge]
-            a, b = times(m[s], np.int64(e[s]), alpha[place], np.int64(exponent[place]))
-            a, b = plus(m[target], np.int64(e[target]), a, b)
+            a, b = scaled_multiply(m[s], np.int64(e[s]), alpha[place], np.int64(exponent[place]))
+            a, b = scaled_add(m[target], np.int64(e[target]), a, b)
             m[target] = a
             e[target] = b
 
 
 @kernel
-def backward(lattice, alpha, exponent, m, e):
+def lattice_backward_sums(lattice, alpha, exponent, m, e):
     """B(S): the sum over orders of the nodes that are not in S, after S; OUT (n,)."""
     n = lattice.sets.size
     m[n - 1] = 1.0
@@ -85,40 +85,40 @@ def backward(lattice, alpha, exponent, m, e):
         total, top = 0.0, np.int64(NOTHING)
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             place, target = lattice.places[edge], lattice.targets[edge]
-            a, b = times(m[target], np.int64(e[target]), alpha[place], np.int64(exponent[place]))
-            total, top = plus(total, top, a, b)
+            a, b = scaled_multiply(m[target], np.int64(e[target]), alpha[place], np.int64(exponent[place]))
+            total, top = scaled_add(total, top, a, b)
         m[s] = total
         e[s] = top
 
 
 @kernel
-def add_weights(lattice, f, f_exponent, b, b_exponent, w, w_exponent):
+def add_lattice_step_weights(lattice, f, f_exponent, b, b_exponent, w, w_exponent):
     """w[place] += F(S) B(S + node) for every step from S at that place; OUT (total,), zeros at first."""
     for s in range(lattice.sets.size):
         if f[s] == 0.0:
             continue
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             place, target = lattice.places[edge], lattice.targets[edge]
-            m, e = times(f[s], np.int64(f_exponent[s]), b[target], np.int64(b_exponent[target]))
-            m, e = plus(w[place], np.int64(w_exponent[place]), m, e)
+            m, e = scaled_multiply(f[s], np.int64(f_exponent[s]), b[target], np.int64(b_exponent[target]))
+            m, e = scaled_add(w[place], np.int64(w_exponent[place]), m, e)
             w[place] = m
             w_exponent[place] = e
 
 
 @kernel
-def shares_of_steps(lattice, alpha, exponent, f, f_exponent, shares):
-    """How probable each step is as the last one to its target; f of `forward`; OUT (E,)."""
+def lattice_step_probabilities(lattice, alpha, exponent, f, f_exponent, shares):
+    """How probable each step is as the last one to its target; f of `lattice_forward_sums`; OUT (E,)."""
     for s in range(lattice.sets.size):
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             place, target = lattice.places[edge], lattice.targets[edge]
             shares[edge] = 0.0
             if f[s] > 0.0 and f[target] > 0.0:
-                m, e = times(f[s], np.int64(f_exponent[s]), alpha[place], np.int64(exponent[place]))
-                shares[edge] = ratio(m, e, f[target], np.int64(f_exponent[target]))
+                m, e = scaled_multiply(f[s], np.int64(f_exponent[s]), alpha[place], np.int64(exponent[place]))
+                shares[edge] = scaled_divide(m, e, f[target], np.int64(f_exponent[target]))
 
 
 @kernel
-def best_orders(lattice, logs, value, last):
+def best_lattice_orders(lattice, logs, value, last):
     """The best sum over an order of the logs (total,) of its steps; OUT value (n,) up to each set, last (n,) step into it."""
     value[:] = -np.inf
     value[0] = 0.0
@@ -135,7 +135,7 @@ def best_orders(lattice, logs, value, last):
 
 
 @kernel
-def count_orders(lattice, parents, m, e):
+def count_graph_orders_in_lattice(lattice, parents, m, e):
     """How many orders of the lattice a graph has, as a scaled number; parents (d,) uint64; m, e (n,) scratch."""
     m[:] = 0.0
     e[:] = NOTHING
@@ -148,7 +148,7 @@ def count_orders(lattice, parents, m, e):
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             if parents[lattice.nodes[edge]] & ~lattice.sets[s] == 0:
                 target = lattice.targets[edge]
-                a, b = plus(m[target], np.int64(e[target]), m[s], np.int64(e[s]))
+                a, b = scaled_add(m[target], np.int64(e[target]), m[s], np.int64(e[s]))
                 m[target] = a
                 e[target] = b
     return m[n - 1], e[n - 1]
@@ -160,21 +160,21 @@ N_FOLLOWING = 3
 
 
 @kernel
-def shares_of_products(p, p_exponent, u, u_exponent, z, shares):
+def scaled_product_ratios(p, p_exponent, u, u_exponent, z, shares):
     """P u / z, element by element, of numbers and z (mantissa, exponent); OUT (n,) float64."""
     for i in range(p.size):
-        m, e = times(p[i], np.int64(p_exponent[i]), u[i], np.int64(u_exponent[i]))
-        shares[i] = ratio(m, e, z[0], z[1])
+        m, e = scaled_multiply(p[i], np.int64(p_exponent[i]), u[i], np.int64(u_exponent[i]))
+        shares[i] = scaled_divide(m, e, z[0], z[1])
 
 
 @inner_kernel
-def likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
+def likeliest_next_nodes(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
     """The nodes that most probably follow a set, the most probable first; OUT nodes, shares (N_FOLLOWING,); returns how many."""
     n = 0
     for edge in range(lattice.starts[s], lattice.starts[s + 1]):
         place, target = lattice.places[edge], lattice.targets[edge]
-        m, e = times(alpha[place], np.int64(exponent[place]), b[target], np.int64(b_exponent[target]))
-        share = ratio(m, e, b[s], np.int64(b_exponent[s]))
+        m, e = scaled_multiply(alpha[place], np.int64(exponent[place]), b[target], np.int64(b_exponent[target]))
+        share = scaled_divide(m, e, b[s], np.int64(b_exponent[s]))
         if n < N_FOLLOWING:
             n += 1
         elif share <= shares[n - 1]:
@@ -188,12 +188,12 @@ def likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
 
 
 @kernel
-def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, families, found, gains):
+def lattice_extension_candidates(lattice, alpha, exponent, b, b_exponent, masses, threshold, families, found, gains):
     """How much mass each set that the lattice lacks would add, where that may be as much as a threshold.
 
     A set A + node adds at least the orders that go from A over it to A + node + k, for the likely followers k of A.
 
-    b of `lattice_kernels.backward`; masses (n,); families: the starts and byte places of the scores; OUT found (2^b,) uint64, a hash table, gains (2^b,); returns how many, or -1 if it is too small.
+    b of `lattice_kernels.lattice_backward_sums`; masses (n,); families: the starts and byte places of the scores; OUT found (2^b,) uint64, a hash table, gains (2^b,); returns how many, or -1 if it is too small.
     """
     starts, byte_places = families
     found[:] = NONE
@@ -208,13 +208,13 @@ def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, f
         known = lattice.sets[s]
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             known |= np.uint64(1) << np.uint64(lattice.nodes[edge])
-        n_following = likely_following(lattice, s, alpha, exponent, b, b_exponent, nodes, shares)
+        n_following = likeliest_next_nodes(lattice, s, alpha, exponent, b, b_exponent, nodes, shares)
         for node in range(d):
             bit = np.uint64(1) << np.uint64(node)
             if known & bit:
                 continue
             larger = lattice.sets[s] | bit
-            place = place_of(lattice.sets[s], node, starts, byte_places)
+            place = parent_set_score_index(lattice.sets[s], node, starts, byte_places)
             if alpha[place] == 0.0:
                 continue
             gain = 0.0
@@ -222,13 +222,13 @@ def promising_sets(lattice, alpha, exponent, b, b_exponent, masses, threshold, f
                 largest = larger | (np.uint64(1) << np.uint64(k))
                 over = np.searchsorted(lattice.sets, largest)
                 if lattice.sets[over] == largest:  # the last set has all nodes
-                    following = place_of(larger, k, starts, byte_places)
-                    m, e = times(
+                    following = parent_set_score_index(larger, k, starts, byte_places)
+                    m, e = scaled_multiply(
                         alpha[place], np.int64(exponent[place]), alpha[following], np.int64(exponent[following])
                     )
-                    m, e = times(m, e, b[over], np.int64(b_exponent[over]))
+                    m, e = scaled_multiply(m, e, b[over], np.int64(b_exponent[over]))
                     # More than twice what the set has now is enough to know.
-                    gain += ratio(m, e, b[s], np.int64(b_exponent[s])) if e - b_exponent[s] < 2 else 1e9
+                    gain += scaled_divide(m, e, b[s], np.int64(b_exponent[s])) if e - b_exponent[s] < 2 else 1e9
             gain *= masses[s]
             if gain < threshold / 32.0:
                 continue

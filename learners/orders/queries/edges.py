@@ -10,18 +10,18 @@ from dataclasses import replace
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Mask
-from learners.kernels.scaled_arithmetic import NOTHING, add_supersets
-from learners.orders.lattice.coverage import covered_posterior
+from learners.kernels.scaled_arithmetic import NOTHING, scaled_superset_sums
+from learners.orders.lattice.coverage import order_posterior_with_coverage
 from learners.orders.lattice.graph_samples import DrawnGraphs, Graph
-from learners.orders.lattice.lattice import OrderPosterior, OrderSums, Scaled, scaled_families
-from learners.orders.lattice.lattice_kernels import add_weights, shares_of_products
+from learners.orders.lattice.lattice import OrderPosterior, OrderSums, Scaled, scaled_family_scores
+from learners.orders.lattice.lattice_kernels import add_lattice_step_weights, scaled_product_ratios
 from learners.orders.parameters import OrderParameters
 from learners.orders.queries.query_kernels import (
-    ancestor_shares,
     average_over_subsets,
-    coefficients,
-    effects_of,
-    graph_effects,
+    descendant_probabilities,
+    graph_causal_effects,
+    source_causal_effects,
+    subset_regression_coefficients,
 )
 from learners.orders.scores.bdeu_bge import BGe
 from learners.orders.scores.scores import (
@@ -30,11 +30,11 @@ from learners.orders.scores.scores import (
     FamilyScores,
     ImpossibleEdges,
     StructurePrior,
-    arrow,
-    cycle_of,
-    path_of,
-    table_with_prior,
-    with_edges,
+    condition_scores_on_edges,
+    find_directed_cycle,
+    format_directed_path,
+    format_edge,
+    node_scores_with_prior,
 )
 
 # The lattice of a question: known edges leave fewer orders, and somebody waits.
@@ -68,11 +68,11 @@ class ConditionalPosteriors:
     def check(self, edges: Edges) -> None:
         """Refuse what no graph that the prior allows has. Raises ImpossibleEdges, naming the edges at fault."""
         for edge in sorted(edges.present & self.prior.forbidden):
-            raise ImpossibleEdges(f"the prior forbids {arrow(edge, self.names)}")
+            raise ImpossibleEdges(f"the prior forbids {format_edge(edge, self.names)}")
         together = edges.present | self.prior.required
-        cycle = cycle_of(together)
+        cycle = find_directed_cycle(together)
         if cycle:
-            path = path_of(cycle, self.names)
+            path = format_directed_path(cycle, self.names)
             raise ImpossibleEdges(f"{path} is a cycle, together with the edges that the prior requires")
         for node, name in enumerate(self.names):
             n_parents = sum(child == node for _, child in together)
@@ -100,16 +100,16 @@ class ConditionalPosteriors:
         own = self.posterior
         scores = own.scores
         if own.bge is not None:
-            scores = with_candidates(scores, own.bge, self.prior, edges.present, self.most)
-        scores = with_edges(scores, edges)
+            scores = add_present_edge_candidates(scores, own.bge, self.prior, edges.present, self.most)
+        scores = condition_scores_on_edges(scores, edges)
         if own.sets is None:
             return OrderPosterior(scores, None, own.coverage, own.bge, own.standard)
-        return covered_posterior(
+        return order_posterior_with_coverage(
             scores, self.parameters, own.bge, own.standard, None if pause is None else lambda *_: pause()
         )
 
 
-def with_candidates(
+def add_present_edge_candidates(
     scores: FamilyScores, bge: BGe, prior: StructurePrior, present: frozenset[Edge], most: int
 ) -> FamilyScores:
     """The scores with the parents of present edges among the candidates; other nodes keep their tables."""
@@ -119,7 +119,7 @@ def with_candidates(
         wider = np.union1d(own, np.array([parent for parent, child in present if child == node], np.int64))
         if wider.size > own.size:
             candidates[node] = wider
-            tables[node] = table_with_prior(bge.family_scores(node, wider, most), node, wider, scores.d, prior)
+            tables[node] = node_scores_with_prior(bge.family_scores(node, wider, most), node, wider, scores.d, prior)
     return FamilyScores(tuple(candidates), np.concatenate(tables))
 
 
@@ -127,28 +127,28 @@ def with_candidates(
 MOST_EXACT = 13
 
 
-def family_probabilities(sums: OrderSums) -> Floats:
+def posterior_family_probabilities(sums: OrderSums) -> Floats:
     """(total,) float64: the probability of each family, laid out as the scores are."""
-    numbers, _ = scaled_families(sums.scores)
+    numbers, _ = scaled_family_scores(sums.scores)
     total = sums.scores.logs.size
     # For each family, the sum over the orders in which its parents precede its node.
     weights = Scaled(np.zeros(total), np.full(total, NOTHING, np.int32))
-    add_weights(sums.lattice, *sums.before, *sums.after, *weights)
+    add_lattice_step_weights(sums.lattice, *sums.before, *sums.after, *weights)
     for node in range(sums.scores.d):
-        add_supersets(*weights.of(sums.scores.part(node)))
+        scaled_superset_sums(*weights.of(sums.scores.part(node)))
     q = numbers.mantissa
     z = (float(sums.after.mantissa[0]), int(sums.after.exponent[0]))
-    shares_of_products(*numbers, *weights, z, q)
+    scaled_product_ratios(*numbers, *weights, z, q)
     return q
 
 
-def edge_probabilities(sums: OrderSums) -> Floats:
+def posterior_edge_probabilities(sums: OrderSums) -> Floats:
     """(d, d) float64: [i, j] the probability of the edge from i to j.
 
     References: Koivisto (2006), Advances in exact Bayesian structure discovery in Bayesian networks, section 3.
     """
     scores = sums.scores
-    q = family_probabilities(sums)
+    q = posterior_family_probabilities(sums)
     found = np.zeros((scores.d, scores.d))
     for node, candidates in enumerate(scores.candidates):
         own = q[scores.part(node)]
@@ -159,7 +159,7 @@ def edge_probabilities(sums: OrderSums) -> Floats:
     return np.clip(found, 0.0, 1.0)
 
 
-def expected_distance(probabilities: Floats, parents: Graph) -> float:
+def expected_hamming_distance(probabilities: Floats, parents: Graph) -> float:
     """The structural Hamming distance of a graph that is expected of graphs with these edges.
 
     It counts the pairs of nodes that two graphs connect otherwise: with an edge or without, or with one turned round. So its
@@ -176,7 +176,7 @@ def expected_distance(probabilities: Floats, parents: Graph) -> float:
     return float(np.sum(np.triu(1.0 - alike, 1)))
 
 
-def path_probabilities(sums: OrderSums) -> Floats:
+def directed_path_probabilities(sums: OrderSums) -> Floats:
     """(d, d) float64: [i, j] the probability of a directed path from i to j, exactly; of the lattice of all orders.
 
     References: Parviainen, Koivisto (2011), section 4.
@@ -191,7 +191,7 @@ def path_probabilities(sums: OrderSums) -> Floats:
     found = np.zeros((d, d))
     for source in range(d):
         p[:] = 0.0
-        ancestor_shares(source, d, lattice, shares, *sums.alpha, scores.starts, scores.byte_places, ternary, p)
+        descendant_probabilities(source, d, lattice, shares, *sums.alpha, scores.starts, scores.byte_places, ternary, p)
         of_descendants = p[ternary[full] + ternary]
         for node in range(d):
             if node != source:
@@ -215,7 +215,7 @@ def ancestor_relations(graphs: DrawnGraphs) -> Mask:
 BLOCK = 500
 
 
-def mean_effects(sums: OrderSums, bge: BGe) -> Floats:
+def mean_causal_effects(sums: OrderSums, bge: BGe) -> Floats:
     """(d, d) float64: [i, j] the expected effect of i on j, exactly: over orders, graphs and coefficients.
 
     The expectation of a product of coefficients of different nodes is that of their means, as the parameters of
@@ -235,33 +235,35 @@ def mean_effects(sums: OrderSums, bge: BGe) -> Floats:
     effects = np.empty((lattice.sets.size, d))
     for source in range(d):
         effects[:] = 0.0
-        effects_of(source, lattice, shares, betas, beta_starts, scores.starts, candidates, effects)
+        source_causal_effects(source, lattice, shares, betas, beta_starts, scores.starts, candidates, effects)
         found[source] = effects[-1]
     return found
 
 
-def mean_effects_bytes(sums: OrderSums) -> int:
-    """Memory that `mean_effects` takes."""
+def mean_causal_effects_bytes(sums: OrderSums) -> int:
+    """Memory that `mean_causal_effects` takes."""
     tables = sum(8 * candidates.size << candidates.size for candidates in sums.scores.candidates)
     return 2 * tables + 8 * sums.lattice.nodes.size + 8 * sums.lattice.sets.size * sums.scores.d
 
 
 def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
     """Of each node, (2^k, k): the mean coefficients given that the parents are among a set of candidates."""
-    numbers, _ = scaled_families(sums.scores)
+    numbers, _ = scaled_family_scores(sums.scores)
     scale = bge.scale
     tables = []
     for node, candidates in enumerate(sums.scores.candidates):
         k = candidates.size
         members = np.concatenate([candidates, [node]])
         table = np.empty((1 << k, k))
-        coefficients(np.ascontiguousarray(scale[np.ix_(members, members)]), np.empty((k + 1, k + 1, k + 1)), table)
+        subset_regression_coefficients(
+            np.ascontiguousarray(scale[np.ix_(members, members)]), np.empty((k + 1, k + 1, k + 1)), table
+        )
         average_over_subsets(table, *numbers.of(sums.scores.part(node)))
         tables.append(table)
     return tables
 
 
-def draw_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> tuple[Floats, Floats]:
+def draw_causal_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> tuple[Floats, Floats]:
     """(n, d, d) float64 each: effects in drawn graphs by their mean coefficients, and by coefficients drawn from their posterior."""
     n, d = graphs.parents.shape
     rng = np.random.default_rng([seed, 1])
@@ -270,7 +272,7 @@ def draw_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> tuple[Floats, Floa
     for first in range(0, n, BLOCK):
         part = slice(first, min(first + BLOCK, n))
         size = part.stop - part.start
-        graph_effects(
+        graph_causal_effects(
             bge.scale,
             graphs.orders[part],
             graphs.parents[part],

@@ -9,7 +9,7 @@ import numpy as np
 from learners.errors import LearnerError
 from learners.kernels.arrays import Array, Floats, Uint64s
 from learners.models.estimation import GraphPrior
-from learners.orders.lattice.graph_samples import DrawnGraphs, draw_graphs, log_n_orders, members
+from learners.orders.lattice.graph_samples import DrawnGraphs, bitset_nodes, draw_graphs, log_graph_order_counts
 from learners.orders.lattice.lattice import OrderSums
 from learners.orders.scores.bdeu_bge import BDeu, BGe
 from learners.orders.scores.scores import FamilyScores, StructurePrior
@@ -55,7 +55,7 @@ class WeightedGraphs:
         return found[0], found[1]
 
 
-def weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> WeightedGraphs:
+def draw_weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> WeightedGraphs:
     """Graphs drawn under the order prior; for the prior over graphs each weighs the inverse of its number of orders.
 
     The posterior over pairs of an order and a graph counts a graph once for each of its orders (in the lattice). Dividing
@@ -66,7 +66,7 @@ def weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> We
     graphs = draw_graphs(sums, n, seed)
     if prior == "order":
         return WeightedGraphs(graphs, np.full(n, 1.0 / n), True)
-    logs = -log_n_orders(sums.lattice, graphs.parents)
+    logs = -log_graph_order_counts(sums.lattice, graphs.parents)
     weights = np.exp(logs - logs.max())
     return WeightedGraphs(graphs, weights / weights.sum(), False)
 
@@ -82,7 +82,7 @@ class UnscoredFamily(LearnerError, ValueError):
         )
 
 
-def log_family(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:
+def family_log_marginal_likelihood(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:
     """The log marginal likelihood of a node given any parents."""
     if isinstance(score, BGe):
         r, own, k = score.scale, list(parents), len(parents)
@@ -95,7 +95,7 @@ def log_family(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:
     return h[without | (1 << node)] - h[without]
 
 
-def log_prior(prior: StructurePrior, node: int, parents: tuple[int, ...], d: int) -> float:
+def family_log_prior(prior: StructurePrior, node: int, parents: tuple[int, ...], d: int) -> float:
     """The log prior of a family, as the tables have it: -inf if the prior forbids it."""
     if not set(prior.required_of(node)) <= set(parents) or any((other, node) in prior.forbidden for other in parents):
         return -np.inf
@@ -103,7 +103,7 @@ def log_prior(prior: StructurePrior, node: int, parents: tuple[int, ...], d: int
     return float(prior.of_sizes(d)[len(parents)]) + odds
 
 
-def estimated_log_orders(parents: Uint64s, seed: int) -> tuple[float, float]:
+def estimate_log_order_count(parents: Uint64s, seed: int) -> tuple[float, float]:
     """Log of how many orders a graph (d,) has, with its standard error, by drawing one node after another.
 
     Each draw takes any node whose parents are there already. The product of the numbers of choices has the number of
@@ -134,7 +134,7 @@ class OutsideMass:
     total_error: float
 
 
-def outside_mass(
+def estimate_unscored_family_mass(
     drawn: WeightedGraphs,
     scores: FamilyScores,
     score: BGe | BDeu,
@@ -172,7 +172,7 @@ def _further(
     node: int, own: int, scores: FamilyScores, prior: StructurePrior, absent: frozenset[tuple[int, int]]
 ) -> list[int]:
     """The nodes that the prior lets join a parent set, though the tables have no score of the larger set."""
-    parents = members(own)
+    parents = bitset_nodes(own)
     found = []
     for other in range(scores.d):
         edge = (other, node)
@@ -202,7 +202,7 @@ def _ratios(
         scale, constants = score.scale, score.constants(d)
     of_sizes = prior.of_sizes(d)
     for (node, own), others in further.items():
-        parents, bit = list(members(own)), 1 << node
+        parents, bit = list(bitset_nodes(own)), 1 << node
         k = len(parents)
         if isinstance(score, BDeu):
             base = h[own | bit] - h[own]

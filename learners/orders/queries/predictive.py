@@ -13,13 +13,13 @@ import scipy
 from learners.errors import LearnerError, UnknownColumn
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.models.estimation import Average
-from learners.orders.lattice.graph_samples import Graph, members
-from learners.orders.lattice.lattice import order_sums
+from learners.orders.lattice.graph_samples import Graph, bitset_nodes
+from learners.orders.lattice.lattice import lattice_order_sums
 from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bdeu_bge import BDeu, BGe, KeptRows, Standard
-from learners.orders.scores.scores import with_prior
+from learners.orders.scores.scores import family_scores_with_prior
 from learners.schema import Schema
-from learners.schema.encoding.encode import numbers
+from learners.schema.encoding.encode import numeric_column_as_floats
 
 # A node and its parents.
 Family = tuple[int, tuple[int, ...]]
@@ -47,24 +47,24 @@ class NoRows(LearnerError, ValueError):
         )
 
 
-def conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
+def predictive_conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
     """Of each node, (q, r) float64: the mean probability of its r values given the q combinations of its parents' values.
 
     The first parent's value varies slowest. Empty if all tables together have more than `MOST_CELLS` cells.
     """
     families = list(enumerate(parents))
-    if n_cells(score, families) > MOST_CELLS:
+    if n_family_table_cells(score, families) > MOST_CELLS:
         return []
-    counts = expected_counts(score, families)
+    counts = posterior_dirichlet_counts(score, families)
     return [table / table.sum(axis=1, keepdims=True) for table in counts]
 
 
-def n_cells(score: BDeu, families: Sequence[Family]) -> float:
+def n_family_table_cells(score: BDeu, families: Sequence[Family]) -> float:
     """Probabilities of the tables of some nodes with their parents."""
     return sum(float(np.prod(score.sizes[[*own, node]], dtype=np.float64)) for node, own in families)
 
 
-def expected_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
+def posterior_dirichlet_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
     """Of each node with its parents, (q, r) float64: the rows of each combination of values, and the prior's.
 
     Probabilities given a combination have a Dirichlet distribution with these numbers.
@@ -76,11 +76,11 @@ def expected_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
     counts = [np.full(q * r, score.ess / (q * r)) for q, r in shapes]
     for x, weights in score.rows.blocks():
         for place, (node, own) in enumerate(families):
-            counts[place] += np.bincount(cells_of(node, own, x, sizes), weights, counts[place].size)
+            counts[place] += np.bincount(family_table_indices(node, own, x, sizes), weights, counts[place].size)
     return [of_family.reshape(shape) for of_family, shape in zip(counts, shapes, strict=True)]
 
 
-def cells_of(node: int, own: tuple[int, ...], x: Array, sizes: Integers) -> Integers:
+def family_table_indices(node: int, own: tuple[int, ...], x: Array, sizes: Integers) -> Integers:
     """(n,) int64: where rows of codes x (d, n) are in the flat table (q, r) of a node and its parents."""
     cells = np.zeros(x.shape[1], np.int64)
     for column in (*own, node):
@@ -96,7 +96,7 @@ class Coefficients(NamedTuple):
     variances: Floats  # (d,) float64: of the noise
 
 
-def mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
+def posterior_mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
     """The expected coefficients and variances of a graph.
 
     References: Geiger, Heckerman (2002): of a node with k parents, 1 / variance is gamma distributed with (N + alpha_w
@@ -108,7 +108,7 @@ def mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
     return Coefficients(mean - weights @ mean, weights, variances)
 
 
-def drawn_coefficients(parents: Graph, bge: BGe, rng: np.random.Generator) -> Coefficients:
+def draw_posterior_coefficients(parents: Graph, bge: BGe, rng: np.random.Generator) -> Coefficients:
     """Coefficients, intercepts and variances of a graph drawn from their posterior.
 
     References: Geiger, Heckerman (2002), sections 4 and 5: the regressions of nodes on their parents under a
@@ -144,7 +144,7 @@ def _posterior_mean(bge: BGe) -> Floats:
     return bge.n_rows / (bge.n_rows + bge.prior.alpha_mu) * bge.mean
 
 
-def in_own_units(standard: Standard, found: Coefficients) -> Coefficients:
+def unstandardise_coefficients(standard: Standard, found: Coefficients) -> Coefficients:
     """Coefficients in the units of the columns, of those in which they were scored."""
     center, spread = standard
     weights = found.weights * spread[:, np.newaxis] / spread
@@ -160,7 +160,7 @@ ROWS_AT_A_TIME = 4096
 MOST_LOGS = 1 << 24
 
 
-def log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
+def predictive_log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
     """(n,) float64: log density of each row of x (n, d), given the rows that were scored, under a graph.
 
     References: Geiger, Heckerman (2002), Parameter priors for directed acyclic graphical models, section 5: the
@@ -195,23 +195,23 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
     return np.asarray(constant - (degrees + size) / 2 * np.log1p(factor * (deviations**2).sum(axis=0)))
 
 
-def numeric_rows(batch: pa.RecordBatch, schema: Schema) -> Floats:
+def record_batch_matrix(batch: pa.RecordBatch, schema: Schema) -> Floats:
     """(d, n) float64: the numbers of a record batch; NaN where one is missing. Raises UnknownColumn."""
     columns = []
     for attribute in schema.attributes:
         if attribute.name not in batch.schema.names:
             raise UnknownColumn(attribute.name, batch.schema.names)
-        columns.append(numbers(batch.column(attribute.name), attribute.name, attribute.arrow_type))
+        columns.append(numeric_column_as_floats(batch.column(attribute.name), attribute.name, attribute.arrow_type))
     return np.stack(columns)
 
 
-def log_shares(tables: Sequence[Floats], parents: Graph, x: Integers, sizes: Integers) -> Floats:
+def predictive_log_probabilities(tables: Sequence[Floats], parents: Graph, x: Integers, sizes: Integers) -> Floats:
     """(n,) float64: log probability of each row of codes x (d, n) by the tables (q, r) of a graph; NaN where a value was never seen."""
     is_known = (x < sizes[:, np.newaxis]).all(axis=0)
     found = np.where(is_known, 0.0, np.nan)
     x = np.where(is_known, x, 0)
     for node, own in enumerate(parents):
-        found += np.log(tables[node].ravel()[cells_of(node, own, x, sizes)])
+        found += np.log(tables[node].ravel()[family_table_indices(node, own, x, sizes)])
     return found
 
 
@@ -248,7 +248,7 @@ class GraphAverage:
         if self.is_exact:
             return
         self.drawn, _ = engine.graphs_of(average, pause)
-        graphs = [tuple(members(own) for own in row) for row in self.drawn.graphs.parents.tolist()]
+        graphs = [tuple(bitset_nodes(own) for own in row) for row in self.drawn.graphs.parents.tolist()]
         self.families = sorted({family for graph in graphs for family in enumerate(graph)})
         place = {family: i for i, family in enumerate(self.families)}
         of_graph = np.array([[place[family] for family in enumerate(graph)] for graph in graphs])
@@ -260,10 +260,10 @@ class GraphAverage:
         self._excess = np.zeros(len(graphs))
         self._tables: list[Floats] = []  # of each family (q, r) float64, the log probabilities of its values
         if isinstance(self.score, BDeu):
-            if n_cells(self.score, self.families) > MOST_TABLES:
+            if n_family_table_cells(self.score, self.families) > MOST_TABLES:
                 raise NoTables
             self._tables = [
-                np.log(n / n.sum(axis=1, keepdims=True)) for n in expected_counts(self.score, self.families)
+                np.log(n / n.sum(axis=1, keepdims=True)) for n in posterior_dirichlet_counts(self.score, self.families)
             ]
 
     def log_likelihood(self, x: Array) -> Floats:
@@ -291,9 +291,9 @@ class GraphAverage:
         candidates, logs = posterior.scores.candidates, []
         for row in x.T:
             self._pause()
-            tables = with_row(self.score, row).tables(candidates, conditional.most)
-            scores = with_prior(tables, candidates, conditional.prior)
-            logs.append(order_sums(scores, posterior.lattice).log_z)
+            tables = score_with_added_row(self.score, row).tables(candidates, conditional.most)
+            scores = family_scores_with_prior(tables, candidates, conditional.prior)
+            logs.append(lattice_order_sums(scores, posterior.lattice).log_z)
         return np.array(logs) - posterior.prior_sums.log_z
 
     def _by_draws(self, x: Floats) -> Floats:
@@ -303,7 +303,7 @@ class GraphAverage:
             if isinstance(self.score, BGe):
                 logs[self._with_family[i]] += _log_density(self.score, node, own, x.T)
             else:
-                cells = cells_of(node, own, x.astype(np.int64), self.score.sizes)
+                cells = family_table_indices(node, own, x.astype(np.int64), self.score.sizes)
                 logs[self._with_family[i]] += self._tables[i].ravel()[cells]
         most = logs.max(axis=0)
         shares = np.exp(np.subtract(logs, most, out=logs), out=logs)
@@ -321,7 +321,7 @@ class GraphAverage:
         return answer
 
 
-def with_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:
+def score_with_added_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:
     """The score of a table with one more row (d,), in the units in which columns were scored."""
     if isinstance(score, BDeu):
         ((x, counts),) = score.rows.blocks()

@@ -13,33 +13,40 @@ from learners.models.estimation import Average
 from learners.models.query import DrawQuery, Edges, Effects, Graph, Graphs, Paths, Score, StructureQuery
 from learners.orders.formats.bif import parse_bif
 from learners.orders.lattice.graph_samples import Graph as ParentSets
-from learners.orders.lattice.graph_samples import as_sets, best_graph, log_n_orders, members
+from learners.orders.lattice.graph_samples import best_graph, bitset_nodes, graph_parent_bitsets, log_graph_order_counts
 from learners.orders.lattice.lattice import Coverage, OrderPosterior, OrderSums
-from learners.orders.parameters import edge_of
+from learners.orders.parameters import parse_edge
 from learners.orders.queries.edges import (
     MOST_EXACT,
     ConditionalPosteriors,
     ancestor_relations,
-    draw_effects,
-    edge_probabilities,
-    expected_distance,
-    mean_effects,
-    mean_effects_bytes,
-    path_probabilities,
+    directed_path_probabilities,
+    draw_causal_effects,
+    expected_hamming_distance,
+    mean_causal_effects,
+    mean_causal_effects_bytes,
+    posterior_edge_probabilities,
 )
 from learners.orders.queries.graph_scores import (
     OutsideMass,
     UnscoredFamily,
     WeightedGraphs,
-    estimated_log_orders,
-    log_family,
-    log_prior,
-    outside_mass,
-    weighted_graphs,
+    draw_weighted_graphs,
+    estimate_log_order_count,
+    estimate_unscored_family_mass,
+    family_log_marginal_likelihood,
+    family_log_prior,
 )
 from learners.orders.scores.bdeu_bge import BDeu, BGe
 from learners.orders.scores.scores import Edges as KnownEdges
-from learners.orders.scores.scores import ImpossibleEdges, arrow, candidate_edges, check_edges, cycle_of, path_of
+from learners.orders.scores.scores import (
+    ImpossibleEdges,
+    check_known_edges,
+    drop_noncandidate_edges,
+    find_directed_cycle,
+    format_directed_path,
+    format_edge,
+)
 
 Answer = dict[str, Any]
 
@@ -96,7 +103,7 @@ class GraphQueries:
         - graphs: `graphs`, distinct ones with how often each was drawn as `count`;
         - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
         - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact`, whether the means are over all graphs;
-        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, `expected_shd` of `edges.expected_distance`,
+        - score: `log_score`, `log_posterior` and `log_odds` against the best graph, `expected_shd` of `edges.expected_hamming_distance`,
           and `is_covered`: whether the posterior's tables and orders hold the graph. If not, `log_posterior` is an upper
           bound and `notes` say why.
 
@@ -125,7 +132,7 @@ class GraphQueries:
     def probabilities(self) -> Floats:
         """(d, d) float64: of each edge, under the order prior."""
         if self._probabilities is None:
-            self._probabilities = edge_probabilities(self.posterior.prior_sums)
+            self._probabilities = posterior_edge_probabilities(self.posterior.prior_sums)
         return self._probabilities
 
     def check(self, query: StructureQuery) -> None:
@@ -146,18 +153,18 @@ class GraphQueries:
         Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
         """
         sums, coverage = self._given(self.known(average), pause)
-        return weighted_graphs(sums, average.n, average.seed, average.prior), coverage
+        return draw_weighted_graphs(sums, average.n, average.seed, average.prior), coverage
 
     def known(self, query: DrawQuery | Graph | Average) -> KnownEdges:
         """The known edges of a query. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
         present, absent = (
-            frozenset(edge_of(text, self.names, name) for text in getattr(query, name))
+            frozenset(parse_edge(text, self.names, name) for text in getattr(query, name))
             for name in ("present", "absent")
         )
         edges = KnownEdges(present, absent)
         if edges:
             can_add = self.conditional is not None and self.conditional.can_add
-            check_edges(edges, self.posterior.scores, self.names, can_add)
+            check_known_edges(edges, self.posterior.scores, self.names, can_add)
             if self.conditional is not None:
                 self.conditional.check(edges)
         return edges
@@ -165,7 +172,7 @@ class GraphQueries:
     def _given(self, edges: KnownEdges, pause: Callable[[], None] | None) -> tuple[OrderSums, Coverage]:
         """The sums given edges: from the model's own lattice if it holds them, or from one that grows around them."""
         own = self.posterior
-        is_held = candidate_edges(edges, own.scores) == edges
+        is_held = drop_noncandidate_edges(edges, own.scores) == edges
         if is_held:
             sums = own.sums(edges)
             if sums.log_z > -np.inf:
@@ -174,8 +181,8 @@ class GraphQueries:
             posterior = self.conditional.given(edges, pause)
             return posterior.prior_sums, posterior.coverage
         words = ", ".join(
-            [arrow(edge, self.names) for edge in sorted(edges.present)]
-            + [f"no {arrow(edge, self.names)}" for edge in sorted(edges.absent)]
+            [format_edge(edge, self.names) for edge in sorted(edges.present)]
+            + [f"no {format_edge(edge, self.names)}" for edge in sorted(edges.absent)]
         )
         covered = "" if own.coverage.is_exact else " that the model covers"
         raise ImpossibleEdges(f"no order of the columns{covered} allows {words} together with what the prior requires")
@@ -183,9 +190,9 @@ class GraphQueries:
     def _edges(self, query: Edges, sums: OrderSums) -> Answer:
         answer: Answer = {"log_evidence": sums.log_z - self.posterior.prior_sums.log_z, "prior": query.prior}
         if query.prior == "order":
-            answer |= {"edges": self._pairs(probability=edge_probabilities(sums))}
+            answer |= {"edges": self._pairs(probability=posterior_edge_probabilities(sums))}
         else:
-            drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
+            drawn = draw_weighted_graphs(sums, query.n, query.seed, query.prior)
             mean, error = drawn.mean(drawn.graphs.adjacency())
             answer |= drawn.effective_size | {"edges": self._pairs(probability=mean, standard_error=error)}
         return answer | self._outside(query, sums, answer["edges"])
@@ -198,8 +205,8 @@ class GraphQueries:
         prior = None if self.conditional is None else self.conditional.prior
         found: OutsideMass | None = None
         if self.score is not None and prior is not None:
-            drawn = weighted_graphs(sums, OUTSIDE_DRAWS, query.seed, query.prior)
-            found = outside_mass(drawn, sums.scores, self.score, prior, absent)
+            drawn = draw_weighted_graphs(sums, OUTSIDE_DRAWS, query.seed, query.prior)
+            found = estimate_unscored_family_mass(drawn, sums.scores, self.score, prior, absent)
         place = {name: node for node, name in enumerate(self.names)}
         n_outside = 0
         for pair in pairs:
@@ -225,16 +232,16 @@ class GraphQueries:
         return {"edges": self._edges_of(best.parents)} | self._logs(best.parents, sums)
 
     def _graphs(self, query: Graphs, sums: OrderSums) -> Answer:
-        drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
+        drawn = draw_weighted_graphs(sums, query.n, query.seed, query.prior)
         distinct, first, place = np.unique(drawn.graphs.parents, axis=0, return_index=True, return_inverse=True)
         counts = np.bincount(place.ravel(), minlength=len(distinct))
         weights = np.bincount(place.ravel(), drawn.weights, len(distinct))
-        n_orders = log_n_orders(sums.lattice, distinct)
+        n_orders = log_graph_order_counts(sums.lattice, distinct)
         graphs = []
         for row in np.lexsort((first, -weights)).tolist():
             log_score = float(drawn.graphs.log_scores[first[row]])
             entry: Answer = {
-                "edges": self._edges_of(tuple(members(own) for own in distinct[row].tolist())),
+                "edges": self._edges_of(tuple(bitset_nodes(own) for own in distinct[row].tolist())),
                 "count": int(counts[row]),
                 "log_score": log_score,
                 "log_posterior": log_score + float(n_orders[row]) - sums.log_z,
@@ -245,8 +252,8 @@ class GraphQueries:
     def _paths(self, query: Paths, sums: OrderSums) -> Answer:
         answer: Answer = {"prior": query.prior, "is_exact": False}
         if query.prior == "order" and self.posterior.sets is None and len(self.names) <= MOST_EXACT:
-            return answer | {"is_exact": True, "paths": self._pairs(probability=path_probabilities(sums))}
-        drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
+            return answer | {"is_exact": True, "paths": self._pairs(probability=directed_path_probabilities(sums))}
+        drawn = draw_weighted_graphs(sums, query.n, query.seed, query.prior)
         mean, error = drawn.mean(ancestor_relations(drawn.graphs))
         return answer | drawn.effective_size | {"paths": self._pairs(probability=mean, standard_error=error)}
 
@@ -254,8 +261,8 @@ class GraphQueries:
         bge = self.posterior.bge
         if bge is None:
             raise NotGaussian
-        drawn = weighted_graphs(sums, query.n, query.seed, query.prior)
-        means, draws = draw_effects(drawn.graphs, bge, query.seed)
+        drawn = draw_weighted_graphs(sums, query.n, query.seed, query.prior)
+        means, draws = draw_causal_effects(drawn.graphs, bge, query.seed)
         spread = self.posterior.standard.spread
         # From the units in which the columns were scored to their own.
         units = spread[np.newaxis, :] / spread[:, np.newaxis]
@@ -266,8 +273,8 @@ class GraphQueries:
             "n": query.n,
             "is_exact": False,
         } | drawn.effective_size
-        if query.prior == "order" and mean_effects_bytes(sums) <= EFFECTS_BYTES:
-            mean = mean_effects(sums, bge) * units
+        if query.prior == "order" and mean_causal_effects_bytes(sums) <= EFFECTS_BYTES:
+            mean = mean_causal_effects(sums, bge) * units
             answer["is_exact"] = self.posterior.coverage.is_exact
             return answer | {"effects": self._pairs(mean=mean, low=low, high=high)}
         mean, error = drawn.mean(means)
@@ -279,10 +286,10 @@ class GraphQueries:
 
     def parents_of(self, texts: Sequence[str], where: str) -> ParentSets:
         """The graph of some edges. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
-        edges = {edge_of(text, self.names, where) for text in texts}
-        cycle = cycle_of(edges)
+        edges = {parse_edge(text, self.names, where) for text in texts}
+        cycle = find_directed_cycle(edges)
         if cycle:
-            raise ImpossibleEdges(f"{path_of(cycle, self.names)} is a cycle")
+            raise ImpossibleEdges(f"{format_directed_path(cycle, self.names)} is a cycle")
         return tuple(tuple(sorted(a for a, child in edges if child == node)) for node in range(len(self.names)))
 
     def _score(self, query: Score) -> Answer:
@@ -292,7 +299,7 @@ class GraphQueries:
         return logs | {
             "log_odds": logs["log_score"] - best.log_score,
             "best_log_score": best.log_score,
-            "expected_shd": expected_distance(self.probabilities, parents),
+            "expected_shd": expected_hamming_distance(self.probabilities, parents),
             "best_edges": self._edges_of(best.parents),
         }
 
@@ -307,9 +314,9 @@ class GraphQueries:
                 log, note = self._beyond(node, own)
                 notes.append(note)
             log_score += log
-        n_orders = float(log_n_orders(sums.lattice, as_sets(parents)[np.newaxis])[0])
+        n_orders = float(log_graph_order_counts(sums.lattice, graph_parent_bitsets(parents)[np.newaxis])[0])
         if n_orders == -np.inf:
-            n_orders, error = estimated_log_orders(as_sets(parents), 0)
+            n_orders, error = estimate_log_order_count(graph_parent_bitsets(parents), 0)
             notes.append(
                 f"no order of the lattice has this graph; its number of orders is estimated, standard error {error:.1%}"
             )
@@ -332,7 +339,7 @@ class GraphQueries:
         candidates = set(self.posterior.scores.candidates[node].tolist())
         others = [self.names[parent] for parent in own if parent not in candidates]
         if self.conditional is not None:
-            prior = log_prior(self.conditional.prior, node, own, len(self.names))
+            prior = family_log_prior(self.conditional.prior, node, own, len(self.names))
             if prior == -np.inf:
                 parents = above or "none"
                 return prior, f"the prior forbids the parents of {name!r} ({parents}), so the graph is impossible"
@@ -343,13 +350,15 @@ class GraphQueries:
                     if others
                     else f"{name!r} has {len(own)} parents, and the tables hold at most {self.conditional.most}"
                 )
-                return prior + log_family(self.score, node, own), f"{reason}: scored by the family itself"
+                return prior + family_log_marginal_likelihood(
+                    self.score, node, own
+                ), f"{reason}: scored by the family itself"
         raise UnscoredFamily(name, above)
 
     def _logs(self, parents: ParentSets, sums: OrderSums) -> Answer:
         """The log score of a graph, and its log posterior under the order prior."""
         log_score = sums.scores.log_score(parents)
-        n_orders = float(log_n_orders(sums.lattice, as_sets(parents)[np.newaxis])[0])
+        n_orders = float(log_graph_order_counts(sums.lattice, graph_parent_bitsets(parents)[np.newaxis])[0])
         return {"log_score": log_score, "log_posterior": log_score + n_orders - sums.log_z}
 
     def _edges_of(self, parents: ParentSets) -> list[Mapping[str, str]]:
@@ -368,13 +377,13 @@ class GraphQueries:
         ]
 
 
-def answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
+def structure_answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
     """How many values the answers have at most."""
     pairs = 5 * d * (d - 1)
     return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
 
 
-def n_draws(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
+def n_graphs_to_draw(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
     """How many graphs the queries draw."""
     always = (Graphs, Effects) if is_exact and d <= MOST_EXACT else (Graphs, Effects, Paths)
     may_draw = (query for query in queries if isinstance(query, DrawQuery))

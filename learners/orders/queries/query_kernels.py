@@ -6,11 +6,11 @@ import numpy as np
 
 from learners.kernels.intrinsics import popcount
 from learners.kernels.jit import kernel
-from learners.kernels.scaled_arithmetic import plus, ratio
+from learners.kernels.scaled_arithmetic import scaled_add, scaled_divide
 
 
 @kernel
-def graph_effects(r, orders, parents, chi_square, normals, means, draws):
+def graph_causal_effects(r, orders, parents, chi_square, normals, means, draws):
     """The effect of every node on every other, in each graph.
 
     r (d, d) the posterior scale matrix; orders (n, d) uint8 and parents (n, d) uint64 of the graphs; chi_square (n, d)
@@ -66,7 +66,7 @@ def graph_effects(r, orders, parents, chi_square, normals, means, draws):
 
 
 @kernel
-def coefficients(r, work, betas):
+def subset_regression_coefficients(r, work, betas):
     """The regression of a node on every set of candidates, by the sweep operator.
 
     r (k + 1, k + 1) float64: the scale matrix of the candidates and then of the node; work (k + 1, k + 1, k + 1)
@@ -111,10 +111,10 @@ def average_over_subsets(betas, m, e):
         for base in range(0, m.size, 2 * h):
             for lo in range(base, base + h):
                 hi = lo + h
-                total, top = plus(m[lo], np.int64(e[lo]), m[hi], np.int64(e[hi]))
+                total, top = scaled_add(m[lo], np.int64(e[lo]), m[hi], np.int64(e[hi]))
                 if total == 0.0:
                     continue
-                share = ratio(m[lo], np.int64(e[lo]), total, top)
+                share = scaled_divide(m[lo], np.int64(e[lo]), total, top)
                 for j in range(betas.shape[1]):
                     betas[hi, j] += share * (betas[lo, j] - betas[hi, j])
                 m[hi] = total
@@ -123,7 +123,7 @@ def average_over_subsets(betas, m, e):
 
 
 @kernel
-def effects_of(source, lattice, shares, betas, beta_starts, scores_starts, candidates, effects):
+def source_causal_effects(source, lattice, shares, betas, beta_starts, scores_starts, candidates, effects):
     """Mean effect of a source on every node, given the nodes that come first.
 
     betas flat: node i's (2^k_i, k_i) table from beta_starts[i] on; scores_starts (d + 1,) of `FamilyScores`; candidates
@@ -152,11 +152,11 @@ def effects_of(source, lattice, shares, betas, beta_starts, scores_starts, candi
 
 
 @kernel
-def ancestor_shares(source, d, lattice, shares, alpha, exponent, starts, byte_places, ternary, p):
+def descendant_probabilities(source, d, lattice, shares, alpha, exponent, starts, byte_places, ternary, p):
     """The probability that each node is a descendant of a source, over the lattice of all orders.
 
     p[t(S) + t(D)] is the probability of the set D of the source's descendants (itself included) among the first nodes S,
-    given that those are S; t adds up powers of three. shares of `lattice_kernels.shares_of_steps`; ternary (2^d,)
+    given that those are S; t adds up powers of three. shares of `lattice_kernels.lattice_step_probabilities`; ternary (2^d,)
     int64; OUT p (3^d,), zeros at first.
 
     References: Parviainen, Koivisto (2011), Ancestor relations in the presence of unobserved variables, section 4.
@@ -184,7 +184,7 @@ def ancestor_shares(source, d, lattice, shares, alpha, exponent, starts, byte_pl
                     outside = s & ~descendants
                     for byte in range(byte_places.shape[1]):
                         free += byte_places[node, byte, (outside >> (8 * byte)) & 255]
-                    none = ratio(alpha[free], np.int64(exponent[free]), alpha[place], np.int64(exponent[place]))
+                    none = scaled_divide(alpha[free], np.int64(exponent[free]), alpha[place], np.int64(exponent[place]))
                     p[target + ternary[descendants]] += share * value * none
                     p[target + ternary[descendants] + power] += share * value * max(0.0, 1.0 - none)
                 if within == 0:

@@ -11,8 +11,8 @@ import scipy
 
 from learners.counts.distinct_rows import DistinctRows
 from learners.errors import InvalidParameter, LearnerError
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze
-from learners.orders.scores.kernels import add_set_counts, bge_scores, potentials, sparse_potential
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze_arrays
+from learners.orders.scores.kernels import add_column_set_counts, bdeu_potentials, bge_scores, sparse_bdeu_potential
 from learners.passes.engine import Advance
 
 # Of the distinct rows that a model of nominal columns keeps.
@@ -37,7 +37,7 @@ class KeptRows:
     is_in_memory = True
 
     def __post_init__(self) -> None:
-        freeze(self.x, self.counts)
+        freeze_arrays(self.x, self.counts)
 
     @property
     def n_distinct(self) -> int:
@@ -109,8 +109,10 @@ class BDeu:
             starts = np.concatenate([[0], within[: last - first]])
             tables = np.zeros(int(starts[-1]), np.int64)
             for x, weights in self.rows.blocks():
-                add_set_counts(x.astype(np.uint16, copy=False), weights, self.sizes, sets[first:last], starts, tables)
-            potentials(starts, tables, self.ess / n_cells[first:last], h[first:last])
+                add_column_set_counts(
+                    x.astype(np.uint16, copy=False), weights, self.sizes, sets[first:last], starts, tables
+                )
+            bdeu_potentials(starts, tables, self.ess / n_cells[first:last], h[first:last])
             first = last
         return h
 
@@ -132,7 +134,7 @@ class BDeu:
             if advance is not None and j % 256 == 0:
                 advance(j, sets.size)
             columns = np.array([i for i in range(self.sizes.size) if (one >> i) & 1], np.int64)
-            h[j] = sparse_potential(x, weights, columns, self.ess * np.exp(-log), labels, keys, values, counts)
+            h[j] = sparse_bdeu_potential(x, weights, columns, self.ess * np.exp(-log), labels, keys, values, counts)
         return h
 
 

@@ -8,19 +8,19 @@ import numpy as np
 
 from learners.kernels.arrays import Floats, Integers, Uint64s
 from learners.orders.scores.bdeu_bge import BDeu, BGe
-from learners.orders.scores.kernels import best_bge_additions
+from learners.orders.scores.kernels import best_bge_parent_additions
 from learners.orders.scores.scores import StructurePrior
 from learners.passes.engine import Advance
 
 Additions = Callable[[list[int], list[int]], Floats]
 
 
-def all_candidates(d: int, prior: StructurePrior) -> tuple[Integers, ...]:
+def all_candidate_parents(d: int, prior: StructurePrior) -> tuple[Integers, ...]:
     """Every node that the prior allows."""
     return tuple(np.array(prior.allowed(node, d), np.int64) for node in range(d))
 
 
-def greedy_candidates(
+def greedy_candidate_parents(
     score: BGe | BDeu, prior: StructurePrior, most_candidates: int, most: int, advance: Advance | None = None
 ) -> tuple[Integers, ...]:
     """The candidates of each node: again and again the one with which the best parent set, of at most `most`, is best.
@@ -67,7 +67,7 @@ def _bge_additions(score: BGe, prior: StructurePrior, node: int, most: int) -> A
         best = np.full(len(others), -np.inf)
         members = [node, *chosen, *others]
         r = np.ascontiguousarray(scale[np.ix_(members, members)])
-        best_bge_additions(r, constants, score.degrees, len(chosen), most, best)
+        best_bge_parent_additions(r, constants, score.degrees, len(chosen), most, best)
         return best
 
     return additions

@@ -13,7 +13,7 @@ BLOCK_ROWS = 8192
 
 
 @kernel
-def add_set_counts(x, weights, sizes, sets, starts, tables):
+def add_column_set_counts(x, weights, sizes, sets, starts, tables):
     """Count the rows with each combination of values, for many sets of columns.
 
     x (d, n) codes; weights (n,) int64, how often each row occurs; sizes (d,) int64 of the domains; sets (s,) uint64 in
@@ -53,7 +53,7 @@ def add_set_counts(x, weights, sizes, sets, starts, tables):
 
 
 @kernel
-def potentials(starts, tables, pseudo_counts, h):
+def bdeu_potentials(starts, tables, pseudo_counts, h):
     """h[j] = the sum over cells of lgamma(count + a) - lgamma(a), a = pseudo_counts[j]; OUT h (s,)."""
     for j in range(h.size):
         a = pseudo_counts[j]
@@ -66,7 +66,7 @@ def potentials(starts, tables, pseudo_counts, h):
 
 
 @kernel
-def sparse_potential(x, weights, columns, pseudo_count, labels, keys, values, counts):
+def sparse_bdeu_potential(x, weights, columns, pseudo_count, labels, keys, values, counts):
     """The potential of one set of columns of which few combinations occur.
 
     x (d, n) codes, columns (l,) int64; scratch labels (n,) int64, keys and values (2^b,) int64 of a hash table of at
@@ -143,7 +143,7 @@ def bge_scores(r, constants, degrees, most, work, scores):
 
 
 @kernel
-def best_bge_additions(r, constants, degrees, t, most, best):
+def best_bge_parent_additions(r, constants, degrees, t, most, best):
     """Raise best[j] to the largest BGe score of a parent set with other j, the newest of t candidates, and any of the rest.
 
     r (1 + t + o, 1 + t + o) float64: scale matrix of the node, its t candidates and o others; constants by number of

@@ -12,12 +12,12 @@ import numpy as np
 import scipy
 
 from learners.errors import LearnerError
-from learners.kernels.arrays import Floats, Integers, freeze
+from learners.kernels.arrays import Floats, Integers, freeze_arrays
 
 BYTE = 256
 
 
-def keep_sets(logs: Floats, present: int, absent: int) -> None:
+def mask_impossible_parent_sets(logs: Floats, present: int, absent: int) -> None:
     """Make impossible the sets that lack a bit of `present` or have one of `absent`; logs (2^k,) in place."""
     if not present and not absent:
         return
@@ -36,7 +36,7 @@ class FamilyScores:
 
     def __post_init__(self) -> None:
         # To numba a read-only array is another type, and those of a mapped model are.
-        freeze(self.logs, *self.candidates)
+        freeze_arrays(self.logs, *self.candidates)
 
     @property
     def d(self) -> int:
@@ -110,17 +110,17 @@ class Edges:
         return bool(self.present or self.absent)
 
 
-def arrow(edge: Edge, names: Sequence[str]) -> str:
+def format_edge(edge: Edge, names: Sequence[str]) -> str:
     """An edge in words."""
     return f"{names[edge[0]]}->{names[edge[1]]}"
 
 
-def path_of(nodes: Iterable[int], names: Sequence[str]) -> str:
+def format_directed_path(nodes: Iterable[int], names: Sequence[str]) -> str:
     """A path in words."""
     return "->".join(names[node] for node in nodes)
 
 
-def cycle_of(edges: Iterable[Edge]) -> list[int]:
+def find_directed_cycle(edges: Iterable[Edge]) -> list[int]:
     """A directed cycle among edges, its first node again at the end; empty if there is none."""
     parents: dict[int, list[int]] = {}
     for parent, child in sorted(edges):
@@ -134,38 +134,38 @@ def cycle_of(edges: Iterable[Edge]) -> list[int]:
     return []
 
 
-def candidate_edges(edges: Edges, scores: FamilyScores) -> Edges:
+def drop_noncandidate_edges(edges: Edges, scores: FamilyScores) -> Edges:
     """The edges without those that are present but from no candidate."""
     return replace(edges, present=frozenset(edge for edge in edges.present if edge[0] in scores.candidates[edge[1]]))
 
 
-def check_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
+def check_known_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
     """Refuse what contradicts itself, the prior or, unless more can be added, the candidate parents.
 
     Raises ImpossibleEdges, naming the edges at fault.
     """
     for edge in sorted(edges.present & edges.absent):
-        raise ImpossibleEdges(f"{arrow(edge, names)} is both present and absent")
-    cycle = cycle_of(edges.present)
+        raise ImpossibleEdges(f"{format_edge(edge, names)} is both present and absent")
+    cycle = find_directed_cycle(edges.present)
     if cycle:
-        raise ImpossibleEdges(f"{path_of(cycle, names)} is a cycle")
-    within = candidate_edges(edges, scores)
+        raise ImpossibleEdges(f"{format_directed_path(cycle, names)} is a cycle")
+    within = drop_noncandidate_edges(edges, scores)
     for parent, child in sorted(edges.present - within.present):
         if not can_add:
             raise ImpossibleEdges(
                 f"{names[parent]!r} is not among the {scores.candidates[child].size} candidate parents of "
                 f"{names[child]!r}; train with more candidates, or with this edge required"
             )
-    given = with_edges(scores, within)
+    given = condition_scores_on_edges(scores, within)
     for node in range(scores.d):
         if given.of(node).max() == -np.inf:
-            own = [arrow(edge, names) for edge in sorted(edges.present | edges.absent) if edge[1] == node]
+            own = [format_edge(edge, names) for edge in sorted(edges.present | edges.absent) if edge[1] == node]
             raise ImpossibleEdges(
                 f"no parent set of {names[node]!r} that the prior allows agrees with {', '.join(own)}"
             )
 
 
-def with_edges(scores: FamilyScores, edges: Edges) -> FamilyScores:
+def condition_scores_on_edges(scores: FamilyScores, edges: Edges) -> FamilyScores:
     """The scores with -inf for every family that contradicts the edges; present edges must be from candidates."""
     if not edges:
         return scores
@@ -176,7 +176,7 @@ def with_edges(scores: FamilyScores, edges: Edges) -> FamilyScores:
         absent = scores.index(node, [a for a, child in edges.absent if child == node and a in candidates])
         assert present is not None
         assert absent is not None
-        keep_sets(logs[scores.part(node)], present, absent)
+        mask_impossible_parent_sets(logs[scores.part(node)], present, absent)
     return replace(scores, logs=logs)
 
 
@@ -214,22 +214,24 @@ class StructurePrior:
         return sorted(parent for parent, child in self.required if child == node)
 
 
-def with_prior(tables: list[Floats], candidates: tuple[Integers, ...], prior: StructurePrior) -> FamilyScores:
+def family_scores_with_prior(
+    tables: list[Floats], candidates: tuple[Integers, ...], prior: StructurePrior
+) -> FamilyScores:
     """Log scores with the log prior: required parents must be candidates, forbidden ones must not.
 
     The tables (2^k,) of log marginal likelihoods are not changed.
     """
     d = len(candidates)
-    found = [table_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]
+    found = [node_scores_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]
     return FamilyScores(candidates, np.concatenate(found))
 
 
-def table_with_prior(table: Floats, node: int, candidates: Integers, d: int, prior: StructurePrior) -> Floats:
+def node_scores_with_prior(table: Floats, node: int, candidates: Integers, d: int, prior: StructurePrior) -> Floats:
     """(2^k,) float64: the log scores of one of d nodes with the log prior; its required parents are candidates."""
     extra = np.zeros(1)
     for other in candidates.tolist():
         extra = np.concatenate([extra, extra + prior.log_odds.get((other, node), 0.0)])
     logs = table + extra + prior.of_sizes(d)[np.bitwise_count(np.arange(table.size, dtype=np.uint64))]
     position = {other: bit for bit, other in enumerate(candidates.tolist())}
-    keep_sets(logs, sum(1 << position[parent] for parent in prior.required_of(node)), 0)
+    mask_impossible_parent_sets(logs, sum(1 << position[parent] for parent in prior.required_of(node)), 0)
     return np.asarray(logs)

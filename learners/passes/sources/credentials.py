@@ -20,7 +20,7 @@ SCHEME = "credentials"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
-def place_of(uri: str) -> str:
+def resolve_credentials_uri(uri: str) -> str:
     """The URI, with its secret, of `credentials://name/path`: it is for opening, and for nothing else.
 
     Raises SourceError if there are no credentials of that name, or the path could lead to another place.
@@ -39,7 +39,7 @@ def place_of(uri: str) -> str:
     return urlunsplit((base.scheme, base.netloc, whole, base.query, ""))
 
 
-def without_secret(uri: str) -> tuple[str, dict[str, Any]]:
+def split_http_credentials(uri: str) -> tuple[str, dict[str, Any]]:
     """An http(s) URI without user, password and query, and what the HTTP client sends in their stead."""
     parts = urlsplit(uri)
     options: dict[str, Any] = {"params": dict(parse_qsl(parts.query))} if parts.query else {}

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, one_line
-from learners.kernels.arrays import Integers, Mask, frozen
+from learners.errors import SourceError, one_line_error_text
+from learners.kernels.arrays import Integers, Mask, read_only_array
 
 FORMATS = {
     "Parquet": (".parquet", ".pq"),
@@ -42,12 +42,12 @@ REFUSALS = (
 )
 BUSY = ("SLOW_DOWN", "SlowDown", "HTTP status 503", "SERVICE_UNAVAILABLE", "THROTTLING")
 BATCH_ROWS = 65_536
-NO_ROWS = frozen(np.empty(0, np.int64))
+NO_ROWS = read_only_array(np.empty(0, np.int64))
 IN_MEMORY = "table"  # the kind of a file that is none
 _READ_BYTES = 4 << 20
 
 
-def format_of(path: str) -> str | None:
+def file_format_by_extension(path: str) -> str | None:
     """The format of a file; None if the end of its name tells none.
 
     Files of text may be packed as well.
@@ -92,7 +92,7 @@ class Content(Protocol):
 class SourceFile:
     """A file, what identifies its content, and how that is read.
 
-    `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
+    `part` says by which conditions on its rows, if not all are meant. `source_file_sha256` is of a sample of its bytes, or of all
     of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
     count, where other files of the table have others: of some this one may have missing cells.
     """
@@ -156,9 +156,9 @@ class RowWeight(Condition, Protocol):
         """(n_rows,) int64: how often each row counts."""
 
 
-def of_store(error: Exception) -> str | None:
+def store_error_reason(error: Exception) -> str | None:
     """What to say of an error that is the store's and not the file's; None if it is none."""
-    text = one_line(error)
+    text = one_line_error_text(error)
     if any(word in text for word in REFUSALS):
         return f"is refused by its store ({text}). Renew the credentials if they have expired, or have them allow it."
     if any(word in text for word in BUSY):  # pyarrow has asked again for seconds by then
@@ -177,7 +177,7 @@ def file_identity(file: SourceFile) -> str:
     return f"{digest}|{json.dumps(file.part)}" if file.part else digest
 
 
-def whole_and_part(identity: str) -> tuple[str, tuple[str, ...] | None]:
+def split_file_identity(identity: str) -> tuple[str, tuple[str, ...] | None]:
     """The identity of the whole file, and the conditions of the part; None for those of a form that is not ours.
 
     So were they written before they were JSON, and could not always be told apart: what they identify is counted again.
@@ -191,10 +191,10 @@ def whole_and_part(identity: str) -> tuple[str, tuple[str, ...] | None]:
         return whole, None
 
 
-def type_family(arrow_type: pa.DataType) -> str:
+def arrow_type_family(arrow_type: pa.DataType) -> str:
     """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
     if pa.types.is_dictionary(arrow_type):
-        family = type_family(arrow_type.value_type)
+        family = arrow_type_family(arrow_type.value_type)
         return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
     if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
         return "text"
@@ -211,7 +211,7 @@ def type_family(arrow_type: pa.DataType) -> str:
     return f"unsupported ({arrow_type})"
 
 
-def with_digest(file: SourceFile) -> SourceFile:
+def file_with_digest(file: SourceFile) -> SourceFile:
     """The file with a digest of all that its values depend on."""
     if not file.content.types_sha256:
         return file
@@ -219,23 +219,25 @@ def with_digest(file: SourceFile) -> SourceFile:
     return replace(file, footer_sha256=digest)
 
 
-def content_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
+def source_file_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
     """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
 
     Raises SourceError if the file cannot be read, or has changed since it was opened.
     """
     digest = hashlib.sha256()
     try:
-        require_unchanged(filesystem, file)
+        require_unchanged_file(filesystem, file)
         with filesystem.open_input_stream(file.path, compression=None) as stream:
             while block := stream.read(_READ_BYTES):
                 digest.update(block)
                 read(len(block))
-        require_unchanged(filesystem, file)
+        require_unchanged_file(filesystem, file)
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(file.path, of_store(error) or f"cannot be read ({one_line(error)}).") from error
+        raise SourceError(
+            file.path, store_error_reason(error) or f"cannot be read ({one_line_error_text(error)})."
+        ) from error
     return digest.hexdigest()
 
 
@@ -251,22 +253,24 @@ def fragment_rows(
         return
     n_rows, piece = 0, f"row group {fragment.row_group}" if file.kind == "Parquet" else "it"
     try:
-        require_unchanged(filesystem, file)
+        require_unchanged_file(filesystem, file)
         for batch in file.content.batches(filesystem, file, fragment.row_group, columns):
             n_rows += batch.num_rows
             yield batch
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        where = f"{piece} cannot be read ({one_line(error)})"
-        raise SourceError(file.path, of_store(error) or f"{where}. Restore the file from its source.") from error
+        where = f"{piece} cannot be read ({one_line_error_text(error)})"
+        raise SourceError(
+            file.path, store_error_reason(error) or f"{where}. Restore the file from its source."
+        ) from error
     if n_rows != fragment.n_rows:
         raise SourceError(
             file.path, f"{piece} holds {n_rows} rows instead of {fragment.n_rows}. Restore the file from its source."
         )
 
 
-def require_unchanged(filesystem: pafs.FileSystem, file: SourceFile) -> None:
+def require_unchanged_file(filesystem: pafs.FileSystem, file: SourceFile) -> None:
     """Refuse a file that is not as it was when it was opened. Raises SourceError."""
     now = filesystem.get_file_info(file.path)
     if now.type != pafs.FileType.File:
@@ -303,7 +307,7 @@ class InMemory:
             yield from rows.combine_chunks().to_batches()
 
 
-def with_values(file: SourceFile, values: Mapping[str, pa.Scalar]) -> SourceFile:
+def file_with_constant_columns(file: SourceFile, values: Mapping[str, pa.Scalar]) -> SourceFile:
     """The file with more columns, in each of which all its rows have one value."""
     return replace(file, content=Adapted(file.content, None, values, file.row_groups)) if values else file
 

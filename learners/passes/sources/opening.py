@@ -15,22 +15,28 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, one_line
+from learners.errors import SourceError, one_line_error_text
 from learners.passes.sources import credentials
-from learners.passes.sources.csv.types import Types, common_type, dialect_of, reading_of, type_of
+from learners.passes.sources.csv.types import (
+    Types,
+    common_text_type,
+    declared_csv_dialect,
+    declared_type_and_reading,
+    infer_text_type,
+)
 from learners.passes.sources.files import (
     FORMATS,
     TEXT,
     SourceFile,
-    format_of,
-    of_store,
-    type_family,
-    with_digest,
-    with_values,
+    arrow_type_family,
+    file_format_by_extension,
+    file_with_constant_columns,
+    file_with_digest,
+    store_error_reason,
 )
 from learners.passes.sources.lake import catalogs
-from learners.passes.sources.lake.lake_tables import refuse_part_of_table, refuse_tables_below
-from learners.passes.sources.parquet import read_footer
+from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
+from learners.passes.sources.parquet import read_parquet_footer
 from learners.schema.reading import Reading
 
 if TYPE_CHECKING:
@@ -47,7 +53,7 @@ FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
 NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
-def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
+def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
     if "://" not in uri:
         return pafs.LocalFileSystem(), uri
@@ -56,7 +62,7 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
     if scheme == credentials.SCHEME:
         return _with_credentials(uri)
     if scheme == catalogs.SCHEME:
-        return filesystem_of(catalogs.metadata_of(uri))
+        return uri_filesystem(catalogs.catalog_metadata_file(uri))
     if scheme in BY_FSSPEC:
         return _by_fsspec(uri, scheme)
     if scheme in DATABASES:
@@ -73,20 +79,20 @@ def filesystem_of(uri: str) -> tuple[pafs.FileSystem, str]:
     try:
         place, path = pafs.FileSystem.from_uri(fixed)
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise SourceError(uri, f"is not a usable URI ({one_line(error)}).") from error
+        raise SourceError(uri, f"is not a usable URI ({one_line_error_text(error)}).") from error
     return place, path + uri[len(fixed) :]
 
 
 def _with_credentials(uri: str) -> tuple[pafs.FileSystem, str]:
-    """As `filesystem_of`; the path that comes back, and the errors, hold no secret."""
-    place = credentials.place_of(uri)
+    """As `uri_filesystem`; the path that comes back, and the errors, hold no secret."""
+    place = credentials.resolve_credentials_uri(uri)
     scheme = place.partition("://")[0].lower()
     options: dict[str, Any] = {}
     try:
         if scheme in ("http", "https"):
-            place, options = credentials.without_secret(place)
+            place, options = credentials.split_http_credentials(place)
             return _by_fsspec(place, scheme, **options)
-        return filesystem_of(place)
+        return uri_filesystem(place)
     except (SourceError, ImportError, ValueError):  # whose words may be those of the secret
         reason = (
             f"cannot be opened with its credentials. Check the {scheme} URI in them, and pip install 'fewpass[remote]'."
@@ -106,40 +112,46 @@ def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, 
                 scheme, allow_redirects=False, use_listings_cache=False, skip_instance_cache=True, **options
             )
     except ImportError as error:
-        raise SourceError(uri, f"needs more libraries ({one_line(error)}): pip install 'fewpass[remote]'.") from error
+        raise SourceError(
+            uri, f"needs more libraries ({one_line_error_text(error)}): pip install 'fewpass[remote]'."
+        ) from error
     return pafs.PyFileSystem(pafs.FSSpecHandler(place)), str(place._strip_protocol(uri))
 
 
-def read_bytes(uri: str) -> bytes:
+def read_uri_bytes(uri: str) -> bytes:
     """The content of a small file. Raises SourceError."""
-    filesystem, path = filesystem_of(uri)
+    filesystem, path = uri_filesystem(uri)
     try:
         with filesystem.open_input_file(path) as stream:
             content: bytes = stream.read()
     except FileNotFoundError as error:
         raise SourceError(uri, "no such file.") from error
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(uri, f"cannot be read ({one_line(error)}).") from error
+        raise SourceError(uri, f"cannot be read ({one_line_error_text(error)}).") from error
     return content
 
 
-def opened_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types) -> list[SourceFile]:
+def open_source_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types) -> list[SourceFile]:
     """The files, with the columns of their folders.
 
     `types`: types of columns of CSV and JSON lines, and how they are written. Raises SourceError.
     """
     files = _agreeing([_opened(filesystem, path, types) for path in paths])
     added = _of_folders(files, types)
-    return [with_digest(with_values(file, values)) for file, values in zip(files, added, strict=True)]
+    return [
+        file_with_digest(file_with_constant_columns(file, values)) for file, values in zip(files, added, strict=True)
+    ]
 
 
 def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
-    kind = format_of(path)
+    kind = file_format_by_extension(path)
     if kind in (None, "Parquet"):
-        return read_footer(filesystem, path)
-    from learners.passes.sources.tabular import inspect_file  # pyarrow.dataset imports pandas, where it is installed
+        return read_parquet_footer(filesystem, path)
+    from learners.passes.sources.tabular import (
+        inspect_tabular_file,  # pyarrow.dataset imports pandas, where it is installed
+    )
 
-    return inspect_file(filesystem, path, cast("Kind", kind), types)
+    return inspect_tabular_file(filesystem, path, cast("Kind", kind), types)
 
 
 def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
@@ -148,7 +160,7 @@ def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
     for file in files:
         for field in file.arrow_schema if file.kind in TEXT else ():
             found.setdefault(field.name, []).append(field.type)
-    common = {name: common_type(types) for name, types in found.items()}
+    common = {name: common_text_type(types) for name, types in found.items()}
     changed = {name: kind for name, kind in common.items() if kind is not None}
     return [
         replace(file, content=cast("TabularContent", file.content).with_types(changed)) if file.kind == "CSV" else file
@@ -156,7 +168,7 @@ def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
     ]
 
 
-def folder_values(path: str) -> dict[str, str | None]:
+def hive_partition_values(path: str) -> dict[str, str | None]:
     """The names and values in the folders right above a file, from the outermost.
 
     Folders further up, with others between them, belong to whoever has put the table there.
@@ -186,7 +198,7 @@ def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.
     """
     own = [set(file.arrow_schema.names) for file in files]
     texts = [
-        {name: value for name, value in folder_values(file.path).items() if name not in columns}
+        {name: value for name, value in hive_partition_values(file.path).items() if name not in columns}
         for file, columns in zip(files, own, strict=True)
     ]
     names = list(dict.fromkeys(name for text in texts for name in text))
@@ -199,8 +211,10 @@ def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.
             )
     kinds = {}
     for name in names:
-        kind, reading = reading_of(types, name)
-        kinds[name] = kind or type_of(list(dict.fromkeys(text[name] for text in texts if name in text)), reading)
+        kind, reading = declared_type_and_reading(types, name)
+        kinds[name] = kind or infer_text_type(
+            list(dict.fromkeys(text[name] for text in texts if name in text)), reading
+        )
     return [{name: _scalar(value, kinds[name]) for name, value in text.items()} for text in texts]
 
 
@@ -210,7 +224,7 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar[Any]:
     return pa.scalar(value if pa.types.is_string(kind) else value.strip()).cast(kind)
 
 
-def one_shape(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFile], list[str]]:
+def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFile], list[str]]:
     """The files with the columns that count; one that lacks some has missing cells there.
 
     `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
@@ -223,7 +237,7 @@ def one_shape(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFil
     sets = [set(names) for names in of_files]
     if all(names == sets[0] for names in sets):
         return list(files), found
-    rule = dialect_of(types).columns_of
+    rule = declared_csv_dialect(types).columns_of
     if rule in ("first", "intersection"):
         found = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
     if not found:
@@ -234,7 +248,9 @@ def one_shape(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFil
     shaped = []
     for file, names in zip(files, sets, strict=True):
         added = {name: null for name, null in nulls.items() if name not in names}
-        shaped.append(replace(with_values(file, added), columns=() if names == set(found) else tuple(found)))
+        shaped.append(
+            replace(file_with_constant_columns(file, added), columns=() if names == set(found) else tuple(found))
+        )
     return shaped, found
 
 
@@ -260,12 +276,12 @@ def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
         if name in file.arrow_schema.names:
             kind = file.arrow_schema.field(name).type
             kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if not type_family(kind).startswith(("null", "unsupported")):
+            if not arrow_type_family(kind).startswith(("null", "unsupported")):
                 return kind
     return pa.null()
 
 
-def expand(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
     """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
 
     In a folder these are its Parquet files; else the files of the one other format that it holds.
@@ -293,12 +309,14 @@ def expand(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | Non
             if not found:
                 raise SourceError(path, "matches no file.")
             for folder in {str(PurePosixPath(entry).parent) for entry in found}:
-                refuse_part_of_table(filesystem, folder)
+                refuse_lake_table_part(filesystem, folder)
             return found, None
         if info.type == pafs.FileType.Directory:
             return _in_folder(filesystem, path)
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(path, of_store(error) or f"cannot be listed ({one_line(error)}).") from error
+        raise SourceError(
+            path, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
+        ) from error
     if info.type == pafs.FileType.Unknown:
         raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
     if info.type != pafs.FileType.File:
@@ -309,10 +327,10 @@ def expand(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | Non
 def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
     found: dict[str, list[str]] = {}
     below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    refuse_tables_below(path, [entry.path for entry in below])
-    refuse_part_of_table(filesystem, path, takes_itself=False)
+    refuse_nested_lake_tables(path, [entry.path for entry in below])
+    refuse_lake_table_part(filesystem, path, takes_itself=False)
     for entry in below:
-        kind = format_of(entry.path)
+        kind = file_format_by_extension(entry.path)
         if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
             found.setdefault(kind, []).append(entry.path)
     if not found:
@@ -329,7 +347,7 @@ def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str |
     return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
 
 
-def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     """The columns of files that have the same names, and must agree in type families; in the order that most files have."""
     _, first = schemas[0]
     if len(set(first.names)) < len(first.names):
@@ -342,7 +360,7 @@ def common_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
         distinct.setdefault(schema, path)
     for schema, path in distinct.items():
         for field in schema:
-            known, new = type_family(fields[field.name].type), type_family(field.type)
+            known, new = arrow_type_family(fields[field.name].type), arrow_type_family(field.type)
             if known == "null":
                 fields[field.name], origin[field.name] = field, path
             elif new not in ("null", known):

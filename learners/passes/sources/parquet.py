@@ -14,8 +14,16 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line
-from learners.passes.sources.files import BATCH_ROWS, FORMATS, Bounds, SourceFile, format_of, of_store, type_family
+from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.files import (
+    BATCH_ROWS,
+    FORMATS,
+    Bounds,
+    SourceFile,
+    arrow_type_family,
+    file_format_by_extension,
+    store_error_reason,
+)
 
 _MAGIC = b"PAR1"
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
@@ -46,7 +54,7 @@ class ParquetContent:
     @cached_property
     def _text(self) -> list[str]:
         """The columns to read as dictionaries."""
-        return [field.name for field in self.arrow_schema if type_family(field.type) == "text"]
+        return [field.name for field in self.arrow_schema if arrow_type_family(field.type) == "text"]
 
     def bounds(self, column: str) -> Bounds | None:
         """Least and greatest value and number of nulls of a column of timestamps or dates.
@@ -135,7 +143,7 @@ class ParquetContent:
     def _is_short(self, row_group: int, names: Sequence[str]) -> bool:
         """Whether all rows of these columns, text as indices of words, take less than their readers, and do not depend on values."""
         kinds = (self.arrow_schema.field(name).type for name in names)
-        row_bytes = sum(INDEX_BYTES if type_family(kind) == "text" else _bytes_of(kind) for kind in kinds)
+        row_bytes = sum(INDEX_BYTES if arrow_type_family(kind) == "text" else _bytes_of(kind) for kind in kinds)
         n_rows = self.metadata.row_group(row_group).num_rows
         is_short = n_rows <= BATCH_ROWS or n_rows * row_bytes <= len(names) * READER_BYTES
         return is_short and math.isfinite(row_bytes)
@@ -153,18 +161,18 @@ def _bytes_of(kind: pa.DataType) -> float:
         return math.inf
 
 
-def read_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
+def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
     """What a file's footer says. Raises SourceError if it is no Parquet file, or is damaged."""
     try:
         info = filesystem.get_file_info(path)
-        size = file_size(path, info)
+        size = require_file_size(path, info)
         if size < 12:
             raise SourceError(path, "is empty or too short: not a Parquet file.")
         with filesystem.open_input_file(path) as stream:
             stream.seek(size - 8)
             length, magic = struct.unpack("<I4s", stream.read(8))
             if magic != _MAGIC or length > size - 12:
-                raise SourceError(path, _NOT_PARQUET if format_of(path) else f"{_NOT_PARQUET} {_NO_END}")
+                raise SourceError(path, _NOT_PARQUET if file_format_by_extension(path) else f"{_NOT_PARQUET} {_NO_END}")
             stream.seek(size - 8 - length)
             footer = stream.read(length)
             # In object stores the time of change is the server's own: a rewritten file cannot keep it.
@@ -175,7 +183,9 @@ def read_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
     except (OSError, ValueError, pa.ArrowException, UnicodeDecodeError) as error:  # names of columns may not be UTF-8
         if isinstance(error, SourceError):
             raise
-        raise SourceError(path, of_store(error) or f"cannot be read as Parquet ({one_line(error)}).") from error
+        raise SourceError(
+            path, store_error_reason(error) or f"cannot be read as Parquet ({one_line_error_text(error)})."
+        ) from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
     digest, held = hashlib.sha256(footer).hexdigest(), ParquetContent(metadata)
     return SourceFile(
@@ -195,7 +205,7 @@ def sampled_sha256(stream: pa.NativeFile, size: int) -> str:
     return digest.hexdigest()
 
 
-def file_size(path: str, info: pafs.FileInfo) -> int:
+def require_file_size(path: str, info: pafs.FileInfo) -> int:
     """The size of a file. Raises SourceError if it is gone, or its server does not tell."""
     if info.type == pafs.FileType.NotFound:
         raise SourceError(

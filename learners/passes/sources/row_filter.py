@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.kernels.arrays import Mask
-from learners.passes.sources.files import whole_and_part
+from learners.passes.sources.files import split_file_identity
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -115,7 +115,7 @@ class Selection:
         are not wanted, None if all are; or None if the rows are unknown: of no file here, or not known to contain what is
         wanted of it.
         """
-        whole, texts = whole_and_part(identity)
+        whole, texts = split_file_identity(identity)
         files = self.raw if whole in self._place else self.raw.earlier
         index = (self._place if files is self.raw else self._left).get(whole)
         if files is None or index is None or texts is None:
@@ -152,7 +152,7 @@ def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | Non
     return None
 
 
-def window(source: Source, length: str, timestamp: str | None) -> Selection:
+def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Selection:
     """The newest rows.
 
     `length`: "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
@@ -179,7 +179,7 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
         newest = max(int(moment or 0) for moment in changed)
         first = newest - seconds * 1_000_000_000
         return Selection(source, {i: () for i, moment in enumerate(changed) if int(moment or 0) > first})
-    bounds = [time_bounds(source, index, timestamp) for index in range(len(source.files))]
+    bounds = [file_time_bounds(source, index, timestamp) for index in range(len(source.files))]
     moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
     if not moments:
         raise SourceError(source.files[0].path, f"column {timestamp!r} holds no timestamps in any file.")
@@ -193,7 +193,7 @@ def window(source: Source, length: str, timestamp: str | None) -> Selection:
     return Selection(source, conditions)
 
 
-def time_bounds(
+def file_time_bounds(
     source: Source, index: int, column: str
 ) -> tuple[datetime.datetime | None, datetime.datetime | None, bool]:
     """The earliest and the last time in a file and whether some row has none: from its footer, or by reading.

@@ -8,14 +8,14 @@ from itertools import chain
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line
+from learners.errors import SourceError, one_line_error_text
 from learners.passes.memory import TemporaryFolder, memory_limit
 from learners.passes.sources.source import Source
 
 SHARE = 4  # of the memory limit: the other three parts are for what passes count
 
 
-def source_of_stream(
+def source_from_row_stream(
     arrow_schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: str, held_bytes: int | None = None
 ) -> Source:
     """A source of rows that come once.
@@ -49,7 +49,9 @@ def _written(arrow_schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Sour
         folder.remove()
         if not isinstance(error, OSError | pa.ArrowException):
             raise
-        raise SourceError(str(path), f"the rows of the stream cannot be kept there ({one_line(error)})") from error
+        raise SourceError(
+            str(path), f"the rows of the stream cannot be kept there ({one_line_error_text(error)})"
+        ) from error
     source.is_identified = False
     source.keeps = folder
     return source

@@ -22,25 +22,31 @@ from learners.passes.sources.files import (
     Path,
     RowWeight,
     SourceFile,
-    content_sha256,
+    arrow_type_family,
     file_identity,
     fragment_rows,
-    type_family,
+    source_file_sha256,
 )
 from learners.passes.sources.lake.lake_tables import (
     KnownSnapshot,
-    changes_since,
-    parse_place,
-    refuse_files_of_tables,
-    snapshot_at,
+    lake_table_changes,
+    lake_table_snapshot,
+    parse_lake_table_uri,
+    refuse_lake_table_files,
 )
-from learners.passes.sources.lake.snapshots import Snapshot, opened_snapshot
-from learners.passes.sources.opening import common_schema, expand, filesystem_of, one_shape, opened_files
-from learners.schema.column_summary import kind_of
+from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
+from learners.passes.sources.opening import (
+    align_file_columns,
+    common_file_schema,
+    expand_path_to_files,
+    open_source_files,
+    uri_filesystem,
+)
+from learners.schema.column_summary import column_kind_by_type
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.reading import Reading
 
-__all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "file_identity", "type_family"]
+__all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "arrow_type_family", "file_identity"]
 
 
 class Source:
@@ -125,25 +131,25 @@ class Source:
         paths, files_named, hints = list[str](), list[str](), list[str]()
         found: pafs.FileSystem | None = filesystem
         for uri in addresses:
-            bare = parse_place(uri).place
-            place, path = (filesystem, bare) if filesystem is not None else filesystem_of(bare)
-            if len(addresses) == 1 and (snapshot := snapshot_at(place, uri, path, at)) is not None:
+            bare = parse_lake_table_uri(uri).place
+            place, path = (filesystem, bare) if filesystem is not None else uri_filesystem(bare)
+            if len(addresses) == 1 and (snapshot := lake_table_snapshot(place, uri, path, at)) is not None:
                 return cls.of_snapshot(place, snapshot)
             if bare != uri or at is not None:
                 raise SourceError(uri, "name a lake table by itself, without other paths.")
             if found is not None and not place.equals(found):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             found = place
-            entries, hint = expand(place, path)
+            entries, hint = expand_path_to_files(place, path)
             paths += [entry for entry in entries if entry not in paths]
             hints += [hint] if hint else []
             files_named += [path] if paths[-1:] == [path] else []
         assert found is not None
-        refuse_files_of_tables(found, files_named)
-        files, names = one_shape(opened_files(found, paths, types or {}), types or {})
+        refuse_lake_table_files(found, files_named)
+        files, names = align_file_columns(open_source_files(found, paths, types or {}), types or {})
         schemas = [file.arrow_schema for file in files]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
-        arrow_schema = common_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
+        arrow_schema = common_file_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
         source = cls(files, arrow_schema, found)
         source._hint = " ".join(hints)
         return source
@@ -153,8 +159,8 @@ class Source:
         """The rows of a lake table at one moment; a `SourceError` if it has none."""
         if not snapshot.files:
             raise SourceError(snapshot.place, f"has no rows in version {snapshot.version}.")
-        files = opened_snapshot(filesystem, snapshot, snapshot.files)
-        found = common_schema([(file.path, file.arrow_schema) for file in files])
+        files = open_snapshot_files(filesystem, snapshot, snapshot.files)
+        found = common_file_schema([(file.path, file.arrow_schema) for file in files])
         source = cls(files, found, filesystem).ordered(snapshot.columns.names)
         source.snapshot = snapshot
         return source
@@ -163,7 +169,7 @@ class Source:
         """The same rows, beside the files that have left the lake table since a snapshot."""
         if self.snapshot is None:
             return self
-        changes = changes_since(self._filesystem, self.snapshot, self.files, known)
+        changes = lake_table_changes(self._filesystem, self.snapshot, self.files, known)
         source = copy(self)
         source.rewrites, source._hint = changes.rewrites, changes.hint
         if changes.files:
@@ -177,7 +183,7 @@ class Source:
 
         Raises SourceError if two columns have the same name.
         """
-        common_schema([("(table)", table.schema)])
+        common_file_schema([("(table)", table.schema)])
         table = table.combine_chunks() if table.num_rows else table
         n_slices = -(-table.num_rows // BATCH_ROWS)
         sizes = tuple(min(BATCH_ROWS, table.num_rows - i * BATCH_ROWS) for i in range(n_slices))
@@ -269,7 +275,7 @@ class Source:
 
         Raises SourceError if the file cannot be read, or has changed since it was opened.
         """
-        return content_sha256(self._filesystem, self.files[file], read)
+        return source_file_sha256(self._filesystem, self.files[file], read)
 
     @property
     def hints(self) -> list[str]:
@@ -292,7 +298,7 @@ class Source:
         return [
             field.name
             for field in self.arrow_schema
-            if pa.types.is_null(field.type) or kind_of(field.type, None) != "unsupported"
+            if pa.types.is_null(field.type) or column_kind_by_type(field.type, None) != "unsupported"
         ]
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:

@@ -18,12 +18,20 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
-from learners.errors import SourceError, one_line
-from learners.passes.sources.csv.header import Header, read_header
-from learners.passes.sources.csv.lines import refuse_bytes
-from learners.passes.sources.csv.types import FALSE, NULLS, TRUE, TextType, Types, dialect_of, reading_of
-from learners.passes.sources.files import BATCH_ROWS, PACKED, Bounds, SourceFile, of_store, type_family
-from learners.passes.sources.parquet import file_size
+from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.csv.header import Header, read_csv_header
+from learners.passes.sources.csv.lines import refuse_non_utf8_lines
+from learners.passes.sources.csv.types import (
+    FALSE,
+    NULLS,
+    TRUE,
+    TextType,
+    Types,
+    declared_csv_dialect,
+    declared_type_and_reading,
+)
+from learners.passes.sources.files import BATCH_ROWS, PACKED, Bounds, SourceFile, arrow_type_family, store_error_reason
+from learners.passes.sources.parquet import require_file_size
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
@@ -73,10 +81,10 @@ class TabularContent:
         del row_group
         names = self.arrow_schema.names if columns is None else list(columns)
         if self.kind in ("Feather", "ORC"):
-            fragment = format_named(self.kind).make_fragment(file.path, filesystem)
+            fragment = feather_or_orc_format(self.kind).make_fragment(file.path, filesystem)
             yield from fragment.to_batches(columns=names, batch_size=BATCH_ROWS, use_threads=False, batch_readahead=1)
             return
-        _, stream = open_bytes(filesystem, file.path)
+        _, stream = open_hashed_stream(filesystem, file.path)
         with stream:
             for batch in self._read(stream, names) if self.kind == "CSV" else self._json(stream):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
@@ -100,7 +108,7 @@ class TabularContent:
                 self.header.plain(stream, ""),
                 read_options=self.header.read_options(BLOCK_BYTES),
                 parse_options=self.header.parse_options(),
-                convert_options=convert_options(types, names, self.words),
+                convert_options=csv_convert_options(types, names, self.words),
             )
         )
 
@@ -132,12 +140,12 @@ def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType)
     return words.cast(kind).take(column.indices)
 
 
-def format_named(kind: Kind) -> pads.FileFormat:
+def feather_or_orc_format(kind: Kind) -> pads.FileFormat:
     """Of files that hold their types."""
     return pads.IpcFileFormat() if kind == "Feather" else pads.OrcFileFormat()
 
 
-def convert_options(
+def csv_convert_options(
     types: Mapping[str, pa.DataType], names: Sequence[str], words: Collection[str]
 ) -> pacsv.ConvertOptions:
     """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, but for words and what is in quotes."""
@@ -177,15 +185,15 @@ class Hashed(io.RawIOBase):
         return self.digest.hexdigest()
 
 
-def open_bytes(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFile]:
+def open_hashed_stream(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFile]:
     """The bytes of a file, and what they are when they are unpacked."""
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
     plain = pa.PythonFile(hashed, mode="r")
-    codec = codec_of(path)
+    codec = compression_by_extension(path)
     return hashed, plain if codec is None else pa.CompressedInputStream(plain, codec)
 
 
-def inspect_file(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
+def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
     """Read a file once: its columns with their types, its rows, its SHA-256.
 
     `kind`: "CSV", "JSON lines", "Feather" or "ORC".
@@ -195,15 +203,17 @@ def inspect_file(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Type
     look = {"CSV": _csv, "JSON lines": _json}.get(kind)
     try:
         info = filesystem.get_file_info(path)
-        size = file_size(path, info)
+        size = require_file_size(path, info)
         n_rows, digest, content, hints = look(filesystem, path, types or {}) if look else _typed(filesystem, path, kind)
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
         if kind == "CSV" and "invalid UTF8" in str(error):
-            with open_bytes(filesystem, path)[1] as stream:
-                refuse_bytes(stream, path)
-        raise SourceError(path, of_store(error) or f"cannot be read as {kind} ({one_line(error)}).") from error
+            with open_hashed_stream(filesystem, path)[1] as stream:
+                refuse_non_utf8_lines(stream, path)
+        raise SourceError(
+            path, store_error_reason(error) or f"cannot be read as {kind} ({one_line_error_text(error)})."
+        ) from error
     return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest, content, kind, hints=hints)
 
 
@@ -212,29 +222,29 @@ Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, conten
 
 def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> Found:
     """A file that holds its types; its bytes are read for their SHA-256, as its footer does not tell of every value."""
-    fragment = format_named(kind).make_fragment(path, filesystem)
+    fragment = feather_or_orc_format(kind).make_fragment(path, filesystem)
     n_rows, schema = fragment.count_rows(), fragment.physical_schema
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
     return n_rows, hashed.rest(), TabularContent(kind, schema.remove_metadata()), {}
 
 
 def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
-    options = dialect_of(types)
-    with open_bytes(filesystem, path)[1] as stream:
-        header = read_header(stream, path, options)
+    options = declared_csv_dialect(types)
+    with open_hashed_stream(filesystem, path)[1] as stream:
+        header = read_csv_header(stream, path, options)
     names = header.names
-    hashed, stream = open_bytes(filesystem, path)
-    known = {name: reading_of(types, name) for name in names}
+    hashed, stream = open_hashed_stream(filesystem, path)
+    known = {name: declared_type_and_reading(types, name) for name in names}
     finders = {name: TextType(reading) for name, (kind, reading) in known.items() if kind is None}
     words = frozenset(word for _, reading in known.values() for word in reading.words)
-    nulls, quoted, is_packed = pa.array(NULLS), set(), codec_of(path) is not None
+    nulls, quoted, is_packed = pa.array(NULLS), set(), compression_by_extension(path) is not None
     n_rows, last = 0, None
     with stream:
         reader = pacsv.open_csv(
             header.plain(stream, path),
             read_options=header.read_options(BLOCK_BYTES),
             parse_options=header.parse_options(),
-            convert_options=convert_options(dict.fromkeys(names, pa.string()), names, words),
+            convert_options=csv_convert_options(dict.fromkeys(names, pa.string()), names, words),
         )
         for batch in reader:
             n_rows += batch.num_rows
@@ -270,7 +280,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
 def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
     """Whether the last value of a file of CSV is closed."""
     end = b""
-    with open_bytes(filesystem, path)[1] as stream:
+    with open_hashed_stream(filesystem, path)[1] as stream:
         plain = header.plain(stream, path)
         while block := plain.read(BLOCK_BYTES):
             end = (end + block)[-64:]
@@ -285,7 +295,7 @@ def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tup
 
 
 def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
-    hashed, stream = open_bytes(filesystem, path)
+    hashed, stream = open_hashed_stream(filesystem, path)
     schemas: list[pa.Schema] = []
     n_rows = 0
     with stream:
@@ -301,7 +311,9 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
         digest = hashed.rest()
     if not schemas:
         raise SourceError(path, "holds no JSON object.")
-    fields = [(field.name, reading_of(types, field.name)[0] or field.type) for field in _unified(schemas, path)]
+    fields = [
+        (field.name, declared_type_and_reading(types, field.name)[0] or field.type) for field in _unified(schemas, path)
+    ]
     return n_rows, digest, TabularContent("JSON lines", pa.schema(fields)), {}
 
 
@@ -330,7 +342,7 @@ def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
     for schema in schemas:
         for field in schema:
             known = fields.setdefault(field.name, field)
-            if {type_family(known.type), type_family(field.type)} == {"text", "time"}:
+            if {arrow_type_family(known.type), arrow_type_family(field.type)} == {"text", "time"}:
                 fields[field.name] = field.with_type(pa.string())
                 continue
             try:
@@ -345,6 +357,6 @@ def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
     return pa.schema(list(fields.values()))
 
 
-def codec_of(path: str) -> str | None:
+def compression_by_extension(path: str) -> str | None:
     """How a file is packed, by its name."""
     return next((codec for packed, codec in PACKED.items() if path.lower().endswith(packed)), None)

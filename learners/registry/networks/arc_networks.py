@@ -11,7 +11,7 @@ import numpy as np
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, tables_circuit
+from learners.circuits.structures.from_network import MAX_EDGES, circuit_from_network_tables
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Floats
 from learners.orders.lattice.graph_samples import Graph
@@ -41,7 +41,7 @@ class DiscreteNetwork:
         """How the columns are variables; found without compiling the network."""
         shares = [np.full(table.shape[-1], 1.0 / table.shape[-1]) for table in self.tables]
         alone: Graph = ((),) * len(shares)
-        return Columns(tables_circuit(alone, shares, left_out=self.left_out), self.schema)
+        return Columns(circuit_from_network_tables(alone, shares, left_out=self.left_out), self.schema)
 
     def after(self, codes: Mapping[int, float]) -> DiscreteNetwork:
         """The network in which some variables are certain.
@@ -76,7 +76,7 @@ class DiscreteNetwork:
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
         """The network as a circuit. Raises NetworkTooLarge."""
-        circuit = tables_circuit(self.parents, self.tables, max_edges, self.left_out)
+        circuit = circuit_from_network_tables(self.parents, self.tables, max_edges, self.left_out)
         return CircuitModel(self.schema, circuit, self.facts)
 
 

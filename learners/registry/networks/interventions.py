@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from learners.circuits.queries.likelihoods import known_after
+from learners.circuits.queries.likelihoods import evidence_with_interventions
 from learners.circuits.queries.named_answers import Answer, Intervention
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.circuits.variables import Columns
 from learners.models.query import InferenceQuery, Marginal, Query, Sample, Surprise
 from learners.orders.lattice.graph_samples import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
-from learners.registry.networks.likelihood_weighting import sampled_answer
+from learners.registry.networks.likelihood_weighting import likelihood_weighting_answer
 
 
-def descendants(parents: Graph, node: int) -> set[int]:
+def descendant_nodes(parents: Graph, node: int) -> set[int]:
     """The nodes that a node is an ancestor of."""
     found, new = {node}, {node}
     while new:
@@ -40,12 +40,12 @@ def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
     chosen = list(parents[cause])
     for parent in parents[cause]:
         fewer = [other for other in chosen if other != parent]
-        if outcome not in connected_nodes(backward, cause, fewer):
+        if outcome not in d_connected_nodes(backward, cause, fewer):
             chosen = fewer
     return tuple(chosen)
 
 
-def connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]:
+def d_connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]:
     """The nodes that depend on a source given others, by the arcs.
 
     References
@@ -77,55 +77,55 @@ def connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]:
     return found
 
 
-def answer_after(
+def answer_after_intervention(
     network: ArcNetwork, query: Query, max_edges: int = MAX_EDGES, pause: Callable[[], None] | None = None
 ) -> Answer:
-    """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `intervention_of`.
+    """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `describe_intervention`.
 
-    If the network is too large to be summed, and the query asks for `sampling`, the answer is one of `sampled_answer`.
+    If the network is too large to be summed, and the query asks for `sampling`, the answer is one of `likelihood_weighting_answer`.
 
     Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence or NetworkTooLarge.
     """
-    codes = set_codes(network.columns, query)
-    answer = answer_cut(network, codes, query, max_edges, pause)
+    codes = intervention_codes(network.columns, query)
+    answer = answer_in_cut_network(network, codes, query, max_edges, pause)
     if codes:
-        answer["intervention"] = intervention_of(network.columns, network.parents, codes, query)
+        answer["intervention"] = describe_intervention(network.columns, network.parents, codes, query)
     return answer
 
 
-def answer_cut(
+def answer_in_cut_network(
     network: ArcNetwork,
     codes: Mapping[int, float],
     query: Query,
     max_edges: int = MAX_EDGES,
     pause: Callable[[], None] | None = None,
 ) -> Answer:
-    """As `answer_after`, of codes that are read already, without a word of the arcs."""
+    """As `answer_after_intervention`, of codes that are read already, without a word of the arcs."""
     cut, sampling = network.after(codes), None if isinstance(query, Surprise) else query.sampling
     if isinstance(query, Marginal) or (not isinstance(query, Surprise) and query.variables):
-        cut = cut.above(named_variables(network.columns, query))
+        cut = cut.above(variables_named_in_query(network.columns, query))
     try:
         model = cut.model(max_edges)
     except NetworkTooLarge:
         if sampling is None or not isinstance(cut, DiscreteNetwork):
             raise
-        return sampled_answer(cut, after_cut(query), sampling, pause)
-    (answer,) = model.answer([after_cut(query)], pause)
+        return likelihood_weighting_answer(cut, query_after_intervention(query), sampling, pause)
+    (answer,) = model.answer([query_after_intervention(query)], pause)
     return answer
 
 
-def named_variables(columns: Columns, query: InferenceQuery) -> set[int]:
+def variables_named_in_query(columns: Columns, query: InferenceQuery) -> set[int]:
     """The variables that a query names. Raises UnknownColumn."""
-    given = [name for name, value in known_after(query).items() if value is not None]
+    given = [name for name, value in evidence_with_interventions(query).items() if value is not None]
     names = () if isinstance(query, Marginal) else query.variables
     return set(columns.variables([*given, *query.likely, *names]))
 
 
-def set_codes(columns: Columns, query: Query) -> dict[int, float]:
+def intervention_codes(columns: Columns, query: Query) -> dict[int, float]:
     """The codes, or numbers, to which a query sets variables. Raises UnknownColumn, InvalidEvidence or SchemaError."""
     if isinstance(query, Surprise):
         return {}
-    known_after(query)
+    evidence_with_interventions(query)
     codes = {}
     for name, value in query.do.items():
         (v,) = columns.variables([name])
@@ -134,14 +134,14 @@ def set_codes(columns: Columns, query: Query) -> dict[int, float]:
     return codes
 
 
-def after_cut(query: Query) -> Query:
+def query_after_intervention(query: Query) -> Query:
     """The query to a network whose arcs are cut already, or whose graph is chosen."""
     if isinstance(query, Surprise):
         return query
-    return replace(query, evidence=known_after(query), do={}, graph="best")
+    return replace(query, evidence=evidence_with_interventions(query), do={}, graph="best")
 
 
-def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:
+def describe_intervention(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:
     """What setting columns does to the arcs.
 
     Returns dict: `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its
@@ -153,7 +153,7 @@ def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float]
     intervention = Intervention(set=values, cut=cut)
     if len(codes) == 1:
         (cause,) = codes
-        below = descendants(parents, cause)
+        below = descendant_nodes(parents, cause)
         intervention["back_door"] = [
             {
                 "from": names[cause],
@@ -161,12 +161,12 @@ def intervention_of(columns: Columns, parents: Graph, codes: Mapping[int, float]
                 "is_cause": outcome in below,
                 "adjust_for": [names[v] for v in adjustment_set(parents, cause, outcome)] if outcome in below else [],
             }
-            for outcome in outcomes_of(columns, query, codes)
+            for outcome in intervention_outcomes(columns, query, codes)
         ]
     return intervention
 
 
-def outcomes_of(columns: Columns, query: Query, codes: Mapping[int, float]) -> list[int]:
+def intervention_outcomes(columns: Columns, query: Query, codes: Mapping[int, float]) -> list[int]:
     """The variables that a query asks for, or all that are not set."""
     if isinstance(query, Marginal | Surprise):
         return []

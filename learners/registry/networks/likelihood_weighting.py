@@ -13,13 +13,13 @@ from learners.circuits.errors import InvalidEvidence
 from learners.circuits.queries.column_values import nameable
 from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Answer, Guess, Sampled
-from learners.circuits.queries.queries import asked_variables
+from learners.circuits.queries.queries import resolve_query_variables
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats, Integers
 from learners.models.estimation import Sampling
 from learners.models.query import Conditional, Impute, Marginal, Query
 from learners.registry.networks.arc_networks import DiscreteNetwork
-from learners.registry.networks.likelihood_weighting_kernels import SampledNetwork, draw_worlds
+from learners.registry.networks.likelihood_weighting_kernels import SampledNetwork, draw_likelihood_weighted_samples
 
 BLOCK = 1 << 13
 
@@ -54,7 +54,7 @@ class _Sums(NamedTuple):
     squares: Floats
 
 
-def sampled_answer(
+def likelihood_weighting_answer(
     network: DiscreteNetwork, query: Query, sampling: Sampling, pause: Callable[[], None] | None = None
 ) -> Answer:
     """The answer to a query by likelihood weighting, which ends at a standard error or a time.
@@ -75,7 +75,7 @@ def sampled_answer(
         raise NotSampled(query.kind)
     columns = network.columns
     given = read_evidence(columns, query)
-    variables = () if isinstance(query, Marginal) else asked_variables(columns, query, given, discrete=True)
+    variables = () if isinstance(query, Marginal) else resolve_query_variables(columns, query, given, discrete=True)
     likelihoods = [np.ones(size) for size in columns.n_values]
     for v, logs in given.likelihoods.log_weights.items():
         likelihoods[v] = np.exp(logs)
@@ -153,7 +153,7 @@ def _sums(
             break
         if pause is not None:
             pause()
-        counter = np.uint64(draw_worlds(network, counter, codes, weights))
+        counter = np.uint64(draw_likelihood_weighted_samples(network, counter, codes, weights))
         squares = weights**2
         own = [
             [np.bincount(codes[v], of, int(network.sizes[v])) for v in variables] if variables else [np.empty(0)]

@@ -8,7 +8,7 @@ import numpy as np
 
 from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import kernel
-from learners.kernels.random import STEP, uniform
+from learners.kernels.random import STEP, uniform_variate
 
 
 class SampledNetwork(NamedTuple):
@@ -29,7 +29,7 @@ class SampledNetwork(NamedTuple):
 # x of a variable is drawn from p(x | parents) λ(x), and the sum of these over x goes into the weight. Hard evidence is a λ that is
 # zero but for one value.
 @kernel
-def draw_worlds(
+def draw_likelihood_weighted_samples(
     network, counter, codes, weights
 ):  # SampledNetwork, uint64; OUT (n_variables, n) uint16, OUT (n,) float64
     """Draw worlds and their weights: Fung, Chang (1989); Shachter, Peot (1989)."""
@@ -49,7 +49,7 @@ def draw_worlds(
                 total += network.tables[start + x] * network.likelihoods[own + x]
             weights[row] *= total
             counter += STEP
-            left = uniform(counter) * total
+            left = uniform_variate(counter) * total
             chosen = 0
             for x in range(size):
                 share = network.tables[start + x] * network.likelihoods[own + x]

@@ -17,7 +17,7 @@ from learners.kernels.arrays import Array, Arrays
 from learners.models.query import Query, Surprise
 from learners.orders.lattice.graph_samples import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
-from learners.registry.networks.interventions import answer_after
+from learners.registry.networks.interventions import answer_after_intervention
 from learners.schema import Schema
 
 SUM_TOLERANCE = 1e-6
@@ -29,11 +29,11 @@ class ArcModel(CircuitModel):
     network: ArcNetwork
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.answer_all` tells them; those after an intervention as `interventions.answer_after` does."""
+        """Answers as `queries.answer_network_queries` tells them; those after an intervention as `interventions.answer_after_intervention` does."""
         is_cut = [not isinstance(query, Surprise) and bool(query.do) for query in queries]
         whole = iter(super().answer([query for query, cut in zip(queries, is_cut, strict=True) if not cut], pause))
         return [
-            answer_after(self.network, query, pause=pause) if cut else next(whole)
+            answer_after_intervention(self.network, query, pause=pause) if cut else next(whole)
             for query, cut in zip(queries, is_cut, strict=True)
         ]
 
@@ -126,7 +126,7 @@ def _parents_of(arrays: Arrays) -> Graph:
     return tuple(tuple(part.tolist()) for part in parts)
 
 
-def check_linear(header: Mapping[str, object], arrays: Arrays) -> None:
+def check_linear_gaussian_network(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays that are no linear Gaussian network; numbers that make no Gaussian, its mixture refuses.
 
     Raises LearnerError.
@@ -138,7 +138,7 @@ def check_linear(header: Mapping[str, object], arrays: Arrays) -> None:
             raise LearnerError(f"The network's {name} do not fit its variables.")
 
 
-def check_network(header: Mapping[str, object], arrays: Arrays) -> None:
+def check_discrete_network(header: Mapping[str, object], arrays: Arrays) -> None:
     """Refuse arrays that are no network of the circuit beside them. Raises LearnerError."""
     del header
     sizes = np.asarray(arrays["n_values"])

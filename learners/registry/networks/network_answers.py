@@ -12,23 +12,28 @@ from learners.circuits.errors import ImpossibleEvidence, NoGraphs
 from learners.circuits.mixtures.mixture import DependentRanges
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.named_answers import Answer
-from learners.circuits.queries.queries import check_plain
+from learners.circuits.queries.queries import check_needs_no_network
 from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import Conditional, Marginal, Moments, Query, Surprise
-from learners.orders.lattice.graph_samples import members
+from learners.orders.lattice.graph_samples import bitset_nodes
 from learners.orders.model import OrderModel
 from learners.orders.queries.graph_scores import WeightedGraphs
 from learners.registry.networks.arc_networks import ArcNetwork
-from learners.registry.networks.interventions import answer_after, answer_cut, intervention_of, set_codes
+from learners.registry.networks.interventions import (
+    answer_after_intervention,
+    answer_in_cut_network,
+    describe_intervention,
+    intervention_codes,
+)
 from learners.registry.networks.model import ArcModel
-from learners.registry.networks.of_models import GraphParameters, network_of
+from learners.registry.networks.of_models import GraphParameters, model_arc_network
 
 
-def answer_all(
+def answer_network_queries(
     model: Model,
     queries: Sequence[Query],
     compiled: Callable[[], CircuitModel],
@@ -42,16 +47,16 @@ def answer_all(
     `max_edges`: of the circuit of each network that is cut, or of another graph. Beyond it, queries with `sampling` get
     samples.
     `pause`: called again and again; what it raises ends the answering.
-    Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after` does, and
-    of averages as `averaged_answer` does.
+    Returns list of dict: as `queries.answer_network_queries` tells, after interventions as `interventions.answer_after_intervention` does, and
+    of averages as `graph_averaged_answer` does.
     Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
     ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge.
     """
-    plain = [query for query in queries if is_plain(query)]
+    plain = [query for query in queries if is_circuit_query(query)]
     whole = iter(_by_circuit(model, plain, compiled, pause) if plain else [])
     answers: list[dict[str, Any]] = []
     for query in queries:
-        answer = next(whole) if is_plain(query) else _special(model, query, max_edges, pause)
+        answer = next(whole) if is_circuit_query(query) else _special(model, query, max_edges, pause)
         answers.append({**answer} | ({"graph": _named(query)} if isinstance(model, OrderModel) else {}))
     return answers
 
@@ -65,29 +70,29 @@ def _by_circuit(
     except NetworkTooLarge:
         if any(isinstance(query, Surprise) or query.sampling is None for query in queries):
             raise
-        network = network_of(model)
-        return [answer_after(network, query, 0, pause) for query in queries]
+        network = model_arc_network(model)
+        return [answer_after_intervention(network, query, 0, pause) for query in queries]
     return circuit.answer(queries, pause)
 
 
-def is_plain(query: Query) -> bool:
+def is_circuit_query(query: Query) -> bool:
     """Whether the model's own circuit answers a query."""
     return isinstance(query, Surprise) or (not query.do and query.graph == "best")
 
 
-def check_all(model: Model, queries: Sequence[Query]) -> None:
-    """Refuse what `answer_all` would refuse without looking at columns and probabilities.
+def check_network_queries(model: Model, queries: Sequence[Query]) -> None:
+    """Refuse what `answer_network_queries` would refuse without looking at columns and probabilities.
 
     Raises NoArcs, NoGraphs, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     for query in queries:
-        if is_plain(query) or isinstance(query, Surprise):
+        if is_circuit_query(query) or isinstance(query, Surprise):
             continue
         if not isinstance(model, OrderModel):
             if query.graph != "best":
                 raise NoGraphs
             if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
-                check_plain([query])
+                check_needs_no_network([query])
         elif isinstance(query.graph, Average):
             model.graph_queries.known(query.graph)
         elif query.graph != "best":
@@ -97,13 +102,13 @@ def check_all(model: Model, queries: Sequence[Query]) -> None:
 def _special(model: Model, query: Query, max_edges: int, pause: Callable[[], None] | None) -> Mapping[str, Any]:
     assert not isinstance(query, Surprise)
     if query.graph == "best":
-        return answer_after(network_of(model), query, max_edges, pause)
+        return answer_after_intervention(model_arc_network(model), query, max_edges, pause)
     if not isinstance(model, OrderModel):
         raise NoGraphs
     if isinstance(query.graph, Average):
-        return averaged_answer(model, query, query.graph, max_edges, pause)
+        return graph_averaged_answer(model, query, query.graph, max_edges, pause)
     network = GraphParameters(model).mean(model.graph_queries.parents_of(query.graph, "graph"))
-    return answer_after(network, query, max_edges, pause)
+    return answer_after_intervention(network, query, max_edges, pause)
 
 
 def _named(query: Query) -> str:
@@ -127,7 +132,7 @@ class _Values(NamedTuple):
     values: Floats
 
 
-def averaged_answer(
+def graph_averaged_answer(
     model: OrderModel,
     query: Query,
     average: Average,
@@ -153,17 +158,17 @@ def averaged_answer(
     drawn, coverage = model.graph_queries.graphs_of(average, pause)
     rows, place = np.unique(drawn.graphs.parents, axis=0, return_inverse=True)
     place = place.ravel()
-    graphs = [tuple(members(own) for own in row.tolist()) for row in rows]
+    graphs = [tuple(bitset_nodes(own) for own in row.tolist()) for row in rows]
     parameters = GraphParameters(model)
     columns = parameters.mean(graphs[0]).columns  # the same for every graph
-    codes = set_codes(columns, query)
+    codes = intervention_codes(columns, query)
     form: list[Answer] = []
 
     def values_of(network: ArcNetwork) -> _Values:
         if pause is not None:
             pause()
         try:
-            answer = answer_cut(network, codes, query, max_edges)
+            answer = answer_in_cut_network(network, codes, query, max_edges)
         except ImpossibleEvidence:
             return _Values(-np.inf, np.empty(0))
         except DependentRanges as error:
@@ -183,7 +188,7 @@ def averaged_answer(
     else:
         numbers |= _by_name(form[0], _given_evidence(drawn, shown), _given_evidence(drawn, draws), average.level)
     weights: Floats = np.bincount(place, drawn.weights).astype(np.float64)
-    cuts = [intervention_of(columns, parents, codes, query) for parents in graphs] if codes else []
+    cuts = [describe_intervention(columns, parents, codes, query) for parents in graphs] if codes else []
     extra: dict[str, Any] = {"n": average.n, "n_graphs": len(graphs), "coverage": model.posterior.facts(coverage)}
     return {"kind": query.kind, **numbers, **_interventions(cuts, weights), **extra, **drawn.effective_size}
 
@@ -263,7 +268,7 @@ def _by_name(form: Answer, shown: _Weighed, spread: _Weighed, level: float) -> d
 
 
 def _interventions(every: Sequence[Mapping[str, Any]], weights: Floats) -> Mapping[str, Any]:
-    """`intervention_of` all graphs, its arcs and columns with probabilities."""
+    """`describe_intervention` all graphs, its arcs and columns with probabilities."""
     if not every:
         return {}
     cut: dict[tuple[str, str], float] = {}

@@ -10,9 +10,9 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import NoArcs
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, families_circuit
+from learners.circuits.structures.from_network import MAX_EDGES, circuit_from_network_families
 from learners.circuits.variables import Columns
-from learners.classifiers.estimates.context_tree import context_probabilities
+from learners.classifiers.estimates.context_tree import context_tree_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
@@ -25,11 +25,11 @@ from learners.orders.queries.predictive import (
     Coefficients,
     NoRows,
     NoTables,
-    drawn_coefficients,
-    expected_counts,
-    in_own_units,
-    mean_coefficients,
-    n_cells,
+    draw_posterior_coefficients,
+    n_family_table_cells,
+    posterior_dirichlet_counts,
+    posterior_mean_coefficients,
+    unstandardise_coefficients,
 )
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import ArcModel
@@ -55,7 +55,7 @@ def has_arcs(model: Model) -> bool:
     return isinstance(model.joint if isinstance(model, EnsembleModel) else model, LookupModel | ArcModel)
 
 
-def network_of(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
+def model_arc_network(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
     """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
 
     Raises NoArcs if it has none; TablesTooLarge or NoTables.
@@ -71,7 +71,7 @@ def network_of(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
     raise NoArcs
 
 
-def circuit_of(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
+def compile_model_circuit(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
     """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
 
     Raises NoArcs if it is neither a network nor a circuit; NetworkTooLarge or NoTables.
@@ -97,7 +97,9 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
     """
     n_values, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
     families = [(target,), *(family for family, _ in _families(model))]
-    return families_circuit(n_values, families, itertools.chain([_prior(model)], _tables(model)), target, max_edges)
+    return circuit_from_network_families(
+        n_values, families, itertools.chain([_prior(model)], _tables(model)), target, max_edges
+    )
 
 
 def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -111,11 +113,11 @@ def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]
 def _tables(model: LookupModel) -> Iterator[Floats]:
     """The probabilities of each family."""
     for (_, shape), tree, estimates in zip(_families(model), model.trees, model.estimates, strict=True):
-        yield context_probabilities(tree, estimates, shape)
+        yield context_tree_probabilities(tree, estimates, shape)
 
 
 def _prior(model: LookupModel) -> Floats:
-    """The classifier's own smoothing of the prior: see `look_up_tables.log_prior_of`."""
+    """The classifier's own smoothing of the prior: see `look_up_tables.smoothed_log_class_prior`."""
     return (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
 
 
@@ -138,7 +140,7 @@ def _left_out(model: LookupModel) -> frozenset[int]:
     return frozenset(range(model.schema.n_attributes)) - set(model.network.order)
 
 
-def classifier_columns(model: LookupModel) -> Columns:
+def classifier_network_columns(model: LookupModel) -> Columns:
     """The columns as the network of a classifier has them, without its tables."""
     sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
     tables = tuple(np.full(size, 1.0 / size) for size in sizes)
@@ -168,14 +170,14 @@ class GraphParameters:
         """
         bge = self.model.posterior.bge
         if bge is not None:
-            return _gaussian(self.model, parents, mean_coefficients(parents, bge))
+            return _gaussian(self.model, parents, posterior_mean_coefficients(parents, bge))
         return _of_tables(self.model, parents, [_shares(counts) for counts in self._counts_of(parents)])
 
     def drawn(self, parents: Graph, rng: np.random.Generator) -> ArcNetwork:
         """A graph with parameters drawn from their posterior. Raises NoRows or NoTables."""
         bge = self.model.posterior.bge
         if bge is not None:
-            return _gaussian(self.model, parents, drawn_coefficients(parents, bge, rng))
+            return _gaussian(self.model, parents, draw_posterior_coefficients(parents, bge, rng))
         tables = [_shares(rng.standard_gamma(counts) + TINY) for counts in self._counts_of(parents)]
         return _of_tables(self.model, parents, tables)
 
@@ -184,10 +186,10 @@ class GraphParameters:
         if score is None:
             raise NoRows
         families = list(enumerate(parents))
-        if n_cells(score, families) > MOST_GRAPH_CELLS:
+        if n_family_table_cells(score, families) > MOST_GRAPH_CELLS:
             raise NoTables
         new = [family for family in families if family not in self._counts]
-        self._counts.update(zip(new, expected_counts(score, new), strict=True))
+        self._counts.update(zip(new, posterior_dirichlet_counts(score, new), strict=True))
         return [self._counts[family] for family in families]
 
 
@@ -205,4 +207,6 @@ def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> D
 
 def _gaussian(model: OrderModel, parents: Graph, scored: Coefficients) -> GaussianNetwork:
     """The network of coefficients in the units in which the columns were scored."""
-    return GaussianNetwork(model.schema, parents, *in_own_units(model.posterior.standard, scored), model.facts)
+    return GaussianNetwork(
+        model.schema, parents, *unstandardise_coefficients(model.posterior.standard, scored), model.facts
+    )

@@ -12,7 +12,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.structures.circuit_builder import Blocks
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
-from learners.orders.lattice.graph_samples import members
+from learners.orders.lattice.graph_samples import bitset_nodes
 from learners.orders.lattice.lattice import OrderSums
 from learners.orders.model import OrderModel
 from learners.schema import Attribute, Schema
@@ -57,7 +57,7 @@ def order_circuit(model: OrderModel) -> CircuitModel:
 def _words(model: OrderModel, node: int, indices: list[int]) -> tuple[str, ...]:
     """The parent sets of a column as values: names with commas, or lists where that tells two alike."""
     candidates = model.posterior.scores.candidates[node]
-    sets = [[model.names[candidates[bit]] for bit in members(index)] for index in indices]
+    sets = [[model.names[candidates[bit]] for bit in bitset_nodes(index)] for index in indices]
     words = [", ".join(own) or NO_PARENTS for own in sets]
     return tuple(words if len(set(words)) == len(words) else (json.dumps(own, ensure_ascii=False) for own in sets))
 

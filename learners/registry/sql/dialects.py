@@ -141,7 +141,7 @@ DIALECTS = {
 }
 
 
-def dialect_of(name: str) -> Dialect:
+def find_sql_dialect(name: str) -> Dialect:
     """A dialect by its name. Raises UnknownDialect."""
     if name not in DIALECTS:
         raise UnknownDialect(name)
@@ -182,7 +182,7 @@ class Query:
 
     def table(self, of: str) -> str:
         """The quoted name of one of the tables that hold the model."""
-        return table_name(self.dialect, self.prefix, of)
+        return quote_table_name(self.dialect, self.prefix, of)
 
     @property
     def classes(self) -> range:
@@ -199,24 +199,24 @@ class Query:
             for k in classes
         ]
         source = self.add("terms", [*kept, "m", *terms], source)
-        total = balanced_sum([f"e{k}" for k in classes])
+        total = balanced_sql_sum([f"e{k}" for k in classes])
         shares = [f"e{k} / {total} AS p{k}" for k in classes]
         return self.add("shares", [*kept, *shares, f"m + LN({total}) AS evidence"], source, is_shared=is_shared)
 
 
-def table_name(dialect: Dialect, prefix: str, of: str) -> str:
+def quote_table_name(dialect: Dialect, prefix: str, of: str) -> str:
     """The quoted name of a table that holds a part of the model; the prefix may name a schema."""
-    return qualified_name(dialect, f"{prefix}_{of}")
+    return quote_qualified_name(dialect, f"{prefix}_{of}")
 
 
-def qualified_name(dialect: Dialect, name: str) -> str:
+def quote_qualified_name(dialect: Dialect, name: str) -> str:
     """A name that may have a schema and a catalogue before it, separated by dots."""
     return ".".join(map(dialect.identifier, name.split(".")))
 
 
-def balanced_sum(terms: Sequence[str]) -> str:
+def balanced_sql_sum(terms: Sequence[str]) -> str:
     """The sum of some terms, so nested that no expression is deep."""
     if len(terms) <= 2:
         return "(" + " + ".join(terms) + ")"
     half = len(terms) // 2
-    return f"({balanced_sum(terms[:half])} + {balanced_sum(terms[half:])})"
+    return f"({balanced_sql_sum(terms[:half])} + {balanced_sql_sum(terms[half:])})"

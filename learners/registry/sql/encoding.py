@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from learners.errors import LearnerError
 from learners.registry.sql.dialects import MOST_JOINS, Dialect, Query
 from learners.schema import Attribute, Schema
-from learners.schema.nominal_forms import DICTIONARY, is_moment
+from learners.schema.nominal_forms import DICTIONARY, is_date_or_timestamp
 
 
 class UnsupportedColumn(LearnerError, ValueError):
@@ -21,7 +21,7 @@ class UnsupportedColumn(LearnerError, ValueError):
         self.column = column
 
 
-def add_codes(
+def add_encoding_step(
     query: Query, schema: Schema, used: Sequence[int], source: str, kept: Sequence[str], absent: Collection[str]
 ) -> str:
     """The step with the columns c0, c1, …: codes of the attributes in use, by their places in the schema.
@@ -59,14 +59,14 @@ def add_codes(
         elif attribute.kind == "numeric":
             cuts = list(map(query.dialect.number, attribute.cuts))
             rest.append(
-                _code(attribute, f"x{i}", binary_search(f"x{i}", cuts, int(attribute.has_missing))) + f" AS c{i}"
+                _code(attribute, f"x{i}", binary_search_sql(f"x{i}", cuts, int(attribute.has_missing))) + f" AS c{i}"
             )
         elif not attribute.values:
             rest.append(_code(attribute, f"x{i}", str(attribute.unseen_code)) + f" AS c{i}")
     return query.add("coded", [*names, *coded, *rest] or ["1 AS nothing"], source)
 
 
-def value_rows(schema: Schema, used: Sequence[int], dialect: Dialect) -> list[str]:
+def value_encoding_rows(schema: Schema, used: Sequence[int], dialect: Dialect) -> list[str]:
     """Rows of the table of values: attribute, text, whole number, code."""
     rows = []
     for i in used:
@@ -91,10 +91,10 @@ def _raw(attribute: Attribute, dialect: Dialect) -> str:
     if arrow_type == "bool":  # PostgreSQL casts none to doubles or whole numbers of 64 bits
         column = f"CASE WHEN {column} THEN 1 WHEN NOT {column} THEN 0 END"
     if attribute.kind == "numeric":
-        if is_moment(arrow_type):
+        if is_date_or_timestamp(arrow_type):
             return dialect.seconds.format(column)
         return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
-    if is_moment(arrow_type):
+    if is_date_or_timestamp(arrow_type):
         if not arrow_type.startswith("date32"):
             raise UnsupportedColumn(attribute.name, attribute.arrow_type, attribute.kind)
         return f"CAST({column} AS {dialect.text})"
@@ -107,10 +107,13 @@ def _without_nan(x: str, dialect: Dialect) -> str:
     return x if dialect.is_nan is None else f"CASE WHEN {dialect.is_nan.format(x)} THEN NULL ELSE {x} END"
 
 
-def binary_search(x: str, cuts: Sequence[str], first: int) -> str:
+def binary_search_sql(x: str, cuts: Sequence[str], first: int) -> str:
     """`first` plus the number of ascending cut points below a number: a search by halves."""
     if not cuts:
         return str(first)
     middle = len(cuts) // 2
-    below, above = binary_search(x, cuts[:middle], first), binary_search(x, cuts[middle + 1 :], first + middle + 1)
+    below, above = (
+        binary_search_sql(x, cuts[:middle], first),
+        binary_search_sql(x, cuts[middle + 1 :], first + middle + 1),
+    )
     return f"CASE WHEN {x} <= {cuts[middle]} THEN {below} ELSE {above} END"

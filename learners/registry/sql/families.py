@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Floats
-from learners.registry.sql.dialects import LOG_ZERO, MOST_JOINS, Dialect, Query, balanced_sum
+from learners.registry.sql.dialects import LOG_ZERO, MOST_JOINS, Dialect, Query, balanced_sql_sum
 
 # Sums are done when the values of so many combinations may be open at once: each costs a pass over the rows.
 OPEN_COMBINATIONS = 256
@@ -67,7 +67,7 @@ class Families:
                 yield ", ".join([str(self.first + family), str(cell), *map(dialect.number, logs)])
 
 
-def add_look_ups(query: Query, families: Families, source: str, kept: Sequence[str]) -> str:
+def add_family_lookup_step(query: Query, families: Families, source: str, kept: Sequence[str]) -> str:
     """The step with log probabilities l0, l1, … of rows whose parents are all known; `source` has l0, l1, … without the families."""
     pending = list(range(len(families.order)))
     codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
@@ -89,7 +89,7 @@ def _joins(query: Query, families: Families, block: Iterable[int], code: Callabl
 
 def _sums(query: Query, block: Sequence[int], source: str) -> list[str]:
     return [
-        f"{balanced_sum([f'{source}.l{k}', *(f'COALESCE(f{i}.l{k}, 0)' for i in block)])} AS l{k}"
+        f"{balanced_sql_sum([f'{source}.l{k}', *(f'COALESCE(f{i}.l{k}, 0)' for i in block)])} AS l{k}"
         for k in query.classes
     ]
 
@@ -102,7 +102,7 @@ class Step(NamedTuple):
     summed: tuple[int, ...]
 
 
-def steps_of(families: Families) -> list[Step]:
+def family_elimination_steps(families: Families) -> list[Step]:
     """An order in which few missing values are open at once: each time the family that needs the fewest more, and all that need none."""
     parents = set(families.parents)
     needs = {
@@ -129,7 +129,7 @@ def steps_of(families: Families) -> list[Step]:
     return steps
 
 
-def add_elimination(query: Query, families: Families, source: str, prior: Sequence[float]) -> str:
+def add_family_elimination_step(query: Query, families: Families, source: str, prior: Sequence[float]) -> str:
     """The step with `row_key` and l0, l1, …: log P(class, what is known) of rows of codes, missing attributes summed out.
 
     A missing attribute without a known descendant leaves the sum as it is: its code goes on as the unseen one.
@@ -145,7 +145,7 @@ def add_elimination(query: Query, families: Families, source: str, prior: Sequen
             columns.append(f"s.c{i}")
     logs = [f"{query.dialect.number(prior[k])} AS l{k}" for k in query.classes]
     source = query.add("begun", [*columns, *logs], f"{source} AS s")
-    steps, opened = steps_of(families), set[int]()
+    steps, opened = family_elimination_steps(families), set[int]()
     left = list(order)
     for number, step in enumerate(steps):
         later = {i for after in steps[number + 1 :] for family in after.families for i in _members(families, family)}
@@ -185,7 +185,7 @@ def _summed_out(query: Query, source: str, group: Sequence[str]) -> str:
     return query.add("summed", [*group, *sums], f"{source}\n  GROUP BY {by}")
 
 
-def code_rows(families: Families) -> list[str]:
+def compatible_code_rows(families: Families) -> list[str]:
     """Rows of the table of codes: attribute, code that is given, code that it may be."""
     rows = []
     for i in families.parents:

@@ -10,10 +10,10 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, UnknownColumn
 from learners.models.model import Model
-from learners.registry.sql.dialects import Dialect, Query, dialect_of, qualified_name, table_name
-from learners.registry.sql.encoding import value_rows
-from learners.registry.sql.families import code_rows
-from learners.registry.sql.table_rows import add_answers
+from learners.registry.sql.dialects import Dialect, Query, find_sql_dialect, quote_qualified_name, quote_table_name
+from learners.registry.sql.encoding import value_encoding_rows
+from learners.registry.sql.families import compatible_code_rows
+from learners.registry.sql.table_rows import add_table_row_answers
 from learners.registry.sql.tree_nodes import WAYS
 from learners.registry.sql.writable import NetworkInSQL, PoolInSQL, Writable
 from learners.schema import Schema
@@ -78,7 +78,7 @@ def sql_script(
             raise UnknownColumn(column, names)
     shown = list(key) or [names[i] for i in writable.used if names[i] not in absent]
     answers = ["prediction", *(f"probability_{value}" for value in schema.classes)]
-    spoken = dialect_of(dialect)
+    spoken = find_sql_dialect(dialect)
     _check_names(spoken, "key", [*shown, *answers])
     _check_names(spoken, "dialect", list(dict.fromkeys([*key, *(names[i] for i in writable.used)])))
     n_cells = sum(families.n_cells for families in writable.families) * schema.n_classes
@@ -88,12 +88,12 @@ def sql_script(
             f"The tables of the model have {n_cells:,} numbers, more than {MOST_CELLS:,} that SQL is written for"
         )
     query = Query(spoken, schema.n_classes, name)
-    source = add_answers(query, writable, qualified_name(spoken, table), shown, absent)
+    source = add_table_row_answers(query, writable, quote_qualified_name(spoken, table), shown, absent)
     columns = [f"k{i} AS {spoken.identifier(column)}" for i, column in enumerate(shown)]
     columns.append(f"{_prediction(query, schema)} AS {spoken.identifier('prediction')}")
     columns += [f"p{k} AS {spoken.identifier(answer)}" for k, answer in enumerate(answers[1:])]
     tables = _tables(query, writable)
-    view = f"CREATE VIEW {qualified_name(spoken, name)} AS\n{query.text(columns, source)};\n"
+    view = f"CREATE VIEW {quote_qualified_name(spoken, name)} AS\n{query.text(columns, source)};\n"
     return "\n".join([*tables, view])
 
 
@@ -133,11 +133,11 @@ def _tables(query: Query, writable: Writable) -> Iterator[str]:
     tables: dict[str, tuple[str, Iterable[str]]] = {
         "values": (
             f"attribute INTEGER, text_value {text}, whole_value {dialect.whole}, code INTEGER",
-            value_rows(writable.schema, writable.used, dialect),
+            value_encoding_rows(writable.schema, writable.used, dialect),
         ),
         "codes": (
             "attribute INTEGER, given INTEGER, code INTEGER",
-            chain.from_iterable(map(code_rows, writable.summing)),
+            chain.from_iterable(map(compatible_code_rows, writable.summing)),
         ),
         "logs": (
             f"family INTEGER, cell INTEGER, {logs}",
@@ -155,7 +155,7 @@ def _tables(query: Query, writable: Writable) -> Iterator[str]:
         tables["nodes"] = (columns, writable.trees.node_rows(dialect))
         tables["ways"] = ("go INTEGER, is_left INTEGER", [f"{go}, {is_left}" for go, is_left in WAYS])
     for of, (columns, rows) in tables.items():
-        named = table_name(dialect, query.prefix, of)
+        named = quote_table_name(dialect, query.prefix, of)
         yield f"CREATE TABLE {named} ({columns});"
         yield from _inserts(named, rows)
     if dialect.name == "sqlite":  # which has no joins but by indices
@@ -165,8 +165,8 @@ def _tables(query: Query, writable: Writable) -> Iterator[str]:
             ("logs", "family, cell"),
             *([("nodes", "node")] if writable.trees is not None else []),
         ):
-            named = table_name(dialect, query.prefix, of)
-            index = table_name(dialect, query.prefix, f"{of}_index")
+            named = quote_table_name(dialect, query.prefix, of)
+            index = quote_table_name(dialect, query.prefix, f"{of}_index")
             yield f"CREATE INDEX {index} ON {named.rpartition('.')[2]} ({columns});"
 
 

@@ -6,12 +6,14 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from learners.classifiers.lookup.elimination import MOST_COMBINATIONS
-from learners.registry.sql.dialects import Dialect, Query, balanced_sum
-from learners.registry.sql.encoding import add_codes
+from learners.registry.sql.dialects import Dialect, Query, balanced_sql_sum
+from learners.registry.sql.encoding import add_encoding_step
 from learners.registry.sql.writable import Writable
 
 
-def add_answers(query: Query, writable: Writable, table: str, shown: Sequence[str], absent: Collection[str]) -> str:
+def add_table_row_answers(
+    query: Query, writable: Writable, table: str, shown: Sequence[str], absent: Collection[str]
+) -> str:
     """The step with k0, k1, … and p0, p1, … of every row of a table: the columns that are shown, and class probabilities.
 
     `table`: in quotes.
@@ -22,7 +24,7 @@ def add_answers(query: Query, writable: Writable, table: str, shown: Sequence[st
     sizes = schema.domain_sizes.tolist()
     kept = [f"k{i}" for i in range(len(shown))]
     renamed = [f"t.{dialect.identifier(column)} AS k{i}" for i, column in enumerate(shown)]
-    coded = add_codes(query, schema, used, table, renamed, absent)
+    coded = add_encoding_step(query, schema, used, table, renamed, absent)
     codes = [f"c{i}" for i in used]
     nullable = [i for i in used if schema.attributes[i].has_missing]
     has_null = " OR ".join(f"c{i} = 0" for i in nullable)
@@ -63,8 +65,8 @@ def _incomplete(query: Query, writable: Writable, marked: str, kept: Sequence[st
     hidden = {i: f"CASE WHEN c{i} = 0 THEN {sizes[i]} ELSE c{i} END" if i in nullable else f"c{i}" for i in used}
     key_own = _key(dialect, [f"c{i}" for i in used])
     key_hidden = _key(dialect, [hidden[i] for i in used])
-    n_known = balanced_sum(["0", *(f"CASE WHEN c{i} < {sizes[i]} THEN 1 ELSE 0 END" for i in used)])
-    n_null = balanced_sum(["0", *(f"CASE WHEN c{i} = 0 THEN 1 ELSE 0 END" for i in nullable)])
+    n_known = balanced_sql_sum(["0", *(f"CASE WHEN c{i} < {sizes[i]} THEN 1 ELSE 0 END" for i in used)])
+    n_null = balanced_sql_sum(["0", *(f"CASE WHEN c{i} = 0 THEN 1 ELSE 0 END" for i in nullable)])
     codes = [f"c{i}" for i in used]
     keys = [f"{key_own} AS key_own", f"CASE WHEN mark = 2 THEN {key_hidden} END AS key_hidden"]
     counted = [f"{n_known} AS n_known", f"{n_null} AS n_null"]
@@ -114,5 +116,5 @@ def _is_too_much(query: Query, writable: Writable, hidden: Mapping[int, str]) ->
         logs = {i: math.log(families.sizes[i]) for i in families.parents}
         if sum(logs.values()) > limit:
             terms = [f"CASE WHEN {hidden[i]} >= {sizes[i]} THEN {log!r} ELSE 0 END" for i, log in logs.items()]
-            conditions.append(f"{balanced_sum(terms)} > {limit!r}")
+            conditions.append(f"{balanced_sql_sum(terms)} > {limit!r}")
     return f"CASE WHEN {' OR '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "0"

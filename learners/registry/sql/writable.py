@@ -11,10 +11,10 @@ import numpy as np
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.joints import LEAST
 from learners.ensembles.model import EnsembleModel
-from learners.kernels.arrays import Floats, Integers, freeze
-from learners.registry.sql.dialects import Query, balanced_sum
-from learners.registry.sql.encoding import binary_search
-from learners.registry.sql.families import Families, add_elimination, add_look_ups
+from learners.kernels.arrays import Floats, Integers, freeze_arrays
+from learners.registry.sql.dialects import Query, balanced_sql_sum
+from learners.registry.sql.encoding import binary_search_sql
+from learners.registry.sql.families import Families, add_family_elimination_step, add_family_lookup_step
 from learners.registry.sql.tree_nodes import TreesInSQL
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
@@ -56,11 +56,11 @@ class NetworkInSQL:
         """As of `Writable`."""
         codes = [f"c{i}" for i in self.used]
         source = query.add("begun", [*kept, *codes, *_prior(query, self._log_prior)], source)
-        return add_look_ups(query, self.joint, source, kept)
+        return add_family_lookup_step(query, self.joint, source, kept)
 
     def add_known(self, query: Query, source: str) -> str:
         """As of `Writable`."""
-        source = add_elimination(query, self.joint, source, self._log_prior)
+        source = add_family_elimination_step(query, self.joint, source, self._log_prior)
         return query.softmax(source, ["row_key"], self.prior, is_shared=True)
 
 
@@ -69,7 +69,7 @@ class PoolInSQL:
 
     def __init__(self, model: EnsembleModel) -> None:
         self.schema, self._views, self._joints = model.schema, model.views, model.joints
-        self._pool = merged_families(model)
+        self._pool = merge_pool_families(model)
         n, n_pooled = model.schema.n_attributes, len(self._pool.order)
         self.summing = tuple(
             _families_of(joint, n_pooled + number * n, number * n) for number, joint in enumerate(model.joints.models)
@@ -93,7 +93,7 @@ class PoolInSQL:
             joined += f" JOIN {self.trees.add_scores(query, source)} AS t ON t.row_key = s.row_key"
             scores = [f"{query.dialect.number(x)} + t.t{k} AS l{k}" for k, x in enumerate(self._log_prior)]
         source = query.add("views", [*(f"s.{name}" for name in kept), *codes, *scores], joined)
-        return add_look_ups(query, self._pool, source, kept)
+        return add_family_lookup_step(query, self._pool, source, kept)
 
     def add_known(self, query: Query, source: str) -> str:
         """As of `Writable`: answers of the pool and of the joint members; see `Joints.share_of_ensemble`."""
@@ -105,7 +105,7 @@ class PoolInSQL:
             joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = a.row_key"
 
         def mean(terms: list[str]) -> str:
-            return f"({balanced_sum(terms)}) / {len(joints)}"
+            return f"({balanced_sql_sum(terms)}) / {len(joints)}"
 
         def log(p: str) -> str:
             return f"LN({query.dialect.largest([p, query.dialect.number(LEAST)])})"
@@ -132,7 +132,7 @@ class PoolInSQL:
             terms = [
                 f"CASE WHEN c{i} < {sizes[i]} THEN {query.dialect.number(weights[i])} ELSE 0e0 END" for i in self.used
             ]
-            return balanced_sum(terms) if terms else "1e0"
+            return balanced_sql_sum(terms) if terms else "1e0"
 
         codes = [f"c{i}" for i in self.used]
         shares = [
@@ -152,7 +152,7 @@ class PoolInSQL:
         codes = [_view(views, i, f"c{i}") for i in self.used]
         coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
         prior = model.log_prior.tolist()
-        joint = add_elimination(query, self.summing[number], coarse, prior)
+        joint = add_family_elimination_step(query, self.summing[number], coarse, prior)
         return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
 
 
@@ -175,7 +175,7 @@ def _view(views: Views, view: int, name: str) -> str:
     # Interval j of the attribute is not beyond the cut point at position p if j <= p.
     places = [str(base.cuts.index(cut) + first) for cut in own.cuts]
     missing = f"WHEN s.c{i} >= {base.n_values} THEN {own.n_values} " + f"WHEN s.c{i} = 0 THEN 0 " * first
-    return f"CASE {missing}ELSE {binary_search(f's.c{i}', places, first)} END AS {name}"
+    return f"CASE {missing}ELSE {binary_search_sql(f's.c{i}', places, first)} END AS {name}"
 
 
 # Cells that a table may have after others were added to it, from the largest: all together shall have no more than `MOST_NUMBERS`.
@@ -183,7 +183,7 @@ CELLS = (4096, 512, 0)
 MOST_NUMBERS = 1 << 18
 
 
-def merged_families(model: EnsembleModel) -> Families:
+def merge_pool_families(model: EnsembleModel) -> Families:
     """The terms of a pool as tables over codes: attributes come first among its columns, and behind them the views.
 
     A family whose table stays small is told by the codes of the attributes themselves, for which no view must be computed.
@@ -249,7 +249,7 @@ def _cells(model: EnsembleModel, n: int, members: Sequence[int], by_column: dict
     for column, codes in by_column.items():
         if column < n:
             x[column] = codes
-    freeze(x)
+    freeze_arrays(x)
     by_views = views.chunk(Chunk(x, None)).x
     cells: Integers = np.zeros(n_rows, np.int64)
     for view in members:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.schema.encoding import batch_kernels as kernels
-from learners.schema.hash_kernels import BEGIN, LENGTH, Words, fill_slots
-from learners.schema.nominal_forms import what_time
+from learners.schema.hash_kernels import BEGIN, LENGTH, Words, fill_text_hash_table
+from learners.schema.nominal_forms import time_kind_and_ticks
 from learners.schema.schema import Attribute
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
@@ -71,9 +71,11 @@ class BatchEncoder:
         self.attributes, self.dtype = tuple(attributes), dtype
         self.slowly, self.byte_table = slowly, byte_table
         self.place = {attribute.name: i for i, attribute in enumerate(attributes)}
-        of_text = [i for i, attribute in enumerate(attributes) if is_textual(attribute)]
-        tables = [word_table([str(v) for v in attributes[i].values], int(attributes[i].has_missing)) for i in of_text]
-        self.words, first_slots, masks = join_tables(tables)
+        of_text = [i for i, attribute in enumerate(attributes) if is_text_attribute(attribute)]
+        tables = [
+            text_hash_table([str(v) for v in attributes[i].values], int(attributes[i].has_missing)) for i in of_text
+        ]
+        self.words, first_slots, masks = concatenate_text_tables(tables)
         self.tables = dict(zip(of_text, zip(first_slots.tolist(), masks.tolist(), strict=False), strict=False))
         self.cuts = np.concatenate([np.empty(0), *(np.array(attribute.cuts, np.float64) for attribute in attributes)])
         sizes = [len(attribute.cuts) for attribute in attributes]
@@ -93,17 +95,17 @@ class BatchEncoder:
         """
         plan = self.plan_of(batch.schema)
         if not is_trusted:
-            check(batch, full=False)
+            check_arrow_buffers(batch, full=False)
             for place in plan.others:
-                check_column(batch, place)
+                check_batch_column(batch, place)
         x: Codes = np.empty((len(self.attributes), batch.num_rows), self.dtype)
         most = np.zeros(len(self.attributes), np.int64)
         for i in plan.absent:
             x[i] = most[i] = self.attributes[i].n_values
         for i, place in plan.slow:
-            column = sound_column(batch, place)
+            column = checked_batch_column(batch, place)
             if not is_trusted:
-                check_column(batch, place)
+                check_batch_column(batch, place)
             self.slowly(i, column, x[i])
             most[i] = x[i].max(initial=0)
         if plan.columns.children.size and batch.num_rows:
@@ -132,7 +134,7 @@ class BatchEncoder:
         is_read[columns.rows[columns.kinds < kernels.TEXT32]] = True
         if is_read.any() and batch.num_rows:
             lent = batch.__arrow_c_array__()
-            kernels.number_tails(np.uint64(_pointer(lent[1], b"arrow_array")), columns, self._edges, found)
+            kernels.numeric_tail_counts(np.uint64(_pointer(lent[1], b"arrow_array")), columns, self._edges, found)
             del lent
         return found, is_read & ~np.isnan(self._edges[:, 0])
 
@@ -145,7 +147,7 @@ class BatchEncoder:
         for j in np.flatnonzero(found).tolist():
             place = int(plan.columns.children[j])
             if found[j] == kernels.STRANGE or not is_trusted:
-                check_column(batch, place)
+                check_batch_column(batch, place)
             if found[j] == kernels.STRANGE:  # and valid all the same
                 i = int(plan.columns.rows[j])
                 self.slowly(i, batch.column(place), x[i])
@@ -233,7 +235,7 @@ class IndexCheck:
         if not places.size:
             return -1
         lent = batch.__arrow_c_array__()
-        return int(kernels.unsound_column(np.uint64(_pointer(lent[1], b"arrow_array")), places, kinds))
+        return int(kernels.first_invalid_dictionary_column(np.uint64(_pointer(lent[1], b"arrow_array")), places, kinds))
 
     def _of(self, arrow_schema: pa.Schema) -> tuple[pa.Schema, Integers, Integers]:
         """Which columns have indices, and the kinds of these: kept, as all batches of a file have one schema."""
@@ -246,7 +248,7 @@ class IndexCheck:
         return known
 
 
-def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
+def check_arrow_buffers(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
     """Let Arrow look at a batch or a column: only at lengths, or at every value. Raises InvalidBuffers."""
     try:
         values.validate(full=full)
@@ -254,29 +256,29 @@ def check(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
         raise InvalidBuffers(str(error)) from error
 
 
-def check_column(batch: pa.RecordBatch, place: int) -> None:
+def check_batch_column(batch: pa.RecordBatch, place: int) -> None:
     """Let Arrow look at every value of a column. Raises InvalidBuffers naming the column."""
     try:
-        check(batch.column(place))
+        check_arrow_buffers(batch.column(place))
     except InvalidBuffers as error:
         raise InvalidBuffers(f"Column {batch.schema.names[place]!r}: {error}") from error
 
 
-def sound_column(batch: pa.RecordBatch, place: int) -> pa.Array:
+def checked_batch_column(batch: pa.RecordBatch, place: int) -> pa.Array:
     """A column, whose indices into a dictionary, if it has any, have been looked at. Raises InvalidBuffers."""
     column = batch.column(place)
     if isinstance(column, pa.DictionaryArray):
-        check_column(batch, place)
+        check_batch_column(batch, place)
     return column
 
 
-def is_textual(attribute: Attribute) -> bool:
+def is_text_attribute(attribute: Attribute) -> bool:
     """Whether the values of an attribute are words, and no times, which may be written otherwise."""
     is_text = attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
-    return is_text and what_time(attribute.arrow_type) is None
+    return is_text and time_kind_and_ticks(attribute.arrow_type) is None
 
 
-def word_table(values: Sequence[str], first_code: int) -> Words:
+def text_hash_table(values: Sequence[str], first_code: int) -> Words:
     """The table of distinct texts, whose codes ascend from `first_code` on; it has a power of two of slots."""
     encoded = [value.encode() for value in values]
     text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
@@ -288,16 +290,16 @@ def word_table(values: Sequence[str], first_code: int) -> Words:
         slots = np.zeros((n_slots, 4), np.int64)
         slots[:, LENGTH] = -1
         words = Words(slots, np.zeros(sum(len(word) // 8 for word in encoded) + 1, np.int64))
-        n_displaced = fill_slots(np.uint64(text.ctypes.data), starts, first_code, n_slots - 1, words)
+        n_displaced = fill_text_hash_table(np.uint64(text.ctypes.data), starts, first_code, n_slots - 1, words)
         if not n_displaced or n_slots >= most:
             return words
         n_slots *= 2
 
 
-def join_tables(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
+def concatenate_text_tables(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
     """Several tables in one, and the first slot and the mask of each."""
     if not tables:
-        tables = [word_table([], 0)]
+        tables = [text_hash_table([], 0)]
     n_slots = np.array([len(table.slots) for table in tables], np.int64)
     shifts = np.cumsum([0, *(table.more.size for table in tables)])
     slots = np.concatenate([table.slots for table in tables])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.schema.kernels import translate_views
+from learners.schema.kernels import translate_view_codes
 from learners.schema.schema import Attribute, Chunk, Schema
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
@@ -57,7 +57,7 @@ class Views:
     def chunk(self, rows: Chunk) -> Chunk:
         """The rows by all views."""
         x = np.empty((self.schema.n_attributes, rows.n_rows), self.schema.code_dtype)
-        translate_views(rows.x, self.attribute, self._starts, self._tables, x)
+        translate_view_codes(rows.x, self.attribute, self._starts, self._tables, x)
         # Views have fewer cut points than their columns, so their codes may be of a narrower type.
         return Chunk(x, None if rows.y is None else rows.y.astype(x.dtype, copy=False))
 

@@ -9,27 +9,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
-from learners.kernels.arrays import Codes, Floats, freeze, frozen
-from learners.schema.encoding.batches import BatchEncoder, sound_column
+from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_array
+from learners.schema.encoding.batches import BatchEncoder, checked_batch_column
 from learners.schema.kernels import interval_codes
 from learners.schema.nominal_forms import (
     TICKS,
-    as_canonical,
-    as_seconds,
-    clock_of,
-    dictionary_of,
-    in_words,
-    is_moment,
+    canonical_time_column,
+    clock_kind_and_ticks,
+    dictionary_encoded_column,
+    dictionary_row_indices,
+    is_date_or_timestamp,
     nominal_forms,
-    rows_of,
-    what_time,
+    scalar_message_text,
+    seconds_since_1970,
+    time_kind_and_ticks,
 )
 from learners.schema.schema import Attribute, Chunk, Schema
 
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
-def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
+def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
 
     `arrow_type`: of the column in training, in whose unit times of day and durations are told; by default in their own.
@@ -63,8 +63,8 @@ def numbers(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
         found = _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
-    if is_moment(arrow_type):
-        as_seconds(name, float(np.abs(found[np.isfinite(found)]).max(initial=0.0)))
+    if is_date_or_timestamp(arrow_type):
+        seconds_since_1970(name, float(np.abs(found[np.isfinite(found)]).max(initial=0.0)))
     return found
 
 
@@ -81,15 +81,15 @@ def _moments(column: pa.Array) -> pa.Array:
 
 def _are_times(own: str, other: str) -> bool:
     """Whether the times of one type compare with those of another: moments, times of day, durations."""
-    of, to = clock_of(own), clock_of(other)
+    of, to = clock_kind_and_ticks(own), clock_kind_and_ticks(other)
     if of is None or to is None:
-        return of is to and is_moment(other)
+        return of is to and is_date_or_timestamp(other)
     return of[0] == to[0]
 
 
 def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
     """Counts of one unit of time in another."""
-    of, to = clock_of(own), clock_of(other)
+    of, to = clock_kind_and_ticks(own), clock_kind_and_ticks(other)
     if of is None or to is None or of == to:
         return counts
     counts = pc.cast(counts, pa.float64(), safe=False)
@@ -98,7 +98,7 @@ def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
 
 def _read_only(column: pa.Array) -> Floats:
     """Always read-only, as Arrow's own memory is: to numba a writable array is another type."""
-    return frozen(column.to_numpy(zero_copy_only=False))
+    return read_only_array(column.to_numpy(zero_copy_only=False))
 
 
 class _NominalEncoder:
@@ -114,13 +114,13 @@ class _NominalEncoder:
         if pa.types.is_null(kind):
             codes[:] = attribute.missing_code
             return
-        column = dictionary_of(column, attribute.name)
+        column = dictionary_encoded_column(column, attribute.name)
         kind = column.dictionary.type
         values, is_other = nominal_forms(column.dictionary, attribute.name)
         if not len(values):
             codes[:] = attribute.missing_code
             return
-        index, is_null = rows_of(column, values)
+        index, is_null = dictionary_row_indices(column, values)
         of_values = self._codes_of(values, kind)
         of_values[is_other] = attribute.unseen_code  # such as a fraction, which no nominal attribute has
         codes[:] = of_values[index]
@@ -151,12 +151,12 @@ class _NominalEncoder:
                 )
             values, domain = (pc.cast(side, pa.int64()) for side in (values, domain))
         if pa.types.is_string(values.type) and pa.types.is_string(domain.type):
-            if what_time(attribute.arrow_type) and not pa.types.is_temporal(kind):
-                values = as_canonical(values, attribute.arrow_type)
-            elif pa.types.is_temporal(kind) and not what_time(
+            if time_kind_and_ticks(attribute.arrow_type) and not pa.types.is_temporal(kind):
+                values = canonical_time_column(values, attribute.arrow_type)
+            elif pa.types.is_temporal(kind) and not time_kind_and_ticks(
                 attribute.arrow_type
             ):  # such as the classes of a model of earlier
-                domain = as_canonical(domain, str(kind))
+                domain = canonical_time_column(domain, str(kind))
         found = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
         codes = np.where(found >= 0, found + int(attribute.has_missing), attribute.unseen_code)
         return np.ascontiguousarray(codes.astype(self.dtype))
@@ -175,8 +175,11 @@ class _Columns:
         if attribute.kind == "nominal":
             self.nominal[i](column, codes)
             return
-        values, cuts = numbers(column, attribute.name, attribute.arrow_type), np.array(attribute.cuts, np.float64)
-        freeze(values)  # as most are: converted ones would be another type
+        values, cuts = (
+            numeric_column_as_floats(column, attribute.name, attribute.arrow_type),
+            np.array(attribute.cuts, np.float64),
+        )
+        freeze_arrays(values)  # as most are: converted ones would be another type
         interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
 
     def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:
@@ -214,8 +217,8 @@ class Encoder:
         for row, i in enumerate(self.schema.continuous):
             attribute = self.schema.attributes[i]
             if attribute.name in position:
-                column = sound_column(batch, position[attribute.name])
-                own[row] = numbers(column, attribute.name, attribute.arrow_type)
+                column = checked_batch_column(batch, position[attribute.name])
+                own[row] = numeric_column_as_floats(column, attribute.name, attribute.arrow_type)
         return own
 
     def classes(self, batch: pa.RecordBatch) -> Codes:
@@ -231,7 +234,7 @@ class Encoder:
             value = batch.column(batch.schema.names.index(self.schema.target))[row]
             known = ", ".join(map(repr, self.schema.class_values()[:MOST_NAMED]))
             known += ", …" if self.schema.n_classes > MOST_NAMED else ""
-            what = f"{in_words(value)}, which is none of the model's ({known})" if value.is_valid else "null"
+            what = f"{scalar_message_text(value)}, which is none of the model's ({known})" if value.is_valid else "null"
             option = json.dumps({self.schema.target: {"null_class": "drop"}}, ensure_ascii=False)
             remedy = "train with them" if value.is_valid else f"say in columns that they are left out: {option}"
             raise SchemaError(
@@ -260,7 +263,7 @@ class Encoder:
             i = int(np.argmax(too_large))
             name = self.schema.attributes[i].name
             row = int(np.argmax(x[i] >= self.schema.domain_sizes[i]))
-            value = in_words(batch.column(batch.schema.names.index(name))[row])
+            value = scalar_message_text(batch.column(batch.schema.names.index(name))[row])
             raise SchemaError(
                 f"{where}: column {name!r} holds {value}, which the given schema does not know. Fit the schema again.",
                 name,
@@ -268,7 +271,7 @@ class Encoder:
         return Chunk(x, y, self.numbers(batch))
 
 
-def encoder_of(schema: Schema) -> Encoder:
+def cached_schema_encoder(schema: Schema) -> Encoder:
     """The encoder of a schema, kept with it: making its tables takes longer than encoding a request's rows."""
     kept: Encoder | None = vars(schema).get("_encoder")
     if kept is None:
@@ -303,7 +306,7 @@ def encode(
     if not isinstance(batch, pa.RecordBatch | pa.Table) or not isinstance(schema, Schema):
         kinds = f"{type(batch).__name__}, {type(schema).__name__}"
         raise InvalidParameter("batch, schema", kinds, "give a RecordBatch or a Table, and a Schema")
-    encoder = encoder_of(schema)
+    encoder = cached_schema_encoder(schema)
     with_class = with_class and schema.target is not None and schema.target in batch.schema.names
     batches = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
     if len(batches) != 1:
@@ -326,15 +329,15 @@ def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
 
     Raises SchemaError if the type of the class column does not fit.
     """
-    return np.asarray(encoder_of(schema).target.codes(batch)[0])
+    return np.asarray(cached_schema_encoder(schema).target.codes(batch)[0])
 
 
-def known_or_not(batch: pa.RecordBatch, schema: Schema) -> Codes:
+def nonnull_class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
     """Codes (n_rows,) of the class, `n_classes` where it was never seen in training.
 
     Raises SchemaError if a row has no class, or its type does not fit.
     """
     column = batch.column(batch.schema.names.index(schema.target))
     if pc.any(pc.is_null(column, nan_is_null=True)).as_py():
-        encoder_of(schema).classes(batch)  # says which
+        cached_schema_encoder(schema).classes(batch)  # says which
     return class_codes(batch, schema)

@@ -14,21 +14,21 @@ from typing import Protocol
 
 import numpy as np
 
-from learners.answer_checks import distribution
+from learners.answer_checks import check_answer_distribution
 from learners.errors import InvalidParameter, SchemaError
-from learners.kernels.arrays import Codes, Floats, freeze
-from learners.schema.checks import check_lengths
+from learners.kernels.arrays import Codes, Floats, freeze_arrays
+from learners.schema.checks import check_column_lengths
 from learners.schema.discretise import EXACT
 from learners.schema.kernels import interval_codes
 from learners.schema.nominal_forms import (
     DICTIONARY,
     LAST_SECOND,
     TICKS,
-    as_seconds,
-    canonical,
-    clock_of,
-    seconds_of,
-    what_time,
+    canonical_time_text,
+    clock_kind_and_ticks,
+    parse_duration_seconds,
+    seconds_since_1970,
+    time_kind_and_ticks,
 )
 from learners.schema.schema import EPOCH, Attribute, Chunk, Schema
 
@@ -41,7 +41,7 @@ UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "na
 Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
 
 
-def in_short(value: object) -> str:
+def short_value_text(value: object) -> str:
     """A value as a message shows it."""
     try:
         text = repr(value)
@@ -52,7 +52,7 @@ def in_short(value: object) -> str:
 
 
 def _wrong(attribute: Attribute, value: object) -> SchemaError:
-    clock = clock_of(attribute.arrow_type)
+    clock = clock_kind_and_ticks(attribute.arrow_type)
     if attribute.is_time:
         expected = "a time such as '2026-01-31T12:00', or seconds since 1970"
     elif attribute.kind == "numeric" and clock is not None:
@@ -67,7 +67,7 @@ def _wrong(attribute: Attribute, value: object) -> SchemaError:
         some = [str(known).lower() if isinstance(known, bool) else repr(known) for known in attribute.values[:4]]
         expected = f"one of {', '.join(some)}" + (", …" if len(attribute.values) > 4 else "")
     return SchemaError(
-        f"Column {attribute.name!r} holds {in_short(value)} ({type(value).__name__}), but the model expects {expected}.",
+        f"Column {attribute.name!r} holds {short_value_text(value)} ({type(value).__name__}), but the model expects {expected}.",
         attribute.name,
     )
 
@@ -83,7 +83,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
     missing, unseen = attribute.missing_code, attribute.unseen_code
     known = _known_codes(attribute)
     is_text = not attribute.values or isinstance(attribute.values[0], str)
-    is_time = is_text and what_time(attribute.arrow_type) is not None
+    is_time = is_text and time_kind_and_ticks(attribute.arrow_type) is not None
 
     def code(value: object) -> int:
         try:
@@ -92,7 +92,7 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
             if (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MARKS:
                 return missing
             if is_time and isinstance(value, str | date | time | timedelta):
-                words = canonical(value, attribute.arrow_type)
+                words = canonical_time_text(value, attribute.arrow_type)
                 if words is not None or isinstance(value, str):
                     return known.get(words, unseen)
             if isinstance(value, str) == is_text and isinstance(value, str | int | float | Decimal | np.number):
@@ -104,13 +104,13 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
     return code
 
 
-def number_reader(attribute: Attribute) -> Callable[[object], float]:
+def json_number_reader(attribute: Attribute) -> Callable[[object], float]:
     """A function that makes the number of a raw value of a numeric attribute, NaN of None; seconds since 1970 of times.
 
     Text is read where JSON has no other form: times, times of day, decimal numbers. The function raises SchemaError
     naming the column of a value that is none.
     """
-    read, (what, ticks) = _text_reader(attribute), clock_of(attribute.arrow_type) or ("", 0)
+    read, (what, ticks) = _text_reader(attribute), clock_kind_and_ticks(attribute.arrow_type) or ("", 0)
     is_time = attribute.is_time
 
     def number(value: object) -> float:
@@ -129,13 +129,13 @@ def number_reader(attribute: Attribute) -> Callable[[object], float]:
         if what == "duration" and isinstance(value, timedelta):
             return value // timedelta(microseconds=1) * ticks / TICKS["us"]
         if isinstance(value, int | float | np.number) or (isinstance(value, Decimal) and not value.is_snan()):
-            return as_seconds(attribute.name, _float64(value)) if is_time else _float64(value)
+            return seconds_since_1970(attribute.name, _float64(value)) if is_time else _float64(value)
         raise _wrong(attribute, value)
 
     return number
 
 
-def reads_text(attribute: Attribute) -> bool:
+def has_numbers_as_text(attribute: Attribute) -> bool:
     """Whether text may stand for a number of the attribute, as JSON has no other form for it: a time, a decimal number."""
     return attribute.kind == "numeric" and _text_reader(attribute) is not _refused
 
@@ -144,7 +144,7 @@ def _text_reader(attribute: Attribute) -> Callable[[str], time | date | float]:
     """A function that reads what JSON has as text only: times, times of day, decimal numbers. It raises ValueError."""
     if attribute.is_time:
         return datetime.fromisoformat
-    clock = clock_of(attribute.arrow_type)
+    clock = clock_kind_and_ticks(attribute.arrow_type)
     if clock is not None and clock[0] == "time":
         return _time_of_day
     if clock is not None:
@@ -161,7 +161,7 @@ def _time_of_day(text: str) -> time:
 
 def _duration(ticks: int, text: str) -> float:
     """In the column's own unit, in which a plain number is, too."""
-    return float(text) if DECIMAL.fullmatch(text) else seconds_of(text) * ticks
+    return float(text) if DECIMAL.fullmatch(text) else parse_duration_seconds(text) * ticks
 
 
 def _decimal(text: str) -> float:
@@ -176,7 +176,7 @@ def _refused(text: str) -> float:
 
 def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
     offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
-    number_of, most = number_reader(attribute), LAST_SECOND if attribute.is_time else EXACT
+    number_of, most = json_number_reader(attribute), LAST_SECOND if attribute.is_time else EXACT
 
     def code(value: object) -> int:
         if value.__class__ is float and not attribute.is_time:
@@ -198,7 +198,7 @@ def _float64(value: float | Decimal | np.number) -> float:
 
 
 def _seconds(moment: date) -> float:
-    """Seconds since 1970, as `encode.numbers` has them; a time without a zone is one of UTC."""
+    """Seconds since 1970, as `encode.numeric_column_as_floats` has them; a time without a zone is one of UTC."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     if moment.tzinfo is None:
@@ -206,7 +206,7 @@ def _seconds(moment: date) -> float:
     return ((moment - EPOCH) // timedelta(microseconds=1)) / 1e6
 
 
-def value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
+def json_value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
     """For each attribute its name, the code of a value, and the code of an absent one."""
     return [(attribute.name, _value_code(attribute), attribute.n_values) for attribute in schema.attributes]
 
@@ -215,13 +215,13 @@ def _value_code(attribute: Attribute) -> Callable[[object], int]:
     return (_nominal_value_code if attribute.kind == "nominal" else _numeric_value_code)(attribute)
 
 
-def encode_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
+def encode_json_records(records: Sequence[Mapping[str, object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to raw value; absent columns get the unseen code.
 
     Raises SchemaError naming the row and the column of a value of the wrong type.
     """
     x = np.empty((schema.n_attributes, len(records)), schema.code_dtype)
-    for i, (name, code, absent) in enumerate(value_encoders(schema)):
+    for i, (name, code, absent) in enumerate(json_value_encoders(schema)):
         row = 0
         try:
             for row, record in enumerate(records):
@@ -238,7 +238,7 @@ def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[ob
     own = np.empty((len(schema.continuous), n_rows))
     for row, i in enumerate(schema.continuous):
         attribute = schema.attributes[i]
-        own[row] = np.fromiter(map(number_reader(attribute), values_of(attribute.name)), np.float64, n_rows)
+        own[row] = np.fromiter(map(json_number_reader(attribute), values_of(attribute.name)), np.float64, n_rows)
     return own
 
 
@@ -256,19 +256,19 @@ def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -
         numbers = np.array(values, np.float64)
     except OverflowError:  # a whole number above all doubles
         return False
-    freeze(numbers)
+    freeze_arrays(numbers)
     interval_codes(
         numbers, np.array(attribute.cuts, np.float64), int(attribute.has_missing), attribute.missing_code, codes
     )
     return True
 
 
-def encode_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> Chunk:
+def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> Chunk:
     """Encode rows given as mappings from column to the list of its raw values.
 
     Raises SchemaError if lengths differ, or naming the row and the column of a value of the wrong type.
     """
-    n_rows = check_lengths({name: len(values) for name, values in columns.items()})
+    n_rows = check_column_lengths({name: len(values) for name, values in columns.items()})
     x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
     for i, attribute in enumerate(schema.attributes):
         if attribute.name not in columns:
@@ -320,13 +320,13 @@ def record_classifier(
         `classify(record)` gives the (n_classes,) float64 probabilities of a mapping from column to raw value; absent
         columns are allowed. It raises SchemaError naming a column whose value has the wrong type.
     """
-    encode_record = record_encoder(model.schema)
+    encode_record = json_record_encoder(model.schema)
     predict_proba, is_narrow = model.predict_proba, model.schema.code_dtype is np.uint8
 
     def classify_numbers(record: Mapping[str, object]) -> Floats:
         _check_record(record)
-        chunk = encode_records([record], model.schema)
-        probabilities: Floats = distribution(predict_proba(chunk)[0])
+        chunk = encode_json_records([record], model.schema)
+        probabilities: Floats = check_answer_distribution(predict_proba(chunk)[0])
         if observing is not None:
             codes = chunk.x[:, 0]
             observing.append(
@@ -341,7 +341,7 @@ def record_classifier(
             x: Codes = np.frombuffer(codes, np.uint8)
         else:
             x = np.array(codes).astype(np.uint16)
-        probabilities: Floats = distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
+        probabilities: Floats = check_answer_distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
         if observing is not None:
             observing.append((observing.next_id(), codes, probabilities, record, None))
         return probabilities
@@ -354,13 +354,13 @@ def _check_record(record: object) -> None:
         raise InvalidParameter("record", type(record).__name__, "give a mapping, such as {'name': value}")
 
 
-def record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:
+def json_record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:
     """A function that gives the codes of one record's values; absent columns get the unseen code.
 
     Where all attributes are nominal and a record has every column with known values, it is one dictionary look-up per
     attribute.
     """
-    encoders = value_encoders(schema)
+    encoders = json_value_encoders(schema)
 
     def one_by_one(record: Mapping[str, object]) -> list[int]:
         _check_record(record)

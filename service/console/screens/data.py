@@ -4,30 +4,30 @@ from starlette.requests import Request
 
 from learners.schema import Schema
 from service import product
-from service.console.pages import Call, page, part_of_list, workspace_of
-from service.product.inference.metric_words import interval
+from service.console.pages import Call, page_limit_and_cursor, render_as_page, workspace_from_request
+from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONObject
 
 N_SERIES = 4
 FEW_CLASSES = 20  # of a column that may be meant as the one to predict
 
 
-@page("data.html")
-def datasets(request: Request) -> JSONObject:
+@render_as_page("data.html")
+def datasets_screen(request: Request) -> JSONObject:
     """By name."""
-    workspace = workspace_of(request)
-    listed = product.list_datasets(workspace, *part_of_list(request))
+    workspace = workspace_from_request(request)
+    listed = product.list_datasets(workspace, *page_limit_and_cursor(request))
     return {"datasets": listed.items, "next_cursor": listed.next_cursor, "calls": [Call("GET", "/v1/datasets")]}
 
 
-@page("dataset.html")
-def dataset(request: Request) -> JSONObject:
+@render_as_page("dataset.html")
+def dataset_screen(request: Request) -> JSONObject:
     """One data set: files, target, and the schema if a pass has found it."""
-    workspace, name = workspace_of(request), request.path_params["name"]
+    workspace, name = workspace_from_request(request), request.path_params["name"]
     found = product.get_dataset(workspace, name)
     schema = None if found.schema_json is None else Schema.from_json(found.schema_json)
-    columns = [] if schema is None else columns_of(schema)
-    guess = guess_of({str(each["name"]): each["n_values"] for each in columns if each["kind"] == "nominal"})
+    columns = [] if schema is None else describe_dataset_columns(schema)
+    guess = guess_target_column({str(each["name"]): each["n_values"] for each in columns if each["kind"] == "nominal"})
     target = request.query_params.get("target") or found.target or guess
     return {
         "target": target,
@@ -43,10 +43,10 @@ def dataset(request: Request) -> JSONObject:
     }
 
 
-@page("rows.html")
-def rows(request: Request) -> JSONObject:
+@render_as_page("rows.html")
+def dataset_rows_screen(request: Request) -> JSONObject:
     """Some rows of a data set, and a histogram of each column by class."""
-    workspace, name = workspace_of(request), request.path_params["name"]
+    workspace, name = workspace_from_request(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
     found = product.get_dataset(workspace, name)
     profile = product.dataset_profile(workspace, name, target, search)
@@ -57,19 +57,21 @@ def rows(request: Request) -> JSONObject:
         "search": search,
         "is_sample": found.schema_json is None,
         "has_target": found.target is not None,
-        "guess": guess_of(n_values),
+        "guess": guess_target_column(n_values),
         "shown_classes": shown,
-        "columns": [each | {"bars": bars_of(each["labels"], each["counts"], len(shown))} for each in columns],
+        "columns": [
+            each | {"bars": stacked_histogram_bars(each["labels"], each["counts"], len(shown))} for each in columns
+        ],
         "calls": [Call("GET", f"/v1/datasets/{name}/profile")],
     }
 
 
-def guess_of(n_values: dict[str, int]) -> str:
+def guess_target_column(n_values: dict[str, int]) -> str:
     """The column that may be meant as the one to predict: the last of few values; none if there is none such."""
     return next((name for name in reversed(n_values) if n_values[name] <= FEW_CLASSES), "")
 
 
-def bars_of(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JSONObject]:
+def stacked_histogram_bars(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JSONObject]:
     """A bar a value in a picture of 100 by 40, a piece for each class; beyond `n_shown` classes the last piece holds the rest."""
     shown = [*counts[: n_shown - 1], [sum(each) for each in zip(*counts[n_shown - 1 :], strict=True)]]
     totals = [sum(each) for each in zip(*shown, strict=True)]
@@ -80,12 +82,12 @@ def bars_of(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JS
             height = 40 * own[place] / most
             top -= height
             pieces.append({"series": series + 1, "y": round(top, 2), "height": round(height, 2), "n": own[place]})
-        words = interval(label)
+        words = interval_words(label)
         found.append({"label": words, "x": place * width, "width": 0.9 * width, "n": totals[place], "pieces": pieces})
     return found
 
 
-def columns_of(schema: Schema) -> list[JSONObject]:
+def describe_dataset_columns(schema: Schema) -> list[JSONObject]:
     """Each attribute in words."""
     return [
         {

@@ -14,14 +14,21 @@ from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
 from learners.registry.networks.of_models import has_arcs
 from learners.schema import Attribute
-from learners.schema.schema import choices
+from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.pages import Call, digits, page, served_of, whole_number, workspace_of
-from service.console.screens.served_rows import moment_of
-from service.product.inference.metric_words import interval
-from service.product.inference.what_if_answers import joint_schema, without_missing
-from service.product.views.column_graphs import ColumnGraph, family_of, graph_of, outline
-from service.product.views.graph_svg import Bars, to_svg
+from service.console.pages import (
+    Call,
+    format_number,
+    parse_bounded_int,
+    render_as_page,
+    served_model_from_request,
+    workspace_from_request,
+)
+from service.console.screens.served_rows import parse_until_parameter
+from service.product.inference.metric_words import interval_words
+from service.product.inference.what_if_answers import columns_without_missing_state, joint_schema
+from service.product.views.column_graphs import ColumnGraph, graph_outline, model_column_graph, model_family_table
+from service.product.views.graph_svg import Bars, column_graph_svg
 from service.product.views.regions import region_graph
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
@@ -36,18 +43,18 @@ MOST_UPRIGHT = 120
 DRIFT_PARAMETERS = ("drift", "until", "against")
 
 
-@page("graph.html")
-def graph(request: Request) -> JSONObject:
+@render_as_page("graph.html")
+def explorer_graph_screen(request: Request) -> JSONObject:
     """All columns, or those around one, with a bar for each value; of a circuit its regions."""
     reference = request.path_params["reference"]
-    served = served_of(request, reference)
+    served = served_model_from_request(request, reference)
     if isinstance(served.model, CircuitModel) and not isinstance(served.model, ArcModel):
         return _regions(request)
     context, bars = _explorer(request, served, reference)
-    whole = graph_of(served.model)
+    whole = model_column_graph(served.model)
     focus, steps = (
         request.query_params.get("around", ""),
-        whole_number(request.query_params.get("steps"), 1, MOST_STEPS),
+        parse_bounded_int(request.query_params.get("steps"), 1, MOST_STEPS),
     )
     if not focus and len(whole.columns) > MANY:
         focus = whole.target or (whole.columns[0] if whole.columns else "")
@@ -58,10 +65,12 @@ def graph(request: Request) -> JSONObject:
         return f"/console/models/{quote(reference)}/graph/{quote(column, safe='')}"
 
     drift = {name: request.query_params[name] for name in DRIFT_PARAMETERS if request.query_params.get(name)}
-    until = moment_of(drift.get("until"))
-    blamed = blamed_columns(workspace_of(request), reference, drift, until) if "drift" in drift else {}
+    until = parse_until_parameter(drift.get("until"))
+    blamed = drift_alarm_columns(workspace_from_request(request), reference, drift, until) if "drift" in drift else {}
     name = f"{context['name']}@{served.version}"
-    picture = to_svg(near, name, link if has_tables else lambda _: None, alone=False, blamed=blamed, bars=bars)
+    picture = column_graph_svg(
+        near, name, link if has_tables else lambda _: None, alone=False, blamed=blamed, bars=bars
+    )
     return context | {
         "focus": focus,
         "window": drift.get("drift"),
@@ -75,7 +84,7 @@ def graph(request: Request) -> JSONObject:
         "unit": near.unit,
         # Every text in it was escaped where it was written.
         "picture": Markup(picture),
-        "outline": outline(near),
+        "outline": graph_outline(near),
         "target": whole.target,
         "around": {
             name: f"/console/models/{quote(reference)}/graph?{urlencode({'around': name, **drift})}"
@@ -86,15 +95,15 @@ def graph(request: Request) -> JSONObject:
     }
 
 
-@page("graph.html")
-def circuit(request: Request) -> JSONObject:
+@render_as_page("graph.html")
+def explorer_circuit_screen(request: Request) -> JSONObject:
     """The circuit of a model, or the one that its network compiles to, by regions that unfold."""
     return _regions(request)
 
 
 def _regions(request: Request) -> JSONObject:
     reference = request.path_params["reference"]
-    served = served_of(request, reference)
+    served = served_model_from_request(request, reference)
     context, bars = _explorer(request, served, reference)
     text = request.query_params.get("open")
     opened = None if text is None else {int(each) for each in text.split(",") if each.isdecimal()}
@@ -113,7 +122,7 @@ def _regions(request: Request) -> JSONObject:
         return f"{base}?open={','.join(map(str, sorted(found['opened'] ^ {number})))}"
 
     graph = found.pop("graph")
-    picture = to_svg(graph, f"{context['name']}@{served.version}", link, alone=False, bars=bars)
+    picture = column_graph_svg(graph, f"{context['name']}@{served.version}", link, alone=False, bars=bars)
     links = {number: link(name) for name, number in numbers.items()}
     calls = [*context["calls"], Call("GET", f"/v1/models/{reference}/circuit?format=json")]
     return context | found | {"picture": Markup(picture), "links": links, "calls": calls}
@@ -121,18 +130,18 @@ def _regions(request: Request) -> JSONObject:
 
 def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObject, dict[str, Bars]]:
     """What every picture of a model needs that can be asked by clicks, and the bars in its boxes."""
-    start = start_of(served, reference)
-    shown = product.find_version(workspace_of(request), reference)
+    start = initial_explorer_state(served, reference)
+    shown = product.find_version(workspace_from_request(request), reference)
     calls = [
         Call("GET", f"/v1/models/{reference}/structure"),
         Call("GET", f"/v1/models/{reference}/structure.svg"),
         Call("POST", f"/v1/models/{reference}/whatif", {"evidence": {}}),
     ]
     context = {"name": shown.name, "reference": reference, "shown": shown, "start": start, "calls": calls}
-    return context, {} if start["is_of_structures"] else bars_of(start)
+    return context, {} if start["is_of_structures"] else explorer_value_bars(start)
 
 
-def bars_of(start: JSONObject) -> dict[str, Bars]:
+def explorer_value_bars(start: JSONObject) -> dict[str, Bars]:
     """A bar for each value that the explorer knows; of numbers without intervals, where most of them lie."""
     found = {}
     for column in start["columns"]:
@@ -145,7 +154,7 @@ def bars_of(start: JSONObject) -> dict[str, Bars]:
     return found
 
 
-def blamed_columns(
+def drift_alarm_columns(
     workspace: Workspace, reference: str, parameters: Mapping[str, str], until: datetime | None
 ) -> dict[str, str]:
     """The columns with an alarm in a window of served rows, each with how much it has changed given its parents.
@@ -156,7 +165,9 @@ def blamed_columns(
     against = parameters.get("against")
     if not against:
         against = product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
-    found = product.monitoring_families(workspace, reference, window=parameters["drift"], until=until, against=against)
+    found = product.monitoring_family_drift(
+        workspace, reference, window=parameters["drift"], until=until, against=against
+    )
     return {
         each["column"]: f"changed: {each['family_nats']:.3g} of added log loss"
         for each in found["families"]
@@ -164,16 +175,16 @@ def blamed_columns(
     }
 
 
-@page("family.html")
-def family(request: Request) -> JSONObject:
+@render_as_page("family.html")
+def explorer_family_screen(request: Request) -> JSONObject:
     """The table behind one column: rows and probabilities in each context of its parents."""
     reference, column = request.path_params["reference"], request.path_params["column"]
-    shown = product.find_version(workspace_of(request), reference)
+    shown = product.find_version(workspace_from_request(request), reference)
     return {
         "name": shown.name,
         "reference": reference,
         "shown": shown,
-        "family": family_of(served_of(request, reference).model, column),
+        "family": model_family_table(served_model_from_request(request, reference).model, column),
         "around": f"/console/models/{quote(reference)}/graph?{urlencode({'around': column})}",
         "calls": [Call("GET", f"/v1/models/{reference}/families/{quote(column, safe='')}")],
     }
@@ -184,35 +195,35 @@ DAY = len("2026-01-31")
 MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*")
 
 
-@page("what_if.html")
-def explorer(request: Request) -> JSONObject:
+@render_as_page("what_if.html")
+def what_if_explorer_screen(request: Request) -> JSONObject:
     """The columns of a model with their values, for the explorer to begin with."""
     reference = request.path_params["reference"]
-    served = served_of(request, reference)
-    workspace = workspace_of(request)
+    served = served_model_from_request(request, reference)
+    workspace = workspace_from_request(request)
     return {
         "name": served.name,
         "reference": reference,
         "shown": product.find_version(workspace, reference),
-        "start": start_of(served, reference),
+        "start": initial_explorer_state(served, reference),
         "calls": [Call("POST", f"/v1/models/{reference}/whatif", {"evidence": {}})],
     }
 
 
-def start_of(served: Served, reference: str) -> JSONObject:
+def initial_explorer_state(served: Served, reference: str) -> JSONObject:
     """What the explorer knows before it asks: the columns, and what a click on a value supposes.
 
     Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
     """
-    schema, summed_out = joint_schema(served.model), without_missing(served.model)
+    schema, summed_out = joint_schema(served.model), columns_without_missing_state(served.model)
     columns = [
         {
             "name": attribute.name,
             "kind": attribute.kind,
             "is_time": attribute.is_time or attribute.clock is not None,
             "values": [
-                {"label": label, "value": value, "words": words_of(attribute, label)}
-                for label, value in choices(attribute)
+                {"label": label, "value": value, "words": value_label_text(attribute, label)}
+                for label, value in attribute_value_choices(attribute)
                 if value is not None or attribute.name not in summed_out
             ],
             "is_listed": attribute.kind == "nominal" or attribute.n_values <= MOST_INTERVALS,
@@ -233,11 +244,11 @@ def start_of(served: Served, reference: str) -> JSONObject:
     }
 
 
-def words_of(attribute: Attribute, label: str) -> str:
+def value_label_text(attribute: Attribute, label: str) -> str:
     """The label of a value as people write it: intervals as such, and of moments the day where all cuts have days of their own."""
     if attribute.kind == "nominal":
         return label
-    words = interval(label)
+    words = interval_words(label)
     if not attribute.is_time:
         return words
     n_days = len({word[:DAY] for word in attribute.cuts_in_words()})
@@ -249,4 +260,4 @@ def _ends(attribute: Attribute) -> tuple[str, str] | None:
     if not attribute.quantiles:
         return None
     least, most = (attribute.number_in_words(end) for end in (attribute.quantiles[0], attribute.quantiles[-1]))
-    return (str(least)[:DAY], str(most)[:DAY]) if attribute.is_time else (digits(least), digits(most))
+    return (str(least)[:DAY], str(most)[:DAY]) if attribute.is_time else (format_number(least), format_number(most))

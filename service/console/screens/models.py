@@ -9,15 +9,15 @@ from typing import TypeGuard
 
 from starlette.requests import Request
 
-from learners.schema.schema import choices
+from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.pages import MOST, Call, page, part_of_list, workspace_of
+from service.console.pages import MOST, Call, page_limit_and_cursor, render_as_page, workspace_from_request
 from service.product.views.reports import LOSSES
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.workspace import Workspace
-from storage.control.paging import pages
+from storage.control.paging import iterate_page_items
 from storage.errors import NotFound, StorageError
 from storage.models.model_versions import CHAMPION, ModelVersion, RegisteredModel
 
@@ -35,26 +35,26 @@ SORTS: dict[str, Callable[[JSONObject], float]] = {
 }
 
 
-@page("overview.html")
-def overview(request: Request) -> JSONObject:
+@render_as_page("overview.html")
+def models_overview_screen(request: Request) -> JSONObject:
     """Models by name, with what is served of each; jobs that run or wait."""
-    workspace, parameters = workspace_of(request), request.query_params
+    workspace, parameters = workspace_from_request(request), request.query_params
     search, sort = parameters.get("q", "").strip(), parameters.get("sort", "")
-    limit, cursor = part_of_list(request)
+    limit, cursor = page_limit_and_cursor(request)
     if search or sort in SORTS:  # of all models, not of one page
-        found = islice(pages(partial(product.list_models, workspace)), MOST)
-        lines = [line for model in found if matches(line := line_of(workspace, model), search)]
+        found = islice(iterate_page_items(partial(product.list_models, workspace)), MOST)
+        lines = [line for model in found if matches_model_search(line := model_summary(workspace, model), search)]
         next_cursor = None
     else:
         listed = product.list_models(workspace, limit, cursor)
-        lines, next_cursor = [line_of(workspace, model) for model in listed.items], listed.next_cursor
+        lines, next_cursor = [model_summary(workspace, model) for model in listed.items], listed.next_cursor
     queue = product.job_queue(workspace)
     return {
-        "states": product.model_states(workspace),
-        "n_open": open_alerts(workspace),
+        "states": product.load_monitoring_states(workspace),
+        "n_open": open_alert_counts(workspace),
         "search": search,
         "sort": sort if sort in SORTS else "name",
-        "models": sort_lines(lines, sort),
+        "models": sort_model_summaries(lines, sort),
         "is_first": cursor is None,
         "next_cursor": next_cursor,
         "jobs": queue.list(state="running", limit=N_JOBS).items,
@@ -68,7 +68,7 @@ def overview(request: Request) -> JSONObject:
     }
 
 
-def matches(line: JSONObject, search: str) -> bool:
+def matches_model_search(line: JSONObject, search: str) -> bool:
     """Whether a model has all the words in its name, its learner, its aliases or its tags ("tag: what it says")."""
     served = line["served"]
     tags = [] if served is None else [served.learner, *(f"{tag}: {value}" for tag, value in served.tags.items())]
@@ -80,17 +80,17 @@ def _or_last(value: float | None) -> float:
     return LACKING if value is None else value
 
 
-def sort_lines(lines: list[JSONObject], sort: str) -> list[JSONObject]:
+def sort_model_summaries(lines: list[JSONObject], sort: str) -> list[JSONObject]:
     """The lines by what is asked for."""
     return sorted(lines, key=SORTS[sort]) if sort in SORTS else lines
 
 
-def open_alerts(workspace: Workspace) -> dict[str, int]:
+def open_alert_counts(workspace: Workspace) -> dict[str, int]:
     """How many alerts of each model are open."""
     return dict(Counter(alert["model"] for alert in product.list_alerts(workspace, is_open=True)))
 
 
-def line_of(workspace: Workspace, model: RegisteredModel) -> JSONObject:
+def model_summary(workspace: Workspace, model: RegisteredModel) -> JSONObject:
     """What is served under a model's bare name, and how good it was when it was trained."""
     try:
         version = product.find_version(workspace, model.name)
@@ -119,17 +119,17 @@ FIRST_METRICS = ("zero_one_loss", "log_loss", "class_shares_log_loss", "ece", "l
 FLOORS = {"log_loss": "class_shares_log_loss"}
 
 
-@page("model.html")
-def model(request: Request) -> JSONObject:
+@render_as_page("model.html")
+def model_screen(request: Request) -> JSONObject:
     """How good a version is, by its report; versions, newest first, with their metrics; aliases, decisions and lineage."""
-    workspace, reference = workspace_of(request), request.path_params["reference"]
+    workspace, reference = workspace_from_request(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     name = shown.name
-    listed = product.list_versions(workspace, name, *part_of_list(request))
-    metrics = [each for each in metric_names(listed.items) if each in FIRST_METRICS]
+    listed = product.list_versions(workspace, name, *page_limit_and_cursor(request))
+    metrics = [each for each in version_metric_names(listed.items) if each in FIRST_METRICS]
     report, predict, damage = None, None, None
     try:
-        report, predict = product.kept_report(shown), example_call(shown)
+        report, predict = product.load_model_report(shown), example_predict_call(shown)
     except StorageError as error:  # what the registry knows of a version is shown without its file, too
         damage = str(error)
     return {
@@ -140,13 +140,15 @@ def model(request: Request) -> JSONObject:
         "report": report,
         "words": LOSSES,
         "most_shares": MOST_SHARES,
-        "state": product.model_states(workspace).get(name),
+        "state": product.load_monitoring_states(workspace).get(name),
         "predict": predict,
         "versions": listed.items,
         "next_cursor": listed.next_cursor,
         "metrics": metrics,
         "lines": [
-            line for each in metrics if each not in FLOORS.values() and (line := line_over_time(listed.items, each))
+            line
+            for each in metrics
+            if each not in FLOORS.values() and (line := version_metric_sparkline(listed.items, each))
         ],
         "aliases": product.aliases_of(workspace, name),
         "history": product.alias_history(workspace, name, N_DECISIONS).items,
@@ -163,18 +165,18 @@ def model(request: Request) -> JSONObject:
     }
 
 
-@page("compare.html")
-def compare(request: Request) -> JSONObject:
+@render_as_page("compare.html")
+def compare_versions_screen(request: Request) -> JSONObject:
     """Two versions beside each other: metrics, parameters, and the edges that only one has."""
-    workspace, name = workspace_of(request), request.path_params["name"]
+    workspace, name = workspace_from_request(request), request.path_params["name"]
     left, right = (_version(workspace, name, request.query_params.get(side)) for side in ("left", "right"))
-    here, there = (edges_of(workspace, side) for side in (left, right))
+    here, there = (version_graph_edges(workspace, side) for side in (left, right))
     return {
         "name": name,
         "left": left,
         "right": right,
-        "metrics": differences(left.metrics, right.metrics),
-        "parameters": differences(left.parameters, right.parameters),
+        "metrics": version_differences(left.metrics, right.metrics),
+        "parameters": version_differences(left.parameters, right.parameters),
         "titles": [
             f"version {side.version}" if side.name == name else f"{side.name}@{side.version}" for side in (left, right)
         ],
@@ -195,14 +197,14 @@ def _version(workspace: Workspace, name: str, text: str | None) -> ModelVersion:
     return product.find_version(workspace, f"{name}@{text}" if text.isdecimal() else text)
 
 
-def edges_of(workspace: Workspace, version: ModelVersion) -> set[tuple[str, str]]:
+def version_graph_edges(workspace: Workspace, version: ModelVersion) -> set[tuple[str, str]]:
     """The edges of a version's graph between columns."""
-    structure = product.structure(workspace, f"{version.name}@{version.version}")
+    structure = product.version_structure(workspace, f"{version.name}@{version.version}")
     edges: Sequence[JSONMapping] = structure.get("edges", ())
     return {(str(edge["from"]), str(edge["to"])) for edge in edges if "from" in edge}
 
 
-def differences(left: JSONMapping, right: JSONMapping) -> list[JSONObject]:
+def version_differences(left: JSONMapping, right: JSONMapping) -> list[JSONObject]:
     """What each of two has of every name, and their difference where both have numbers."""
     found = []
     for name in sorted(left.keys() | right.keys(), key=_rank):
@@ -217,13 +219,13 @@ def is_plain_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def metric_names(versions: Sequence[ModelVersion]) -> list[str]:
+def version_metric_names(versions: Sequence[ModelVersion]) -> list[str]:
     """The metrics that any of the versions has as a number, those that people ask for first."""
     names = {name for version in versions for name, value in version.metrics.items() if is_plain_number(value)}
     return sorted(names, key=_rank)
 
 
-def line_over_time(versions: Sequence[ModelVersion], metric: str) -> JSONObject | None:
+def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> JSONObject | None:
     """One metric of the versions by when they were made, in a picture of 100 by 30; None where fewer than two have it."""
     ascending = [version for version in reversed(versions) if is_plain_number(version.metrics.get(metric))]
     if len(ascending) < 2:
@@ -244,12 +246,14 @@ def line_over_time(versions: Sequence[ModelVersion], metric: str) -> JSONObject 
     return {"name": metric, "last": own[-1], "points": points(own), "floor": points(floor), "floor_last": floor[-1]}
 
 
-def example_call(version: ModelVersion) -> Call | None:
+def example_predict_call(version: ModelVersion) -> Call | None:
     """A prediction to copy: a row with a value of each of the first columns; None of a model without a class."""
-    schema = map_version(version).schema
+    schema = map_model_version(version).schema
     if schema.target is None:
         return None
-    offered = {each.name: [value for _, value in choices(each)] for each in schema.attributes[:MOST_EXAMPLE]}
+    offered = {
+        each.name: [value for _, value in attribute_value_choices(each)] for each in schema.attributes[:MOST_EXAMPLE]
+    }
     record = {name: values[len(values) // 2] for name, values in offered.items() if values}
     return Call("POST", f"/v1/models/{version.name}/predict", {"records": [record]})
 

@@ -5,8 +5,8 @@ from datetime import datetime
 from starlette.requests import Request
 
 from service import product
-from service.console.pages import Call, page, workspace_of
-from service.console.screens.models import line_of, open_alerts
+from service.console.pages import Call, render_as_page, workspace_from_request
+from service.console.screens.models import model_summary, open_alert_counts
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
@@ -21,28 +21,28 @@ MOST_COLUMNS = 100
 N_PICTURES = 6  # of the columns that have changed most
 
 
-@page("monitoring.html")
-def overview(request: Request) -> JSONObject:
+@render_as_page("monitoring.html")
+def monitoring_overview_screen(request: Request) -> JSONObject:
     """Every model with its open alerts."""
-    workspace = workspace_of(request)
+    workspace = workspace_from_request(request)
     return {
-        "models": [line_of(workspace, model) for model in product.list_models(workspace, MOST).items],
-        "states": product.model_states(workspace),
-        "n_open": open_alerts(workspace),
+        "models": [model_summary(workspace, model) for model in product.list_models(workspace, MOST).items],
+        "states": product.load_monitoring_states(workspace),
+        "n_open": open_alert_counts(workspace),
         "alerts": product.list_alerts(workspace)[:MOST],
         "calls": [Call("GET", "/v1/alerts")],
     }
 
 
-@page("monitoring_model.html")
-def of_model(request: Request) -> JSONObject:
+@render_as_page("monitoring_model.html")
+def model_monitoring_screen(request: Request) -> JSONObject:
     """One model: rows, causes, columns by effect, a timeline, labels, alerts."""
-    workspace, reference = workspace_of(request), request.path_params["reference"]
+    workspace, reference = workspace_from_request(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     window = request.query_params.get("window", "24h")
     whole = request.query_params.get("span", window)
     whole = whole if whole in WINDOWS else "24h"
-    until = moment_of(request.query_params.get("until"))
+    until = parse_until_parameter(request.query_params.get("until"))
     against = request.query_params.get("against", "training")
     column = request.query_params.get("column")
     head: JSONObject = {
@@ -67,13 +67,13 @@ def of_model(request: Request) -> JSONObject:
         ],
     }
     try:
-        found = product.monitor(workspace, reference, window=window, until=until, against=against)
+        found = product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
         return head | {"reason": f"{NO_DATA} {reason}"}
     if found["is_drifting"] is None:
         why = str(found.get("why", ""))
         return head | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
-    columns = [{**row, "quality": worst_rate(row)} for row in found["columns"][:MOST_COLUMNS]]
+    columns = [{**row, "quality": largest_rate_change_text(row)} for row in found["columns"][:MOST_COLUMNS]]
     return head | {
         "found": found,
         "columns": columns,
@@ -89,7 +89,7 @@ def of_model(request: Request) -> JSONObject:
     }
 
 
-def moment_of(text: str | None) -> datetime | None:
+def parse_until_parameter(text: str | None) -> datetime | None:
     """The moment that an address names, now if it names none; InvalidRequest if it is no moment."""
     if not text:
         return None
@@ -102,7 +102,7 @@ def moment_of(text: str | None) -> datetime | None:
 def _predicted(workspace: Workspace, reference: str, window: str, until: datetime | None) -> JSONObject | None:
     """Predicted classes by confidence, in bins that somebody predicted in; None of a model without a class."""
     try:
-        predictions = product.monitoring_predictions(workspace, reference, window=window, until=until)
+        predictions = product.prediction_confidence_counts(workspace, reference, window=window, until=until)
     except InvalidRequest:
         return None
     bins = zip(predictions["bins"], zip(*predictions["counts"], strict=True), strict=True)
@@ -115,12 +115,12 @@ def _predicted(workspace: Workspace, reference: str, window: str, until: datetim
 def _performance(workspace: Workspace, reference: str, window: str) -> JSONObject:
     """What labels say; of a model without a class, why they say nothing."""
     try:
-        return dict(product.performance(workspace, reference, window=window))
+        return dict(product.monitoring_performance(workspace, reference, window=window))
     except InvalidRequest as reason:
         return {"why": str(reason)}
 
 
-def worst_rate(row: JSONObject) -> str:
+def largest_rate_change_text(row: JSONObject) -> str:
     """The rate of a column that has changed most: missing, unseen or out of range, in points of a hundred."""
     changed = [(kind, rate["points"]) for kind, rate in row["rates"].items() if rate["points"]]
     kind, points = max(changed, key=lambda one: abs(one[1]), default=("", 0.0))
@@ -131,7 +131,7 @@ def _column(
     workspace: Workspace, reference: str, column: str, window: str, against: str, until: datetime | None
 ) -> JSONObject:
     """The shares of each value in the window and in the reference; None of cells that are too small to show."""
-    shares = product.monitoring_column(workspace, reference, column, window=window, until=until, against=against)
+    shares = product.monitoring_column_counts(workspace, reference, column, window=window, until=until, against=against)
     for name in ("window", "expected"):
         total = sum(n for n in shares[name] if n is not None) or 1.0
         shares[f"{name}_shares"] = [None if n is None else n / total for n in shares[name]]

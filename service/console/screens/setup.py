@@ -6,7 +6,14 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.pages import MOST, Call, columns_to_choose, page, role_of, workspace_of
+from service.console.pages import (
+    MOST,
+    Call,
+    dataset_column_choices,
+    render_as_page,
+    role_from_request,
+    workspace_from_request,
+)
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
@@ -17,24 +24,24 @@ N_NEXT = 3
 NIGHTLY = "0 3 * * *"
 
 
-@page("settings.html")
-def settings(request: Request) -> JSONObject:
+@render_as_page("settings.html")
+def settings_screen(request: Request) -> JSONObject:
     """What each role may see of them: keys are for administrators."""
-    workspace, role = workspace_of(request), role_of(request)
+    workspace, role = workspace_from_request(request), role_from_request(request)
     is_admin = role is not None and role.covers(Role.ADMIN)
     schedules = product.list_schedules(workspace, MOST).items
     cron, timezone = request.query_params.get("cron", NIGHTLY), request.query_params.get("timezone", "UTC")
     expected, problem = [], None
     try:
-        expected = next_runs(cron, timezone)
+        expected = next_schedule_times(cron, timezone)
     except InvalidRequest as error:
         problem = str(error)
-    return columns_to_choose(workspace, request.query_params.get("job.train.dataset", "")) | {
+    return dataset_column_choices(workspace, request.query_params.get("job.train.dataset", "")) | {
         "schedules": [
             {
                 "schedule": each,
                 "runs": product.list_schedule_runs(workspace, each.name, N_RUNS).items,
-                "next_runs": [] if each.is_paused else next_runs(each.cron, each.timezone),
+                "next_runs": [] if each.is_paused else next_schedule_times(each.cron, each.timezone),
             }
             for each in schedules
         ],
@@ -46,7 +53,7 @@ def settings(request: Request) -> JSONObject:
         "models": [each.name for each in product.list_models(workspace, MOST).items],
         "learners": {name: recipe.title for name, recipe in recipes.LEARNERS.items()},
         "webhooks": [
-            {"webhook": each, "deliveries": product.list_deliveries(workspace, str(each["id"]))[:N_RUNS]}
+            {"webhook": each, "deliveries": product.list_webhook_deliveries(workspace, str(each["id"]))[:N_RUNS]}
             for each in product.list_webhooks(workspace)
         ]
         if is_admin
@@ -62,7 +69,7 @@ def settings(request: Request) -> JSONObject:
     }
 
 
-def next_runs(cron: str, timezone: str) -> list[datetime]:
+def next_schedule_times(cron: str, timezone: str) -> list[datetime]:
     """When a schedule is due next, in UTC; InvalidRequest if its times cannot be read."""
     times, found = Cron(cron, timezone), [datetime.now(UTC)]
     while len(found) <= N_NEXT:

@@ -8,7 +8,13 @@ from starlette.requests import Request
 from learners.models.parameters import ParameterField, parameter_fields
 from learners.registry import recipes
 from service import product
-from service.console.pages import Call, columns_to_choose, page, part_of_list, workspace_of
+from service.console.pages import (
+    Call,
+    dataset_column_choices,
+    page_limit_and_cursor,
+    render_as_page,
+    workspace_from_request,
+)
 from service.jobs.queue import State
 from service.requests.json_values import JSONObject
 
@@ -16,15 +22,15 @@ MOST_DATASETS = 500
 SHOWN = 5
 
 
-@page("train.html")
-def train_form(request: Request) -> JSONObject:
+@render_as_page("train.html")
+def train_form_screen(request: Request) -> JSONObject:
     """Which learners there are, and the parameters of the chosen one with what each means."""
-    workspace = workspace_of(request)
+    workspace = workspace_from_request(request)
     learner = request.query_params.get("learner", recipes.DEFAULT)
     chosen = learner if learner in recipes.LEARNERS else recipes.DEFAULT
-    parameters = [form_field(each) for each in parameter_fields(recipes.LEARNERS[chosen].parameters)]
+    parameters = [parameter_form_field(each) for each in parameter_fields(recipes.LEARNERS[chosen].parameters)]
     name = request.query_params.get("dataset", "")
-    return columns_to_choose(workspace, name) | {
+    return dataset_column_choices(workspace, name) | {
         "datasets": [dataset.name for dataset in product.list_datasets(workspace, MOST_DATASETS).items],
         "dataset": name,
         "target": request.query_params.get("target", ""),
@@ -38,12 +44,12 @@ def train_form(request: Request) -> JSONObject:
     }
 
 
-def form_field(parameter: ParameterField) -> JSONObject:
+def parameter_form_field(parameter: ParameterField) -> JSONObject:
     """A parameter as a field of the form: what may be chosen, what it is unless given, and what it means."""
     return {
         "name": parameter.name,
-        "default": "" if parameter.default in (None, "", (), {}) else word(parameter.default),
-        "choices": [{"value": json.dumps(choice), "word": word(choice)} for choice in parameter.choices],
+        "default": "" if parameter.default in (None, "", (), {}) else format_form_value(parameter.default),
+        "choices": [{"value": json.dumps(choice), "word": format_form_value(choice)} for choice in parameter.choices],
         "is_number": parameter.number is not None,
         "is_whole": parameter.number is int,
         "shape": parameter.shape,
@@ -52,7 +58,7 @@ def form_field(parameter: ParameterField) -> JSONObject:
     }
 
 
-def word(value: object) -> str:
+def format_form_value(value: object) -> str:
     """A value as people say it."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
@@ -63,12 +69,12 @@ STATES = get_args(State)
 OTHER_FIELDS = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
 
 
-@page("jobs.html")
-def jobs(request: Request) -> JSONObject:
+@render_as_page("jobs.html")
+def jobs_screen(request: Request) -> JSONObject:
     """Newest first, of one state if asked."""
-    workspace, parameters = workspace_of(request), request.query_params
+    workspace, parameters = workspace_from_request(request), request.query_params
     state = cast("State", parameters["state"]) if parameters.get("state") in STATES else None
-    limit, cursor = part_of_list(request)
+    limit, cursor = page_limit_and_cursor(request)
     listed = product.job_queue(workspace).list(state=state, limit=limit, cursor=cursor)
     return {
         "jobs": listed.items,
@@ -79,13 +85,13 @@ def jobs(request: Request) -> JSONObject:
     }
 
 
-@page("job.html")
-def job(request: Request) -> JSONObject:
+@render_as_page("job.html")
+def job_screen(request: Request) -> JSONObject:
     """One job: what was asked, how far it is, what came of it, and the end of its log."""
-    workspace, job_id = workspace_of(request), request.path_params["job_id"]
+    workspace, job_id = workspace_from_request(request), request.path_params["job_id"]
     found = product.job_queue(workspace).get(job_id)
-    lines = product.job_log(workspace, job_id).splitlines()
-    log = [log_line(line) for line in lines[-N_LINES:]]
+    lines = product.read_job_log(workspace, job_id).splitlines()
+    log = [parse_job_log_line(line) for line in lines[-N_LINES:]]
     return {
         "job": found,
         "log": log,
@@ -95,7 +101,7 @@ def job(request: Request) -> JSONObject:
     }
 
 
-def log_line(line: str) -> JSONObject:
+def parse_job_log_line(line: str) -> JSONObject:
     """A line of a log: when, how severe, what in a sentence, and the traceback apart."""
     try:
         record = json.loads(line)
@@ -107,12 +113,12 @@ def log_line(line: str) -> JSONObject:
     return {
         "at": str(record.get("timestamp", "")),
         "level": record.get("level", ""),
-        "words": sentence(str(record.get("event", "")), rest),
+        "words": job_log_sentence(str(record.get("event", "")), rest),
         "traceback": record.get("exception"),
     }
 
 
-def sentence(event: str, rest: JSONObject) -> str:
+def job_log_sentence(event: str, rest: JSONObject) -> str:
     """What a line of a log says: "Pass 2 of 3 started: growing trees"."""
     rest = dict(rest)
     step, number, n = rest.pop("step", None), rest.pop("number", None), rest.pop("of", None)

@@ -42,13 +42,13 @@ class NewKeyShape(KeyShape):
     token: str = Field(examples=["fp_…"])
 
 
-def guard_of(request: Request) -> Guard:
+def guard_from_request(request: Request) -> Guard:
     """The guard of this process, so that who changes a key sees the change at once."""
     guard: Guard = request.app.guard
     return guard
 
 
-Door = Annotated[Guard, Depends(guard_of)]
+Door = Annotated[Guard, Depends(guard_from_request)]
 
 
 @router.post("/keys", tags=["keys"], status_code=201, summary="Make an API key")
@@ -110,5 +110,5 @@ def _withdrawn(
     workspace: Workspace, kind: Literal["dataset", "model"], name: str, body: WithdrawRequest, request: Request
 ) -> WithdrawnShape:
     by = str(request.scope.get("fewpass.key", NO_KEY))
-    done = product.withdraw_rule(workspace, name, body.where, by=by, reason=body.reason, kind=kind)
+    done = product.withdraw_forgetting_rule(workspace, name, body.where, by=by, reason=body.reason, kind=kind)
     return WithdrawnShape.model_validate(done)

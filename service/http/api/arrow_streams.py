@@ -10,7 +10,7 @@ from struct import Struct, error
 import numpy as np
 import pyarrow as pa
 
-from service.http.api.bodies import check_bytes, check_rows
+from service.http.api.bodies import check_decoded_size, check_n_rows
 from service.requests.problems import MalformedBody, UnsupportedMediaType
 
 MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered
@@ -27,27 +27,27 @@ _prefix, _long = Struct("<Ii").unpack_from, Struct("<q").unpack_from
 _unsigned, _signed, _short = (Struct(kind).unpack_from for kind in ("<I", "<i", "<H"))
 
 
-def read_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
+def read_arrow_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
     """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded.
 
     Nothing of it is compressed, so it holds the bytes of the body and no others, however often it shows them. Raises
     MalformedBody, BodyTooLarge or UnsupportedMediaType.
     """
     try:
-        refuse_compressed(body)
+        refuse_compressed_arrow_stream(body)
         with pa.ipc.open_stream(body) as reader:
             table = reader.read_all()
             _ = table.column_names  # which may not be UTF-8
-        check_rows(table.num_rows, max_rows)
+        check_n_rows(table.num_rows, max_rows)
         table.validate()
     except (pa.ArrowException, OSError, UnicodeDecodeError, error, IndexError) as failure:
         raise MalformedBody(f"The body is not an Arrow IPC stream: {failure}") from failure
-    check_bytes(table.nbytes, max_bytes)
-    check_bytes(sum(_viewed_bytes(chunk) for column in table.columns for chunk in column.chunks), max_bytes)
+    check_decoded_size(table.nbytes, max_bytes)
+    check_decoded_size(sum(_viewed_bytes(chunk) for column in table.columns for chunk in column.chunks), max_bytes)
     return table
 
 
-def refuse_compressed(body: bytes) -> None:
+def refuse_compressed_arrow_stream(body: bytes) -> None:
     """Refuse a stream of which any batch is compressed: a small one may hold gigabytes.
 
     Raises UnsupportedMediaType; pyarrow.ArrowException, struct.error or IndexError if it is no stream.
@@ -95,8 +95,8 @@ class QuickStreams:
     def read(self, body: bytes) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
         """The batch and the names of its columns; None for any other stream, and for whatever is not understood."""
         try:
-            begin = end_of_message(body, 0)
-            end = end_of_message(body, begin)
+            begin = arrow_message_end(body, 0)
+            end = arrow_message_end(body, begin)
             if not _is_plain_batch(body, begin) or body[end:] not in ENDINGS:
                 return None
             schema, names = self._schema_of(body[:begin])
@@ -121,7 +121,7 @@ class QuickStreams:
         return known
 
 
-def end_of_message(body: bytes, place: int) -> int:
+def arrow_message_end(body: bytes, place: int) -> int:
     """Where the message at a place of a stream ends, with its buffers; struct.error or IndexError if there is none."""
     marker, size = _prefix(body, place)
     if marker != CONTINUED or size <= 0:

@@ -12,7 +12,7 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from learners.passes.memory import give_back
+from learners.passes.memory import release_free_memory
 from service.requests import problems
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody, Overloaded
 
@@ -58,7 +58,7 @@ class Hold:
         if self.n_bytes:
             self.of.take(-self.n_bytes)
             if self.n_bytes > WORTH_GIVING_BACK:
-                give_back()
+                release_free_memory()
 
 
 # As Python has them: a dict, each of its members with its name, a list, each of its elements, and a text beyond its characters.
@@ -70,7 +70,7 @@ VALUE_BYTES = 256  # of the limit, for each value: two million values of 512 MiB
 SHAPED = 2  # as JSON has the values, and as the shape of the request keeps them
 
 
-def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
+def check_json_size(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
     """Refuse JSON of too many values, or of records of too many members; returns about the bytes that its values will take.
 
     Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller. `is_shaped` says that
@@ -88,7 +88,7 @@ def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
     n_bytes += ELEMENT_BYTES * n_elements + (WIDE_TEXT_BYTES if is_wide else TEXT_BYTES) * n_texts
     n_bytes += len(body) * (WIDE if is_wide else 1)
     n_bytes *= SHAPED if is_shaped else 1
-    check_bytes(n_bytes, max_bytes)
+    check_decoded_size(n_bytes, max_bytes)
     n_values = n_commas + n_records + n_lists
     most_values = min(MOST_VALUES, max_bytes // VALUE_BYTES) if is_shaped else max_bytes // VALUE_BYTES
     if n_values > most_values:
@@ -99,14 +99,14 @@ def check_json(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
     return n_bytes
 
 
-def check_csv(body: bytes, max_bytes: int) -> int:
+def check_csv_body_size(body: bytes, max_bytes: int) -> int:
     """Refuse a CSV of too many values (BodyTooLarge); returns about the bytes that they will take."""
     n_bytes = len(body) + 16 * (body.count(b",") + body.count(b"\n"))
-    check_bytes(n_bytes, max_bytes)
+    check_decoded_size(n_bytes, max_bytes)
     return n_bytes
 
 
-def check_bytes(n_bytes: int, max_bytes: int) -> None:
+def check_decoded_size(n_bytes: int, max_bytes: int) -> None:
     """Refuse what would hold too much (BodyTooLarge)."""
     if n_bytes > max_bytes:
         raise BodyTooLarge(
@@ -125,7 +125,7 @@ TOO_DEEP = "The body is nested too deeply."
 HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff without its other half), which is no text."
 
 
-def check_characters(body: bytes) -> None:
+def check_lone_surrogates(body: bytes) -> None:
     """Refuse a JSON text that escapes halves of characters, which no database and no file name can hold (MalformedBody).
 
     Python's own reader lets them in; what is no JSON at all is for others to refuse.
@@ -139,20 +139,22 @@ def check_characters(body: bytes) -> None:
             pass
 
 
-def decode_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
+def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
     """What a decoder of msgspec makes of a JSON body (InvalidRequest, MalformedBody); `remedy` says what to send instead."""
     try:
         return decode(body)
     except msgspec.ValidationError as error:
-        words = long_number(body) if "out of range" in str(error) else ""
-        raise InvalidRequest(f"{words or with_column(str(error), body)}. {remedy}") from error
+        words = overlong_json_integer_text(body) if "out of range" in str(error) else ""
+        raise InvalidRequest(f"{words or json_error_with_column(str(error), body)}. {remedy}") from error
     except RecursionError as error:  # where anything may stand, as among the parameters of a protocol
         raise MalformedBody(TOO_DEEP) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise MalformedBody(f"The body is not JSON: {error}.{hint(body)}" if body else "The body is empty.") from error
+        raise MalformedBody(
+            f"The body is not JSON: {error}.{invalid_json_hint(body)}" if body else "The body is empty."
+        ) from error
 
 
-def with_column(words: str, body: bytes) -> str:
+def json_error_with_column(words: str, body: bytes) -> str:
     """What is wrong in a record, with its column in place of msgspec's `[...]`; of bodies that are quick to read again."""
     place = IN_RECORD.search(words)
     if place is None or len(body) > MOST_READ_AGAIN:
@@ -165,7 +167,7 @@ def with_column(words: str, body: bytes) -> str:
     return words.replace("[...]", f"[{next(wrong, '...')[:MOST_OF_NAME]!r}]", 1)
 
 
-def long_number(body: bytes) -> str:
+def overlong_json_integer_text(body: bytes) -> str:
     """Where a JSON text has a whole number of more digits than Python reads, in words; none if there is none."""
     most, too_long = sys.get_int_max_str_digits(), object()
     try:
@@ -182,7 +184,7 @@ def long_number(body: bytes) -> str:
     return ""
 
 
-def hint(body: bytes) -> str:
+def invalid_json_hint(body: bytes) -> str:
     """What may be wrong with a body that is not JSON."""
     if body.startswith(b"\x1f\x8b"):
         return " It is compressed with gzip: send it as it is."
@@ -194,7 +196,7 @@ def content_length(scope: Scope) -> int | None:
     return next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
 
 
-def is_json(content_type: str | None) -> bool:
+def is_json_content_type(content_type: str | None) -> bool:
     """Whether a content type says JSON: application/json, or application/…+json."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
@@ -220,11 +222,11 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: 
     return b"".join(parts) if len(parts) > 1 else parts[0]
 
 
-async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
+async def send_problem_body(error: Exception, scope: Scope, send: Send) -> None:
     """Answer with the problem of an exception."""
-    problem = problems.problem_of(error)
+    problem = problems.problem_from_error(error)
     body = json.dumps(problem.body(scope["path"])).encode()
-    extra = [(name.encode(), value.encode()) for name, value in problems.headers_of(problem).items()]
+    extra = [(name.encode(), value.encode()) for name, value in problems.problem_response_headers(problem).items()]
     await send_body(send, problem.status, problems.MEDIA_TYPE, body, extra)
 
 
@@ -278,7 +280,7 @@ DECODE_COLUMN = msgspec.json.Decoder(Column).decode
 DECODE_VALUES = msgspec.json.Decoder(Column | Value).decode  # MLflow's clients may send a column of one row as a value
 
 
-def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
+def row_body_decoder(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
     """What reads bodies of a msgspec struct whose rows are in members of `RAW`: short ones at once, long ones piece by piece.
 
     It raises BodyTooLarge if there are more records than rows may be, of a long body before any is decoded; and
@@ -297,7 +299,7 @@ def row_reader(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
     return read
 
 
-def check_rows(n_rows: int, max_rows: int) -> None:
+def check_n_rows(n_rows: int, max_rows: int) -> None:
     """Refuse too many rows (BodyTooLarge)."""
     if n_rows > max_rows:
         raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
@@ -318,7 +320,7 @@ def _rows(name: str, raw: Any, max_rows: int) -> Any:
 def _listed(
     decode: Callable[[bytes | msgspec.Raw], list[Found]], raw: list[msgspec.Raw], place: str, max_rows: int
 ) -> list[Found]:
-    check_rows(len(raw), max_rows)
+    check_n_rows(len(raw), max_rows)
     found: list[Found] = []
     for first in range(0, len(raw), RECORDS):
         found += _decoded(decode, b"[%b]" % b",".join(raw[first : first + RECORDS]), place, first)

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import Field
 
 from service import product
-from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body
+from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body_to_file
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
-from storage.files.atomic_files import publish
+from storage.files.atomic_files import write_file_atomically
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
@@ -77,7 +77,7 @@ async def register(request: DatasetRequest, workspace: Ours, opening: Opening, r
 @router.post("/example", status_code=201, summary="Load the example")
 async def example(workspace: Ours, opening: Opening) -> DatasetShape:
     """A table of 4,000 customers who leave or stay, written beside uploaded files and registered as `customers`."""
-    return DatasetShape.model_validate(await opening.of([]).run(partial(product.load_example, workspace)))
+    return DatasetShape.model_validate(await opening.of([]).run(partial(product.register_example_dataset, workspace)))
 
 
 @router.put("/{name}/files/{file}", status_code=201, summary="Upload a file", openapi_extra=BYTES_BODY)
@@ -85,9 +85,9 @@ async def upload(
     name: str, file: Annotated[str, Path(max_length=128)], workspace: Ours, request: Request
 ) -> UploadShape:
     """Into a folder below the first data root, piece by piece; register it then by its URI. A file of that name is not replaced."""
-    place = product.upload_place(workspace, name, file)
-    with publish(place) as draft:
-        n_bytes = await write_body(request, draft, workspace.settings.max_upload_bytes)
+    place = product.dataset_upload_path(workspace, name, file)
+    with write_file_atomically(place) as draft:
+        n_bytes = await write_body_to_file(request, draft, workspace.settings.max_upload_bytes)
     return UploadShape(uri=str(place), n_bytes=n_bytes)
 
 

@@ -79,7 +79,7 @@ async def readyz(request: Request) -> Readiness:
     return Readiness(status="ok" if degraded is None else "degraded", version=VERSION, reason=degraded)
 
 
-def look_around(request: Request) -> None:
+def update_health_gauges(request: Request) -> None:
     """Set the gauges of what the control database knows; on a thread, since it asks."""
     workspace: Workspace = request.app.state.workspace
     CONTROL_UP.set(request.app.state.degraded is None)
@@ -94,7 +94,8 @@ def look_around(request: Request) -> None:
 def _look_at_models(workspace: Workspace) -> None:
     now = datetime.now(UTC)
     ages = {
-        name: (now - since).total_seconds() for name, since in model_versions.served_since(workspace.control).items()
+        name: (now - since).total_seconds()
+        for name, since in model_versions.default_version_created_at(workspace.control).items()
     }
     for name, age in ages.items():
         MODEL_AGE.labels(name).set(max(0.0, age))
@@ -113,6 +114,6 @@ def _look_at_jobs(workspace: Workspace) -> None:
 
 
 @router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-def metrics(_: Annotated[None, Depends(look_around)]) -> Response:
+def metrics(_: Annotated[None, Depends(update_health_gauges)]) -> Response:
     """Requests, latencies, predicted rows, models and their age, jobs and their passes, in Prometheus' text format."""
     return Response(metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")

@@ -14,8 +14,8 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
-from service.console.pages import workspace_of
-from service.http.api.resources import Opening, Ours, PageShape, Shape, answers
+from service.console.pages import workspace_from_request
+from service.http.api.resources import Opening, Ours, PageShape, Shape, media_type_responses
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import JSONObject
 from service.requests.requests import JobRequest
@@ -56,7 +56,7 @@ async def submit(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
     """Train, evaluate, refresh, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
-    submission = partial(product.submit, workspace, request, idempotency_key, is_remote=True, priority=priority)
+    submission = partial(product.submit_job, workspace, request, idempotency_key, is_remote=True, priority=priority)
     named = getattr(request, "train", request)
     uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
     job, _ = await opening.of(uris).run(submission)
@@ -94,22 +94,22 @@ def retry(job_id: str, workspace: Ours, response: Response) -> JobShape:
     return _accepted(product.job_queue(workspace).retry(job_id), response)
 
 
-async def first_look(job_id: str, request: Request) -> Job:
+async def find_job_or_404(job_id: str, request: Request) -> Job:
     """The job before its stream begins, so that an unknown one is a 404 and not a broken stream."""
-    return await anyio.to_thread.run_sync(product.job_queue(workspace_of(request)).get, job_id)
+    return await anyio.to_thread.run_sync(product.job_queue(workspace_from_request(request)).get, job_id)
 
 
 @router.get("/{job_id}/events", summary="Follow a job", response_class=EventSourceResponse)
 async def events(
     job_id: str,
     request: Request,
-    job: Annotated[Job, Depends(first_look)],
+    job: Annotated[Job, Depends(find_job_or_404)],
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: `job` on every change, and `end` with the final job. An id says what the job was like then, so
     that a client that comes back with Last-Event-ID hears nothing twice and misses nothing that still holds.
     """
-    queue = product.job_queue(workspace_of(request))
+    queue = product.job_queue(workspace_from_request(request))
     previous = last_event_id
     while True:
         shape = JobShape.model_validate(job)
@@ -127,22 +127,25 @@ async def events(
 
 
 @router.get(
-    "/{job_id}/log", summary="Read a job's log", response_class=Response, responses=answers("application/x-ndjson")
+    "/{job_id}/log",
+    summary="Read a job's log",
+    response_class=Response,
+    responses=media_type_responses("application/x-ndjson"),
 )
 def log(job_id: str, workspace: Ours) -> Response:
     """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
-    return Response(product.job_log(workspace, job_id), media_type="application/x-ndjson")
+    return Response(product.read_job_log(workspace, job_id), media_type="application/x-ndjson")
 
 
 @router.get(
     "/{job_id}/output",
     summary="Download the rows that a job has written",
     response_class=FileResponse,
-    responses=answers("application/vnd.apache.parquet"),
+    responses=media_type_responses("application/vnd.apache.parquet"),
 )
 def output(job_id: str, workspace: Ours) -> FileResponse:
     """The Parquet file of a job of kind score or impute, once it has succeeded; kept as long as the job is known."""
-    path = product.job_output(workspace, job_id)
+    path = product.job_output_path(workspace, job_id)
     return FileResponse(path, media_type="application/vnd.apache.parquet", filename=path.name)
 
 

@@ -11,7 +11,17 @@ from pydantic import BaseModel, Field
 from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
-from service.http.api.resources import TAR, TAR_BODY, Limit, ModelVersionShape, Ours, PageShape, Shape, Upload, answers
+from service.http.api.resources import (
+    TAR,
+    TAR_BODY,
+    Limit,
+    ModelVersionShape,
+    Ours,
+    PageShape,
+    Shape,
+    Upload,
+    media_type_responses,
+)
 from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
@@ -123,13 +133,13 @@ class LineageShape(Shape):
     libraries: dict[str, str]
 
 
-def follow(request: Request) -> Predictor:
+def predictor_from_request(request: Request) -> Predictor:
     """The predictor of this process, so that who moved an alias sees the move at once."""
     predictor: Predictor = request.app.state.predictor
     return predictor
 
 
-Ahead = Annotated[Predictor, Depends(follow)]
+Ahead = Annotated[Predictor, Depends(predictor_from_request)]
 
 
 @router.get("", summary="List models")
@@ -159,13 +169,13 @@ def metrics(reference: str, workspace: Ours) -> JSONObject:
 @router.get("/{reference}/report", summary="Show how good a version is")
 def report(reference: str, workspace: Ours) -> JSONObject:
     """On the rows that its training was measured on: verdict, losses, calibration, confusion, what columns tell."""
-    return product.report(workspace, reference)
+    return product.version_report(workspace, reference)
 
 
 @router.get("/{reference}/structure", summary="Show the graph of a version")
 def structure(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
     """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""
-    return product.structure(workspace, reference, member)
+    return product.version_structure(workspace, reference, member)
 
 
 @router.get("/{reference}/families/{column}", summary="Show the table behind a column")
@@ -173,7 +183,7 @@ def family(
     reference: str, column: str, workspace: Ours, limit: Annotated[int, Query(ge=1, le=10_000)] = 200
 ) -> FamilyShape:
     """Of a network: rows and probabilities of each value in each context of the parents, the largest first."""
-    return FamilyShape.model_validate(product.family(workspace, reference, column, limit))
+    return FamilyShape.model_validate(product.version_family_table(workspace, reference, column, limit))
 
 
 @router.get("/{reference}/download", summary="Download a version", response_class=FileResponse)
@@ -221,13 +231,13 @@ def delete_model(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
     return Pruned(removed=removed)
 
 
-SVG: Mapping[str, Any] = {"response_class": Response, "responses": answers("image/svg+xml")}
+SVG: Mapping[str, Any] = {"response_class": Response, "responses": media_type_responses("image/svg+xml")}
 
 
 @router.get("/{reference}/structure.svg", summary="Draw the graph of a version", **SVG)
 def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
     """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
-    return Response(product.draw(workspace, reference, member), media_type="image/svg+xml")
+    return Response(product.draw_version_structure(workspace, reference, member), media_type="image/svg+xml")
 
 
 Known = Annotated[list[str], Query(examples=[["a->b"]])]
@@ -236,14 +246,14 @@ Known = Annotated[list[str], Query(examples=[["a->b"]])]
 @router.get("/{reference}/edges.svg", summary="Draw how probable the edges of a posterior are", **SVG)
 def edges_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Of a posterior over structures: a heat map, given edges that are present or absent."""
-    content = product.draw_posterior(workspace, reference, "edges", present, absent)
+    content = product.draw_edge_posterior(workspace, reference, "edges", present, absent)
     return Response(content, media_type="image/svg+xml")
 
 
 @router.get("/{reference}/graph.svg", summary="Draw the edges of a posterior as a graph", **SVG)
 def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Of a posterior over structures: arrows as wide as they are probable, given edges that are present or absent."""
-    content = product.draw_posterior(workspace, reference, "graph", present, absent)
+    content = product.draw_edge_posterior(workspace, reference, "graph", present, absent)
     return Response(content, media_type="image/svg+xml")
 
 
@@ -251,14 +261,19 @@ def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: 
     "/{reference}/graph.{form}",
     summary="Export a network",
     response_class=Response,
-    responses=answers(*(known.media_type for known in FORMATS.values())),
+    responses=media_type_responses(*(known.media_type for known in FORMATS.values())),
 )
 def network(reference: str, form: NetworkFormat, workspace: Ours) -> Response:
     """As BIF, XMLBIF or XDSL (GeNIe); of an ensemble its joint member, of a posterior its most probable graph."""
-    return Response(product.network(workspace, reference, form), media_type=FORMATS[form].media_type)
+    return Response(product.export_version_network(workspace, reference, form), media_type=FORMATS[form].media_type)
 
 
-@router.get("/{reference}/model.sql", summary="Export SQL", response_class=Response, responses=answers("text/plain"))
+@router.get(
+    "/{reference}/model.sql",
+    summary="Export SQL",
+    response_class=Response,
+    responses=media_type_responses("text/plain"),
+)
 def sql(
     reference: str,
     workspace: Ours,
@@ -269,20 +284,22 @@ def sql(
     absent: Known = [],  # noqa: B006
 ) -> Response:
     """A network or an ensemble as tables and a view that gives the class probabilities of every row of a table in a warehouse."""
-    return Response(product.sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain")
+    return Response(
+        product.export_version_sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain"
+    )
 
 
 @router.get("/{reference}/trace.svg", summary="Draw the chains of a version", **SVG)
 def trace(reference: str, workspace: Ours) -> Response:
     """Of a sampled circuit: the log joint of every sweep, and which share of proposals was accepted."""
-    return Response(product.draw_trace(workspace, reference), media_type="image/svg+xml")
+    return Response(product.draw_chain_trace(workspace, reference), media_type="image/svg+xml")
 
 
 @router.get(
     "/{reference}/circuit",
     summary="Show the circuit of a version",
     response_class=Response,
-    responses=answers(*MEDIA_TYPES.values()),
+    responses=media_type_responses(*MEDIA_TYPES.values()),
 )
 def circuit(
     reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = "text", of: CircuitOf = "columns"
@@ -291,25 +308,25 @@ def circuit(
 
     `of=graphs`: the graphs of a posterior over structures, with the parents of each column as variables.
     """
-    return Response(product.circuit(workspace, reference, form, of), media_type=MEDIA_TYPES[form])
+    return Response(product.export_version_circuit(workspace, reference, form, of), media_type=MEDIA_TYPES[form])
 
 
 @router.get("/{reference}/lineage", summary="Show where a version comes from")
 def lineage(reference: str, workspace: Ours) -> LineageShape:
     """Files, job, schema, what was asked for, and with which libraries it was made."""
-    return LineageShape.model_validate(product.lineage(workspace, reference))
+    return LineageShape.model_validate(product.version_lineage(workspace, reference))
 
 
 @router.put("/{reference}/tags/{tag}", summary="Set a tag of a version")
 def set_tag(reference: str, tag: Tag, request: TagRequest, workspace: Ours) -> ModelVersionShape:
     """The other tags stay."""
-    return ModelVersionShape.model_validate(product.set_tag(workspace, reference, tag, request.value))
+    return ModelVersionShape.model_validate(product.set_version_tag(workspace, reference, tag, request.value))
 
 
 @router.delete("/{reference}/tags/{tag}", summary="Remove a tag of a version")
 def delete_tag(reference: str, tag: Tag, workspace: Ours) -> ModelVersionShape:
     """The other tags stay."""
-    return ModelVersionShape.model_validate(product.set_tag(workspace, reference, tag, None))
+    return ModelVersionShape.model_validate(product.set_version_tag(workspace, reference, tag, None))
 
 
 @router.post("/{name}/aliases/{alias}/rollback", summary="Let an alias mean what it meant before")
@@ -350,7 +367,7 @@ def prune(
     name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
 ) -> Pruned:
     """All but the newest `keep`, by default as its retention says; never one that an alias points at."""
-    removed = product.prune(workspace, name, keep)
+    removed = product.prune_model_versions(workspace, name, keep)
     predictor.refresh()
     return Pruned(removed=removed)
 
@@ -359,7 +376,7 @@ def prune(
     "/{reference}/export",
     summary="Export a version as one file",
     response_class=StreamingResponse,
-    responses=answers(TAR),
+    responses=media_type_responses(TAR),
 )
 def export(reference: str, workspace: Ours) -> StreamingResponse:
     """A tar of its DuckDB file and a manifest with the SHA-256; `import` takes it."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 from pydantic import Field, model_validator
 
 from service import product
-from service.http.api.resources import Ours, Shape, answers
+from service.http.api.resources import Ours, Shape, media_type_responses
 from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
 from service.requests.first_findings import Body
@@ -44,7 +44,7 @@ def monitoring(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
     """Rows, alarms, causes (the likeliest first), columns and estimates of the last hours."""
-    return product.monitor(workspace, reference, window=window, until=until, against=against)
+    return product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
 
 
 @router.get("/models/{reference}/monitoring/windows", summary="Show a timeline of what was served")
@@ -67,7 +67,7 @@ def families(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
     """In nats, with its parents: for a picture of the model's graph."""
-    return product.monitoring_families(workspace, reference, window=window, until=until, against=against)
+    return product.monitoring_family_drift(workspace, reference, window=window, until=until, against=against)
 
 
 @router.get("/models/{reference}/monitoring/columns/{column:path}", summary="Show the values of one column")
@@ -80,26 +80,26 @@ def column(
     against: Against = "training",
 ) -> Answer:
     """Counts of each value in the window and in the reference; cells of fewer than five rows are null."""
-    return product.monitoring_column(workspace, reference, column, window=window, until=until, against=against)
+    return product.monitoring_column_counts(workspace, reference, column, window=window, until=until, against=against)
 
 
 @router.get("/models/{reference}/monitoring/predictions", summary="Show predicted classes by confidence")
 def predictions(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Answer:
     """How often each class was predicted with how much confidence; counts of fewer than five rows are null."""
-    return product.monitoring_predictions(workspace, reference, window=window, until=until)
+    return product.prediction_confidence_counts(workspace, reference, window=window, until=until)
 
 
 @router.get(
     "/models/{reference}/monitoring/slices",
     summary="Download the counts as Arrow",
     response_class=Response,
-    responses=answers(ARROW),
+    responses=media_type_responses(ARROW),
 )
 def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Response:
     """An Arrow stream of start, end, process, block, place and count of each hour and process. They add up exactly: small
     cells are not hidden, so the call needs the role `train`.
     """
-    table = product.monitoring_slices(workspace, reference, window=window, until=until)
+    table = product.hourly_monitoring_counts(workspace, reference, window=window, until=until)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -109,14 +109,14 @@ def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until =
 @router.get("/models/{name}/monitor", summary="Show what is kept of served rows")
 def show_choice(name: str, workspace: Ours) -> MonitorShape:
     """As decided for the model, or else as the server has it."""
-    return MonitorShape.model_validate(product.monitor_of(workspace, name))
+    return MonitorShape.model_validate(product.monitoring_choice(workspace, name))
 
 
 @router.put("/models/{name}/monitor", summary="Decide what is kept of served rows")
 def choose(name: str, request: MonitorRequest, workspace: Ours) -> MonitorShape:
     """Processes follow at their next writing, within a minute; what was counted stays."""
     choice: MonitorChoice = {"mode": request.mode, "denied": request.denied}
-    return MonitorShape.model_validate(product.set_monitor(workspace, name, choice))
+    return MonitorShape.model_validate(product.set_monitoring_choice(workspace, name, choice))
 
 
 MOST_LABELS = 100_000
@@ -176,7 +176,7 @@ class WebhookRequest(Body, extra="forbid"):
 @router.post("/models/{reference}/labels", summary="Send labels of earlier predictions")
 def labels(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str, int]:
     """By the id of `?id=true` or the key of `X-Prediction-Key`; sending one again changes nothing, the last one counts."""
-    return product.add_labels(workspace, reference, [entry.read() for entry in request.labels])
+    return product.add_prediction_labels(workspace, reference, [entry.read() for entry in request.labels])
 
 
 @router.get("/models/{reference}/monitoring/performance", summary="Show what labels say of the model")
@@ -187,7 +187,7 @@ def performance(
     step: Annotated[str, Query(pattern=SPAN, description="Of `over_time`.")] = "24h",
 ) -> Answer:
     """Accuracy, log loss and calibration of labelled predictions, counted when the prediction was made; coverage and delay."""
-    return product.performance(workspace, reference, window=window, step=step)
+    return product.monitoring_performance(workspace, reference, window=window, step=step)
 
 
 @router.get("/models/{name}/alert-rule", summary="Show when a model alerts")
@@ -260,4 +260,4 @@ def send_test(webhook: str, workspace: Ours) -> Answer:
 @router.get("/webhooks/{webhook}/deliveries", summary="Show what was sent")
 def deliveries(webhook: str, workspace: Ours) -> list[Answer]:
     """The newest first."""
-    return [dict(one) for one in product.list_deliveries(workspace, webhook)]
+    return [dict(one) for one in product.list_webhook_deliveries(workspace, webhook)]

@@ -14,12 +14,12 @@ from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.errors import Cancelled
-from service.console.pages import workspace_of
+from service.console.pages import workspace_from_request
 from service.http.api.bodies import content_length
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from service.workspace import Workspace
-from storage.files.atomic_files import drafting
+from storage.files.atomic_files import draft_file_path
 
 Item = TypeVar("Item")
 
@@ -66,7 +66,7 @@ class ModelVersionShape(Shape):
     created_at: datetime | None
 
 
-def answers(*media_types: str) -> dict[int | str, JSONObject]:
+def media_type_responses(*media_types: str) -> dict[int | str, JSONObject]:
     """What OpenAPI says of an answer of one of some media types, whose shape it does not tell."""
     binary: JSONObject = {"type": "string", "format": "binary"}
     schemas = {each: {} if each.endswith("json") else binary for each in media_types}
@@ -132,21 +132,21 @@ def _body_of(media_type: str) -> JSONObject:
 TAR_BODY, BYTES_BODY = _body_of(TAR), _body_of("application/octet-stream")
 
 
-async def received(request: Request) -> AsyncIterator[Path]:
+async def receive_tar_upload(request: Request) -> AsyncIterator[Path]:
     """The body in a file; UnsupportedMediaType or BodyTooLarge if it is none that is read."""
-    workspace = workspace_of(request)
+    workspace = workspace_from_request(request)
     max_bytes = workspace.settings.max_import_bytes
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type != TAR:
         raise UnsupportedMediaType(
             f"Content type {content_type!r} is not supported. Send {TAR}.", content_type=content_type
         )
-    with drafting(workspace.layout.scratch, "upload.tar") as path:
-        await write_body(request, path, max_bytes)
+    with draft_file_path(workspace.layout.scratch, "upload.tar") as path:
+        await write_body_to_file(request, path, max_bytes)
         yield path
 
 
-async def write_body(request: Request, path: Path, max_bytes: int) -> int:
+async def write_body_to_file(request: Request, path: Path, max_bytes: int) -> int:
     """Write the body to a file, piece by piece; returns its bytes. BodyTooLarge ends it."""
     n_bytes = content_length(request.scope) or 0
     with path.open("wb") as file:
@@ -160,15 +160,15 @@ async def write_body(request: Request, path: Path, max_bytes: int) -> int:
         return file.tell()
 
 
-Upload = Annotated[Path, Depends(received)]
-Ours = Annotated[Workspace, Depends(workspace_of)]
+Upload = Annotated[Path, Depends(receive_tar_upload)]
+Ours = Annotated[Workspace, Depends(workspace_from_request)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
-async def opening_of(request: Request) -> Openings:
+async def openings_from_request(request: Request) -> Openings:
     """The threads on which data sets are opened, which may take as long as a store does not answer."""
     opening: Openings = request.app.state.opening
     return opening
 
 
-Opening = Annotated[Openings, Depends(opening_of)]
+Opening = Annotated[Openings, Depends(openings_from_request)]

@@ -18,22 +18,22 @@ from urllib.request import url2pathname
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.errors import SourceError, one_line, redact
+from learners.errors import SourceError, one_line_error_text, redact_uri_secrets
 from learners.passes.sources.credentials import SCHEME as CREDENTIALS
-from learners.passes.sources.credentials import place_of
-from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.lake.lake_tables import parse_place
+from learners.passes.sources.credentials import resolve_credentials_uri
+from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.lake.lake_tables import parse_lake_table_uri
 from learners.passes.sources.source import Source
 from learners.schema import Schema
-from service.product.datasets.dataset_statistics import column_order
+from service.product.datasets.dataset_statistics import load_column_order
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest, OutsideRoots
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.datasets import definitions
 from storage.datasets.databases import UnreadableDatabase, duckdb_rows, postgres_rows
-from storage.files.atomic_files import publish
-from storage.files.duckdb_files import quote
+from storage.files.atomic_files import write_file_atomically
+from storage.files.duckdb_files import quote_sql_identifier
 
 # Never data, whoever asks: what the kernel and the system keep.
 SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")
@@ -43,7 +43,7 @@ _QUESTION = re.compile(r"[?&](table|query)=", re.IGNORECASE)
 _METADATA = b"fewpass.database"
 
 
-def open_source(
+def open_data_source(
     workspace: Workspace,
     uris: Sequence[str] | None = None,
     *,
@@ -62,25 +62,25 @@ def open_source(
     schema : of the model that is to read the rows; it and `columns` tell which columns of CSV and JSON lines are text
     at : version or time of a lake table
     """
-    refuse_secrets(uris or ())
+    check_uri_secrets(uris or ())
     registered = None if uris is not None else definitions.get_dataset(workspace.control, str(dataset))
     found = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
-    types = declared_types(schema, known | dict(columns or {}))
-    order = [] if registered is None else column_order(workspace, registered.name)
+    types = declared_text_types(schema, known | dict(columns or {}))
+    order = [] if registered is None else load_column_order(workspace, registered.name)
     if not is_remote:
         return Source.open(found, types=types, at=at).ordered(order)
-    check_roots(found, workspace.settings)
-    source = Source.open([locate(uri) for uri in found], types=types, at=at)
-    if "://" not in plain(found[0]):  # a link in a folder may lead out of it; object stores have none
-        check_roots([file.path for file in source.files], workspace.settings)
+    check_data_roots(found, workspace.settings)
+    source = Source.open([openable_uri(uri) for uri in found], types=types, at=at)
+    if "://" not in file_uri_to_path(found[0]):  # a link in a folder may lead out of it; object stores have none
+        check_data_roots([file.path for file in source.files], workspace.settings)
     return source.ordered(order)
 
 
-def refuse_secrets(uris: Sequence[str]) -> None:
+def check_uri_secrets(uris: Sequence[str]) -> None:
     """Refuse URIs with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
     for uri in uris:
-        shown = redact(uri)
+        shown = redact_uri_secrets(uri)
         if shown != uri:
             raise InvalidRequest(
                 f"{shown} carries a secret, which everybody who may read jobs and models would see. Put the URI of its "
@@ -90,9 +90,9 @@ def refuse_secrets(uris: Sequence[str]) -> None:
             )
 
 
-def plain(uri: str) -> str:
+def file_uri_to_path(uri: str) -> str:
     """The path of a file: URI, or of a lake table; anything else as it is. What is checked is then what is opened."""
-    uri = parse_place(uri).place
+    uri = parse_lake_table_uri(uri).place
     if uri[:7].lower() != "file://":
         return uri
     parts = urlsplit(uri)
@@ -101,44 +101,44 @@ def plain(uri: str) -> str:
     return url2pathname(parts.path)
 
 
-def locate(uri: str) -> str:
+def openable_uri(uri: str) -> str:
     """A path or URI as it is opened: the path of a file: URI, and the version of a lake table."""
-    address = parse_place(uri)
-    return plain(uri) if address.place == uri else uri.replace(address.place, plain(uri))
+    address = parse_lake_table_uri(uri)
+    return file_uri_to_path(uri) if address.place == uri else uri.replace(address.place, file_uri_to_path(uri))
 
 
-def resolve(uri: str) -> str:
+def resolve_data_path(uri: str) -> str:
     """A local path without links and "..", or another URI as it is."""
-    uri = plain(uri)
+    uri = file_uri_to_path(uri)
     try:
         return uri if "://" in uri else str(Path(uri).resolve())
     except (OSError, RuntimeError) as error:  # before Python 3.13 a loop is the latter
         raise OutsideRoots(f"{uri} cannot be opened: its links form a circle.", uri=uri) from error
 
 
-def files_of(parameters: JSONMapping) -> list[str]:
+def learner_parameter_files(parameters: JSONMapping) -> list[str]:
     """The files that the parameters of a learner name."""
     return [str(parameters["circuit"])] if parameters.get("circuit") else []
 
 
-def plain_parameters(parameters: JSONMapping) -> JSONObject:
+def parameters_with_file_paths(parameters: JSONMapping) -> JSONObject:
     """The parameters of a learner, a file as its path."""
-    files = files_of(parameters)
-    return dict(parameters) | ({"circuit": plain(files[0])} if files else {})
+    files = learner_parameter_files(parameters)
+    return dict(parameters) | ({"circuit": file_uri_to_path(files[0])} if files else {})
 
 
-def check_roots(uris: Sequence[str], settings: Settings) -> None:
+def check_data_roots(uris: Sequence[str], settings: Settings) -> None:
     """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots)."""
     if uris and settings.needs_keys and not settings.data_roots:
         raise OutsideRoots(
             "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
             "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
         )
-    roots = [resolve(root) for root in settings.data_roots]
+    roots = [resolve_data_path(root) for root in settings.data_roots]
     for uri in uris:
         if "\0" in uri or not uri:
             raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
-        place = resolve(uri)
+        place = resolve_data_path(uri)
         around = [root for root in roots if _is_below(place, root)]
         if roots and not around:
             raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
@@ -182,18 +182,18 @@ class DatabaseQuery:
 
     def reason(self, error: Exception) -> str:
         """The words of the database, without the password, which it may repeat."""
-        text = one_line(error)
+        text = one_line_error_text(error)
         password = None if self.is_duckdb else urlsplit(self.place).password
         return text.replace(unquote(password), "***").replace(password, "***") if password else text
 
 
-def is_database(uri: str) -> bool:
+def is_database_uri(uri: str) -> bool:
     """Whether a URI names a database, by its scheme, or by what it asks of `credentials://name`."""
     scheme = uri.partition("://")[0].lower() if "://" in uri else ""
     return scheme in ("duckdb", *_POSTGRES) or (scheme == CREDENTIALS and _QUESTION.search(uri) is not None)
 
 
-def database_query(uri: str) -> DatabaseQuery:
+def parse_database_uri(uri: str) -> DatabaseQuery:
     """What a URI asks of a database.
 
     `duckdb://shop.db?table=orders`, `duckdb:///data/shop.db?query=SELECT …`, `postgresql://ana@host/shop?query=SELECT …`, and
@@ -201,14 +201,14 @@ def database_query(uri: str) -> DatabaseQuery:
     is percent-decoded.
     Raises InvalidRequest if the URI carries a secret, SourceError.
     """
-    refuse_secrets([uri])
+    check_uri_secrets([uri])
     match = _QUESTION.search(uri)
     if match is None or not (text := uri[match.end() :].strip()):
         raise SourceError(uri, "asks for nothing. End it with ?table=NAME or ?query=SELECT ….")
     kind, base = match[1].lower(), uri[: match.start()]
     text = text if " " in text else unquote(text)
-    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quote, text.split('.')))}"
-    place = place_of(base) if base.partition("://")[0].lower() == CREDENTIALS else base
+    sql = text if kind == "query" else f"SELECT * FROM {'.'.join(map(quote_sql_identifier, text.split('.')))}"
+    place = resolve_credentials_uri(base) if base.partition("://")[0].lower() == CREDENTIALS else base
     scheme = place.partition("://")[0].lower()
     if scheme == "duckdb":
         path = Path(unquote(place.partition("://")[2])).expanduser().absolute()
@@ -219,23 +219,23 @@ def database_query(uri: str) -> DatabaseQuery:
     return DatabaseQuery(f"{base}{match[0][0]}{kind}={text}", place, sql, False)
 
 
-def with_rows_of_databases(workspace: Workspace, uris: Sequence[str]) -> list[str]:
+def materialise_database_uris(workspace: Workspace, uris: Sequence[str]) -> list[str]:
     """The URIs, with a Parquet file in place of each that names a database.
 
     The query runs once, now; the file in the workspace's folder `queries` replaces that of an earlier run. So all
     passes see the same rows, and a refresh counts the file anew if they have changed. Raises InvalidRequest or
     SourceError, Unwritable if the disk does not take the rows.
     """
-    return [str(_written(workspace, database_query(uri))) if is_database(uri) else uri for uri in uris]
+    return [str(_written(workspace, parse_database_uri(uri))) if is_database_uri(uri) else uri for uri in uris]
 
 
 def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
-    from learners.estimators.forms import rows_of  # which imports scikit-learn
+    from learners.estimators.forms import rows_as_record_batches  # which imports scikit-learn
 
     path = workspace.layout.queries / f"{hashlib.sha256(query.uri.encode()).hexdigest()[:16]}.parquet"
     try:
-        with publish(path, replace=True) as draft, query.rows(draft.parent / "spill") as reader:
-            rows = rows_of(reader, None)
+        with write_file_atomically(path, replace=True) as draft, query.rows(draft.parent / "spill") as reader:
+            rows = rows_as_record_batches(reader, None)
             schema = pa.schema([field.remove_metadata() for field in rows.arrow_schema], {_METADATA: query.uri})
             with pq.ParquetWriter(draft, schema, compression="zstd") as writer:
                 for batch in rows.batches:
@@ -248,7 +248,7 @@ def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
     return path
 
 
-def databases_of(workspace: Workspace, paths: Iterable[str]) -> JSONObject:
+def database_uris_by_file(workspace: Workspace, paths: Iterable[str]) -> JSONObject:
     """Of those files that hold the rows of a database, the URI that they were read from."""
     found: JSONObject = {}
     for path in paths:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from learners.passes.sources.files import whole_and_part
+from learners.passes.sources.files import split_file_identity
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
 from learners.schema import Kept, Schema
@@ -20,10 +20,10 @@ from service.jobs.steps import Report, Run
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets.forgotten import Forgotten, known_rules, note_rules
+from storage.datasets.forgotten import Forgotten, record_forgotten_rules, recorded_forgotten_rules
 from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
 from storage.errors import CorruptFile, Unwritable
-from storage.files.atomic_files import checked_document, publish, with_sum
+from storage.files.atomic_files import json_with_checksum, parse_checked_json, write_file_atomically
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
@@ -112,7 +112,7 @@ class Ledger:
             return None
         try:
             text = path.read_text()
-            document = checked_document(path, text)
+            document = parse_checked_json(path, text)
             return Kept(Schema.from_json(str(document["schema"]) if isinstance(document.get("schema"), str) else text))
         except CorruptFile as error:
             reason = "the schema of the last training is not what was written. Train once without update."
@@ -126,9 +126,9 @@ class Ledger:
     ) -> None:
         """Remember the schema for the next update."""
         path = self._schema_path(target, overrides, cuts_by)
-        text = with_sum({"schema": schema.to_json()})
+        text = json_with_checksum({"schema": schema.to_json()})
         if self.store is not None and (not path.exists() or path.read_bytes() != text.encode()):
-            with publish(path, replace=True) as draft:
+            with write_file_atomically(path, replace=True) as draft:
                 draft.write_text(text)
 
     def _schema_path(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Path:
@@ -137,13 +137,13 @@ class Ledger:
         return self.directory / SCHEMAS / f"{name}.json"
 
 
-def file_facts(file: SourceFile) -> JSONObject:
+def source_file_record(file: SourceFile) -> JSONObject:
     """What is kept of a file that was read."""
     facts = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
     return facts | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})
 
 
-def remove_counted(directory: Path) -> None:
+def remove_dataset_statistics(directory: Path) -> None:
     """Remove what a deleted data set or model has of its own: statistics and notes are of its files, and not of its name.
 
     The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
@@ -154,7 +154,7 @@ def remove_counted(directory: Path) -> None:
         (directory / name).unlink(missing_ok=True)
 
 
-def ledger_of(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:
+def statistics_ledger(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:
     """Beside a registered data set, so that models share passes; beside the model if it is trained on files to be
     updated; else in the scratch folder of a job, or nowhere.
     """
@@ -194,11 +194,11 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
         _write(ledger.directory / CONTENTS, {"contents": noted | found})
     if ledger.store is not None:
         for entry in ledger.store.entries():
-            if any(whole_and_part(identity)[0] in found for identity in entry.files):
+            if any(split_file_identity(identity)[0] in found for identity in entry.files):
                 ledger.store.discard(entry.key)
 
 
-def as_verified(source: Source, ledger: Ledger) -> Source:
+def source_with_verified_hashes(source: Source, ledger: Ledger) -> Source:
     """The same rows; a file that was verified is known by the SHA-256 of all its bytes."""
     noted = _contents(ledger)
     identities = {index: _plain_identity(file) for index, file in enumerate(source.files)} if noted else {}
@@ -206,7 +206,7 @@ def as_verified(source: Source, ledger: Ledger) -> Source:
     return source.known_by(known) if known else source
 
 
-def with_earlier(source: Source, ledger: Ledger) -> Source:
+def source_with_earlier_files(source: Source, ledger: Ledger) -> Source:
     """The same rows; beside those of a lake table, the files that have left it since it was last counted."""
     if source.snapshot is None or ledger.store is None:
         return source
@@ -220,11 +220,11 @@ def with_earlier(source: Source, ledger: Ledger) -> Source:
     known = KnownSnapshot(str(note["format"]), str(note["folder"]), str(note["version"]), identities)
     found = source.since(known)
     if found.earlier is not None:
-        found.earlier = as_verified(found.earlier, ledger)
+        found.earlier = source_with_verified_hashes(found.earlier, ledger)
     return found
 
 
-def keep_snapshot(source: Source, ledger: Ledger) -> None:
+def save_lake_snapshot(source: Source, ledger: Ledger) -> None:
     """Note which snapshot of a lake table was counted, and by what its files are known."""
     snapshot = source.snapshot
     if snapshot is None or ledger.store is None:
@@ -247,20 +247,20 @@ def _contents(ledger: Ledger) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in contents.items()} if isinstance(contents, dict) else {}
 
 
-def keep_column_order(workspace: Workspace, dataset: str, source: Source) -> None:
+def save_column_order(workspace: Workspace, dataset: str, source: Source) -> None:
     """Note the order of the columns of a registered data set, unless it is known: files that come later do not change it."""
     path = workspace.layout.dataset_directory(dataset) / COLUMNS
     if not path.exists():
         _write(path, {"columns": source.arrow_schema.names})
 
 
-def column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
+def load_column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
     """The order that is noted, none if there is no note; CorruptFile if it is damaged."""
     names = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
-def damaged_notes(workspace: Workspace) -> list[CorruptFile]:
+def damaged_dataset_notes(workspace: Workspace) -> list[CorruptFile]:
     """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
     patterns = [f"{folder}/{name}" for folder in (f"models/*/{DATA}", "datasets/*") for name in _OF_DATA]
     return _damages(sorted(path for pattern in patterns for path in workspace.layout.root.glob(pattern)), _read)
@@ -278,7 +278,7 @@ def _damages(paths: Iterable[Path], read: Callable[[Path], object]) -> list[Corr
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        return checked_document(path, path.read_bytes())
+        return parse_checked_json(path, path.read_bytes())
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError) as error:
@@ -286,21 +286,21 @@ def _read(path: Path) -> dict[str, object]:
 
 
 def _write(path: Path, document: Mapping[str, object]) -> None:
-    with publish(path, replace=True) as draft:
-        draft.write_text(with_sum(document))
+    with write_file_atomically(path, replace=True) as draft:
+        draft.write_text(json_with_checksum(document))
 
 
-def rule_files(workspace: Workspace) -> list[Path]:
+def forgetting_rule_files(workspace: Workspace) -> list[Path]:
     """All files with rules, those of data sets that were deleted included, and those that should be there."""
     layout = workspace.layout
     found = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
-    return sorted(found | known_rules(workspace.control).keys())
+    return sorted(found | recorded_forgotten_rules(workspace.control).keys())
 
 
-def read_rules(workspace: Workspace, path: Path) -> Forgotten:
+def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
     """The rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
     forgotten = Forgotten(path)
-    if lost := known_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
+    if lost := recorded_forgotten_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
         shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
         raise CorruptFile(
             path,
@@ -310,25 +310,25 @@ def read_rules(workspace: Workspace, path: Path) -> Forgotten:
     return forgotten
 
 
-def rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
+def forgetting_rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
     """The rules in a file, and those that were made where the same data files are known under another name."""
-    forgotten = read_rules(workspace, own)
+    forgotten = read_forgetting_rules(workspace, own)
     footers = {file.footer_sha256 for file in source.files}
-    for path in rule_files(workspace):
+    for path in forgetting_rule_files(workspace):
         if path != forgotten.path:
-            other = read_rules(workspace, path)
+            other = read_forgetting_rules(workspace, path)
             for rule in other.rules():
                 if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
                     forgotten.add(rule.where, since=rule.forgotten_at)
     return forgotten
 
 
-def keep_rules(workspace: Workspace, forgotten: Forgotten) -> None:
+def save_forgetting_rules(workspace: Workspace, forgotten: Forgotten) -> None:
     """Write what has changed (Unwritable, CorruptFile), and note all rules in the control database, old ones included."""
     forgotten.save()
-    note_rules(workspace.control, forgotten.path, forgotten.conditions())
+    record_forgotten_rules(workspace.control, forgotten.path, forgotten.conditions())
 
 
-def damaged_rules(workspace: Workspace) -> list[CorruptFile]:
+def damaged_forgetting_rules(workspace: Workspace) -> list[CorruptFile]:
     """What is wrong with the files of rules."""
-    return _damages(rule_files(workspace), partial(read_rules, workspace))
+    return _damages(forgetting_rule_files(workspace), partial(read_forgetting_rules, workspace))

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, UnknownColumn
 from learners.passes.sources.source import Source
 from learners.schema import Schema
-from learners.schema.encoding.encode import encode, known_or_not
+from learners.schema.encoding.encode import encode, nonnull_class_codes
 from learners.schema.schema import Attribute
-from service.jobs.steps import silent
-from service.product.child_process import aside
-from service.product.datasets.data_sources import open_source
-from service.product.datasets.dataset_statistics import RULES, rules_of_files
-from service.product.datasets.registration import get_dataset, schema_of
+from service.jobs.steps import ignore_report
+from service.product.child_process import run_in_child_process
+from service.product.datasets.data_sources import open_data_source
+from service.product.datasets.dataset_statistics import RULES, forgetting_rules_of_files
+from service.product.datasets.registration import get_dataset, infer_schema_of_source
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate
@@ -37,25 +37,27 @@ def dataset_profile(workspace: Workspace, name: str, target: str | None = None, 
     """
     get_dataset(workspace, name)
     limit = workspace.settings.request_timeout_s
-    return aside(workspace, _profile, name, target, search.lower(), time_limit_s=limit)
+    return run_in_child_process(workspace, _profile, name, target, search.lower(), time_limit_s=limit)
 
 
 def _profile(workspace: Workspace, name: str, target: str | None, search: str) -> JSONObject:
     dataset = get_dataset(workspace, name)
-    source = open_source(workspace, dataset=name)
+    source = open_data_source(workspace, dataset=name)
     target = target or dataset.target
     if target is not None and target not in source.arrow_schema.names:
         raise UnknownColumn(target, source.arrow_schema.names)
-    rules = rules_of_files(workspace, source, workspace.layout.dataset_directory(name) / RULES).rules()
+    rules = forgetting_rules_of_files(workspace, source, workspace.layout.dataset_directory(name) / RULES).rules()
     table = pa.Table.from_batches(_first(source.thinned(SAMPLE_ROWS), [RowPredicate(rule.where) for rule in rules]))
     if not table.num_rows:
         raise EmptyData(f"Data set {name!r} has no rows.")
     if dataset.schema_json is not None and target == dataset.target:
         schema = Schema.from_json(dataset.schema_json)
     else:
-        schema = schema_of(Source.of_table(table), target, dataset.columns, 1, silent)
+        schema = infer_schema_of_source(Source.of_table(table), target, dataset.columns, 1, ignore_report)
     rows = table.combine_chunks().to_batches()[0]
-    of_class = np.zeros(rows.num_rows, np.int64) if target is None else known_or_not(rows, schema).astype(np.int64)
+    of_class = (
+        np.zeros(rows.num_rows, np.int64) if target is None else nonnull_class_codes(rows, schema).astype(np.int64)
+    )
     codes = encode(rows, schema, with_class=False).x
     matches = [i for i, attribute in enumerate(schema.attributes) if search in attribute.name.lower()]
     return {

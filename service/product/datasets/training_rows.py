@@ -8,22 +8,22 @@ import numpy as np
 import pyarrow as pa
 
 from learners.kernels.arrays import Floats
-from learners.kernels.random import STEP, random_bits_at
-from learners.passes.row_rules import NullClass, as_trained, null_class_of, weight_of
-from learners.passes.sources.files import whole_and_part
-from learners.passes.sources.row_filter import Selection, window
+from learners.kernels.random import STEP, random_bits_array
+from learners.passes.row_rules import NullClass, apply_schema_null_class, null_class_rule, row_weight_rule
+from learners.passes.sources.files import split_file_identity
+from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from learners.schema import Schema
 from service.jobs.steps import Report, Run
-from service.product.datasets.data_sources import open_source
+from service.product.datasets.data_sources import open_data_source
 from service.product.datasets.dataset_statistics import (
     Ledger,
-    as_verified,
-    keep_rules,
-    ledger_of,
-    read_rules,
-    rules_of_files,
-    with_earlier,
+    forgetting_rules_of_files,
+    read_forgetting_rules,
+    save_forgetting_rules,
+    source_with_earlier_files,
+    source_with_verified_hashes,
+    statistics_ledger,
 )
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict
@@ -83,14 +83,14 @@ class Share(Condition):
         """(n_rows,) bool."""
         key = int(hashlib.sha256(f"{self.seed} {file.footer_sha256}".encode()).hexdigest()[:16], 16)
         first = (fragment.row_group << 40) + offset
-        kept_back = unit_hashes(key, first, rows.num_rows) < self.share
+        kept_back = row_hash_uniforms(key, first, rows.num_rows) < self.share
         return kept_back if self.is_kept_back else ~kept_back
 
 
-def unit_hashes(key: int, first: int, n: int) -> Floats:
+def row_hash_uniforms(key: int, first: int, n: int) -> Floats:
     """Numbers in [0, 1) that look random, for the rows first .. first + n - 1."""
     counters = np.arange(first + 1, first + n + 1, dtype=np.uint64) * STEP + np.uint64(key)
-    return (random_bits_at(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return (random_bits_array(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -102,9 +102,9 @@ class TrainingRows:
     rules: tuple[str, ...] = ()
 
 
-def training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
+def open_training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
     """All rows of a training's files, read as its model reads them if there is one; OutsideRoots, SourceError or NotFound."""
-    return open_source(
+    return open_data_source(
         workspace,
         request.uris,
         dataset=request.dataset,
@@ -115,52 +115,52 @@ def training_source(workspace: Workspace, request: TrainRequest, run: Run, schem
     )
 
 
-def measuring_source(
+def open_evaluation_source(
     workspace: Workspace, uris: Sequence[str] | None, dataset: str | None, run: Run, schema: Schema | None
 ) -> Source:
     """Rows to measure a model on, as it reads them and their classes; OutsideRoots, SourceError or NotFound."""
-    rows = open_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
-    return rows if schema is None else as_trained(rows, schema)
+    rows = open_data_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
+    return rows if schema is None else apply_schema_null_class(rows, schema)
 
 
-def training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:
+def select_training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:
     """Choose the rows of a request from all files of the data set: those of the window, without those that are forgotten.
 
     The rules of the workspace follow the files: one that was made for other data with the same files becomes a rule of
     these too. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
     EmptyData, InvalidPredicate, Conflict or CorruptFile.
     """
-    ledger = ledger_of(workspace, request, run)
-    source = with_earlier(as_verified(source, ledger), ledger)
-    forgotten = rules_of(workspace, source, ledger)
-    check_rules(forgotten, str(request.dataset or request.model), source)
+    ledger = statistics_ledger(workspace, request, run)
+    source = source_with_earlier_files(source_with_verified_hashes(source, ledger), ledger)
+    forgotten = inherit_forgetting_rules(workspace, source, ledger)
+    check_forgetting_rules(forgotten, str(request.dataset or request.model), source)
     null_class = _null_class(workspace, request)
     if null_class is not None:
         source = source.completed(null_class.completed)
-    weight = weight_of(overrides_of(workspace, request))
+    weight = row_weight_rule(training_column_overrides(workspace, request))
     if weight is not None:
         source = source.weighted(weight)
     chosen = Selection(source, dict.fromkeys(range(len(source.files)), ()))
     if request.window is not None:
-        chosen = window(source, request.window, request.timestamp)
+        chosen = select_newest_rows(source, request.window, request.timestamp)
     chosen = chosen.and_all([rule for rule in (null_class, weight) if rule is not None])
     rules = tuple(rule.where for rule in forgotten.rules())
     for where in rules:
         predicate = RowPredicate(where)
-        counts = matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
+        counts = count_matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
         files = {
             index: (*conditions, Not(predicate)) if counts[index] else conditions
             for index, conditions in chosen.wanted.items()
         }
         chosen = Selection(source, files)
-    keep_rules(workspace, forgotten)
+    save_forgetting_rules(workspace, forgotten)
     if request.keeps_back:
         parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
         return TrainingRows(parts[0], parts[1].source, rules)
     return TrainingRows(chosen, None, rules)
 
 
-def overrides_of(workspace: Workspace, request: TrainRequest) -> JSONObject:
+def training_column_overrides(workspace: Workspace, request: TrainRequest) -> JSONObject:
     """What is given of the columns: by the request, and where that is silent by the data set."""
     known = {} if request.dataset is None else dict(definitions.get_dataset(workspace.control, request.dataset).columns)
     return known | request.columns
@@ -171,17 +171,17 @@ def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None
     target = request.target
     if target is None and request.dataset is not None:
         target = definitions.get_dataset(workspace.control, request.dataset).target
-    return null_class_of(target, overrides_of(workspace, request))
+    return null_class_rule(target, training_column_overrides(workspace, request))
 
 
-def rules_of(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
+def inherit_forgetting_rules(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
     """The rules of some data, kept with it, too, where they were made under another name."""
-    forgotten = rules_of_files(workspace, source, ledger.rules_path)
-    keep_rules(workspace, forgotten)
+    forgotten = forgetting_rules_of_files(workspace, source, ledger.rules_path)
+    save_forgetting_rules(workspace, forgotten)
     return forgotten
 
 
-def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
+def check_forgetting_rules(forgotten: Forgotten, name: str, source: Source) -> None:
     """Refuse data under a name whose rules of forgotten rows cannot be applied to it (Conflict)."""
     for rule in forgotten.rules():
         for column in RowPredicate(rule.where).columns:
@@ -193,7 +193,7 @@ def check_rules(forgotten: Forgotten, name: str, source: Source) -> None:
                 )
 
 
-def matching_rows(
+def count_matching_rows(
     source: Source,
     predicate: RowPredicate,
     files: Sequence[int],
@@ -230,19 +230,19 @@ class ForgottenMeanwhile(Conflict):
     """Rows were forgotten while a job learned them."""
 
 
-def check_forgotten(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
+def check_forgotten_meanwhile(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
     """Refuse to publish a model that was learned before the last rule was made (ForgottenMeanwhile)."""
-    ledger = ledger_of(workspace, request, run)
-    rules = read_rules(workspace, ledger.rules_path).rules()
+    ledger = statistics_ledger(workspace, request, run)
+    rules = read_forgetting_rules(workspace, ledger.rules_path).rules()
     if missed := {rule.where for rule in rules} - set(learned.get("forgotten", ())):
-        discard_forgotten(ledger)
+        discard_forgotten_statistics(ledger)
         raise ForgottenMeanwhile(
             f"Rows were forgotten while this job learned from them ({', '.join(sorted(missed))}): nothing is published. "
             "Retry the job."
         )
 
 
-def discard_forgotten(ledger: Ledger) -> int:
+def discard_forgotten_statistics(ledger: Ledger) -> int:
     """Remove the statistics that hold forgotten rows; returns how many there were."""
     if ledger.store is None:
         return 0
@@ -254,7 +254,7 @@ def discard_forgotten(ledger: Ledger) -> int:
                 rules.setdefault(file, set()).add(Not(RowPredicate(rule.where)).text)
     n_removed = 0
     for entry in ledger.store.entries():
-        parts = [whole_and_part(identity) for identity in entry.files]
+        parts = [split_file_identity(identity) for identity in entry.files]
         if any(file in rules and not rules[file] <= set(conditions or ()) for file, conditions in parts):
             ledger.store.discard(entry.key)
             n_removed += 1

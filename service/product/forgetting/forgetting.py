@@ -8,48 +8,59 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from learners.errors import UnknownColumn, names_with_similar
+from learners.errors import UnknownColumn, names_with_suggestions
 from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from service.jobs.steps import LOCAL, Run, Steps, reporting, run_now, silent
-from service.product.datasets.data_sources import check_roots, files_of, plain, plain_parameters
+from service.jobs.steps import LOCAL, Run, Steps, ignore_report, progress_reporter, run_job_steps
+from service.product.datasets.data_sources import (
+    check_data_roots,
+    file_uri_to_path,
+    learner_parameter_files,
+    parameters_with_file_paths,
+)
 from service.product.datasets.dataset_statistics import (
     DATA,
     RULES,
     Ledger,
-    as_verified,
-    keep_rules,
-    ledger_of,
-    rule_files,
+    forgetting_rule_files,
+    save_forgetting_rules,
+    source_with_verified_hashes,
+    statistics_ledger,
 )
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import (
     ForgottenMeanwhile,
-    discard_forgotten,
-    matching_rows,
-    overrides_of,
-    training_rows,
-    training_source,
+    count_matching_rows,
+    discard_forgotten_statistics,
+    open_training_source,
+    select_training_rows,
+    training_column_overrides,
 )
-from service.product.forgetting.forgetting_served import forget_served
+from service.product.forgetting.forgetting_served import forget_predictions_of_rows
 from service.product.train_steps import train_steps
 from service.product.versions import provenance
-from service.product.versions.registry import aliases_of, find_version, list_models, list_versions, newest_versions
+from service.product.versions.registry import (
+    aliases_of,
+    find_version,
+    list_models,
+    list_versions,
+    newest_versions_of_dataset,
+)
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.control.paging import pages
+from storage.control.paging import iterate_page_items
 from storage.datasets import definitions
-from storage.datasets.forgotten import Forgotten, known_rules, rule_sha256
+from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256, recorded_forgotten_rules
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
-from storage.models.model_file import read_pairs
+from storage.models.model_file import read_model_key_values
 from storage.models.model_versions import ModelVersion
 
 ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
@@ -58,25 +69,25 @@ OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 def forget_steps(workspace: Workspace) -> Steps:
     """The steps of a job that forgets rows."""
-    steps = {"mark": mark, "retrain": retrain, "prove": prove}
+    steps = {"mark": mark_forgotten_rows, "retrain": retrain_without_forgotten, "prove": prove_forgetting}
     return {name: partial(step, workspace) for name, step in steps.items()}
 
 
-def mark(workspace: Workspace, run: Run) -> JSONObject:
+def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
     """Find the rows, and make the rule that no training from now on learns them."""
     request = ForgetRequest(**run.request)
-    affected = affected_models(workspace, request)
+    affected = models_affected_by_forgetting(workspace, request)
     source, ledger = _place(workspace, request, affected, run)
     predicate = RowPredicate(request.where, is_new=True)
     forgotten = ledger.forgotten  # as the file has it: who forgets the rows again mends a file that has lost the rule
     _check_columns(predicate, source.arrow_schema.names)
     # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
-    matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
+    count_matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
     if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
         raise UnknownColumn(request.prediction_key, source.arrow_schema.names)
     if not request.dry_run:
         forgotten.add(predicate.text)
-    counts = matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
+    counts = count_matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
     found = {source.files[index].path: n for index, n in counts.items() if n}
     if request.dry_run:
         served = _served(workspace, request, affected, source, predicate)
@@ -89,7 +100,7 @@ def mark(workspace: Workspace, run: Run) -> JSONObject:
             "their data.",
             field="where",
         )
-    keep_rules(workspace, forgotten)
+    save_forgetting_rules(workspace, forgotten)
     # Of no row there is nothing to learn anew, unless a version has learned from a file that is gone.
     knows = bool(found) or any(_holding(workspace, request, forgotten.footers(predicate.text)))
     return {
@@ -111,32 +122,34 @@ def _served(
     if request.prediction_key is None:
         return None
     names = [version.name for version in affected]
-    return dict(forget_served(workspace, names, source, predicate, request.prediction_key, dry_run=request.dry_run))
+    return dict(
+        forget_predictions_of_rows(workspace, names, source, predicate, request.prediction_key, dry_run=request.dry_run)
+    )
 
 
-def check_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
+def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
     """Refuse a condition that is none, may fail on some values, or names a column that the data lacks.
 
     Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object
     stores: no request shall wait for them. Raises InvalidPredicate, InvalidRequest, NotFound, OutsideRoots or
     SourceError.
     """
-    affected = affected_models(workspace, request)
+    affected = models_affected_by_forgetting(workspace, request)
     predicate = RowPredicate(request.where, is_new=True)
     known = {column for version in affected for column in _columns_of(version)}
     if set(predicate.columns) <= known:
         return
     dataset = None if request.dataset is None else get_dataset(workspace, request.dataset)
     uris = dataset.uris if dataset is not None else _request_of(affected[0]).get("uris") or ()
-    if not any("://" in plain(uri) for uri in uris):
-        run = Run("look" if is_remote else f"{LOCAL}look", {}, {}, silent)
+    if not any("://" in file_uri_to_path(uri) for uri in uris):
+        run = Run("look" if is_remote else f"{LOCAL}look", {}, {}, ignore_report)
         _check_columns(predicate, _place(workspace, request, affected, run)[0].arrow_schema.names)
 
 
 def _check_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
     for column in predicate.columns:
         if column not in names:
-            named = names_with_similar([column], names)
+            named = names_with_suggestions([column], names)
             raise InvalidRequest(f"The condition names a column that is not in the data: {named}.", field="where")
 
 
@@ -149,14 +162,16 @@ def _columns_of(version: ModelVersion) -> list[str]:
     return [*schema.columns, *(column.name for column in schema.left_out)]
 
 
-def retrain(workspace: Workspace, run: Run) -> JSONObject:
+def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
     """Train each model as its newest version was, from the statistics less the forgotten rows."""
     versions = []
     for name in run.receipts["mark"]["models"]:
         # Not what an earlier start of this job has made.
         others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
         newest = next(others, None) or find_version(workspace, f"{name}@latest")
-        if newest.job_id != run.job_id and rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(newest):
+        if newest.job_id != run.job_id and forgotten_rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(
+            newest
+        ):
             # An earlier job of the same rule has made it, and failed later or had it proved.
             versions.append({"model": name, "version": newest.version, "passes": []})
             continue
@@ -174,18 +189,18 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSON
         aliases = aliases_of(workspace, newest.name).items()
         request["aliases"] = [alias for alias, number in aliases if number == newest.version]
         try:
-            return run_now(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
+            return run_job_steps(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
         except ForgottenMeanwhile:
             if attempt == ATTEMPTS:
                 raise
     raise AssertionError
 
 
-def prove(workspace: Workspace, run: Run) -> JSONObject:
+def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
     """Learn each new version once more from the remaining rows alone, and remove the statistics with the others."""
     request = ForgetRequest(**run.request)
     marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
-    affected = affected_models(workspace, request)
+    affected = models_affected_by_forgetting(workspace, request)
     if request.dry_run:
         knows = marked["n_rows"] or marked.get("holding")
         would = [version.name for version in affected] if request.retrain and knows else []
@@ -193,7 +208,7 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
         answer |= {"holding": marked.get("holding", [])}  # which a job of an earlier release has not noted
         return answer if marked.get("served") is None else answer | {"served": marked["served"]}
     _, ledger = _place(workspace, request, affected, run)
-    n_removed = discard_forgotten(ledger)  # first: they hold the rows, whatever comes of the proofs
+    n_removed = discard_forgotten_statistics(ledger)  # first: they hold the rows, whatever comes of the proofs
     proofs = []
     for entry in trained if request.prove else ():
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")
@@ -209,16 +224,16 @@ def prove(workspace: Workspace, run: Run) -> JSONObject:
     }
 
 
-def affected_models(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
+def models_affected_by_forgetting(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
     """The newest versions that were trained on the data; NotFound if there is no data of that name."""
     if request.model is not None:
         return [find_version(workspace, f"{_name(request.model)}@latest")]
     get_dataset(workspace, str(request.dataset))
-    return newest_versions(workspace, str(request.dataset))
+    return newest_versions_of_dataset(workspace, str(request.dataset))
 
 
 def _request_of(version: ModelVersion) -> JSONObject:
-    text = read_pairs(version.duckdb_path, "provenance").get("request")
+    text = read_model_key_values(version.duckdb_path, "provenance").get("request")
     try:
         return TrainRequest(**json.loads(text or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
@@ -241,26 +256,26 @@ def _place(
             raise InvalidRequest(
                 f"{train.model} was trained on the data set {train.dataset!r}: forget rows of that.", field="model"
             )
-    source = training_source(workspace, train, run)
-    ledger = ledger_of(workspace, train, run)
-    return as_verified(source, ledger), ledger
+    source = open_training_source(workspace, train, run)
+    ledger = statistics_ledger(workspace, train, run)
+    return source_with_verified_hashes(source, ledger), ledger
 
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
-    snapshot = read_pairs(version.duckdb_path, "provenance").get("snapshot")
-    request = provenance.of_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
+    snapshot = read_model_key_values(version.duckdb_path, "provenance").get("snapshot")
+    request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
-        check_roots(files_of(request.parameters), workspace.settings)
+        check_data_roots(learner_parameter_files(request.parameters), workspace.settings)
     trained = load_model(*map_compiled(version.arrow_path))
-    source = training_source(workspace, request, run, trained.schema)
-    rows = training_rows(workspace, source, request, run)
+    source = open_training_source(workspace, request, run, trained.schema)
+    rows = select_training_rows(workspace, source, request, run)
     target = trained.schema.target
-    parameters = plain_parameters(request.parameters)
-    overrides = overrides_of(workspace, request)
+    parameters = parameters_with_file_paths(request.parameters)
+    overrides = training_column_overrides(workspace, request)
     learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema), overrides)
     threads = available_threads(workspace.settings)
-    again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=reporting(run.report))
+    again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=progress_reporter(run.report))
     (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)
     is_equal = header == fresh_header and arrays.keys() == fresh.keys()
     is_equal = is_equal and all(np.array_equal(arrays[name], fresh[name], equal_nan=True) for name in arrays)
@@ -281,19 +296,19 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
     by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each footer.
     """
     where = RowPredicate(request.where).text
-    for model in pages(partial(list_models, workspace)):
+    for model in iterate_page_items(partial(list_models, workspace)):
         for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
             is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
             unknown = 1 if is_ours else 0
             holds = any(searched.get(str(file.get("footer_sha256")), unknown) for file in version.files)
-            if holds and rule_sha256(where) not in _rules_of(version):
+            if holds and forgotten_rule_sha256(where) not in _rules_of(version):
                 yield f"{version.name}@{version.version}"
 
 
 def _rules_of(version: ModelVersion) -> list[str]:
     """The SHA-256 of the rules that stood when a version was learned; none can be told of one whose file is damaged."""
     try:
-        return list(json.loads(read_pairs(version.duckdb_path, "provenance").get("forgotten", "[]")))
+        return list(json.loads(read_model_key_values(version.duckdb_path, "provenance").get("forgotten", "[]")))
     except CorruptFile:
         return []
 
@@ -304,10 +319,10 @@ def _name(reference: str) -> str:
 
 def _versions(workspace: Workspace, name: str) -> Iterator[ModelVersion]:
     """All versions of a model, newest first."""
-    return iter(pages(partial(list_versions, workspace, name)))
+    return iter(iterate_page_items(partial(list_versions, workspace, name)))
 
 
-def withdraw_rule(
+def withdraw_forgetting_rule(
     workspace: Workspace,
     name: str,
     where: str,
@@ -325,7 +340,7 @@ def withdraw_rule(
     """
     if not reason.strip():
         raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")
-    layout, known = workspace.layout, known_rules(workspace.control)
+    layout, known = workspace.layout, recorded_forgotten_rules(workspace.control)
     places = {"dataset": layout.dataset_directory(name) / RULES, "model": layout.model_directory(name) / DATA / RULES}
     condition, done = where.strip(), None
     standing: set[str] = set()
@@ -336,7 +351,7 @@ def withdraw_rule(
         standing |= rules
         if condition in rules:
             withdrawal = forgotten.withdraw(condition, by, reason)
-            keep_rules(workspace, forgotten)
+            save_forgetting_rules(workspace, forgotten)
             done = {"name": name, "where": condition, "withdrawn_at": withdrawal["at"], "by": by, "reason": reason}
     if done is None:
         _check_exists(workspace, name, kind, has_rules=bool(standing))
@@ -346,7 +361,7 @@ def withdraw_rule(
 
 
 def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rules: bool) -> None:
-    if has_rules or (kind is None and definitions.is_registered(workspace.control, name)):
+    if has_rules or (kind is None and definitions.is_registered_dataset(workspace.control, name)):
         return
     if kind == "dataset":
         definitions.get_dataset(workspace.control, name)
@@ -357,7 +372,7 @@ def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rule
 def _names_with(workspace: Workspace, where: str) -> list[str]:
     """The names under which a rule stands; files that cannot be read are for the doctor."""
     found = []
-    for path in rule_files(workspace):
+    for path in forgetting_rule_files(workspace):
         try:
             stands = any(rule.where == where for rule in Forgotten(path).rules())
         except CorruptFile:

@@ -18,7 +18,7 @@ from storage.datasets.predicates import RowPredicate
 from storage.monitoring.counts import HOUR, MonitoringFiles, workspace_secret
 
 
-def forget_served(
+def forget_predictions_of_rows(
     workspace: Workspace,
     models: Sequence[str],
     source: Source,

@@ -9,37 +9,42 @@ from learners.circuits.model import CircuitModel
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import AnyQuery
-from learners.passes.row_rules import as_trained
+from learners.passes.row_rules import apply_schema_null_class
 from learners.passes.sources.source import Source
-from service.jobs.steps import Report, Run, silent
-from service.product.datasets.data_sources import open_source, with_rows_of_databases
-from service.product.datasets.training_rows import measuring_source
+from service.jobs.steps import Report, Run, ignore_report
+from service.product.datasets.data_sources import materialise_database_uris, open_data_source
+from service.product.datasets.training_rows import open_evaluation_source
 from service.product.inference import queries, scoring
-from service.product.inference.density_rows import Filling, graph_average, write_imputed, write_scores
+from service.product.inference.density_rows import (
+    Filling,
+    graph_averaged_scorer,
+    write_density_scores,
+    write_imputed_rows,
+)
 from service.product.outputs import Output
-from service.product.versions.registry import served_model
+from service.product.versions.registry import load_served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.files.atomic_files import make_folder
+from storage.files.atomic_files import create_folder
 
 
-def query(workspace: Workspace, reference: str, questions: Sequence[AnyQuery]) -> list[JSONObject]:
+def query_model(workspace: Workspace, reference: str, questions: Sequence[AnyQuery]) -> list[JSONObject]:
     """Ask a model's joint distribution or its posterior over structures, in this process and for as long as it takes."""
-    return queries.answers(served_model(workspace, reference).model, questions)
+    return queries.answer_model_queries(load_served_model(workspace, reference).model, questions)
 
 
 def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
-    model = served_model(workspace, reference).model
+    model = load_served_model(workspace, reference).model
     return scoring.score_files(
         model, _rows(workspace, uris, model), output, threads=available_threads(workspace.settings), **how
     )
 
 
-def score(
+def score_file_likelihoods(
     workspace: Workspace,
     reference: str,
     uris: Sequence[str],
@@ -47,75 +52,77 @@ def score(
     average: Average | None = None,
     **how: Any,
 ) -> JSONObject:
-    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_scores`."""
-    model = served_model(workspace, reference).model
-    circuit = queries.queryable(model)
+    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_density_scores`."""
+    model = load_served_model(workspace, reference).model
+    circuit = queries.queryable_circuit(model)
     source = _rows(workspace, uris, circuit)
-    over = graph_average(model, average, source.n_rows)
-    return write_scores(circuit, source, output, over=over, threads=available_threads(workspace.settings), **how)
+    over = graph_averaged_scorer(model, average, source.n_rows)
+    return write_density_scores(
+        circuit, source, output, over=over, threads=available_threads(workspace.settings), **how
+    )
 
 
-def impute(
+def impute_files(
     workspace: Workspace, reference: str, uris: Sequence[str], output: Output, filling: Filling, **how: Any
 ) -> JSONObject:
-    """Fill the missing cells of files into one of Parquet; as `density_rows.write_imputed`."""
-    model = queries.queryable(served_model(workspace, reference).model)
+    """Fill the missing cells of files into one of Parquet; as `density_rows.write_imputed_rows`."""
+    model = queries.queryable_circuit(load_served_model(workspace, reference).model)
     source = _rows(workspace, uris, model)
-    return write_imputed(model, source, output, filling, threads=available_threads(workspace.settings), **how)
+    return write_imputed_rows(model, source, output, filling, threads=available_threads(workspace.settings), **how)
 
 
 def _rows(workspace: Workspace, uris: Sequence[str], model: Model) -> Source:
     """Rows of files and databases, as a model reads them."""
-    return open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False, schema=model.schema)
+    return open_data_source(workspace, materialise_database_uris(workspace, uris), is_remote=False, schema=model.schema)
 
 
-def score_rows(workspace: Workspace, run: Run) -> JSONObject:
+def run_scoring_step(workspace: Workspace, run: Run) -> JSONObject:
     """Score a data set into the job's output."""
     request = ScoreRequest(**run.request)
-    model = served_model(workspace, request.model).model
+    model = load_served_model(workspace, request.model).model
 
     def written(circuit: CircuitModel, rows: Source, output: Output, **how: Any) -> JSONObject:
-        over = graph_average(model, request.average, rows.n_rows)
-        return write_scores(circuit, rows, output, keep=request.keep, over=over, **how)
+        over = graph_averaged_scorer(model, request.average, rows.n_rows)
+        return write_density_scores(circuit, rows, output, keep=request.keep, over=over, **how)
 
     return _into_output(workspace, run, request, written)
 
 
-def impute_rows(workspace: Workspace, run: Run) -> JSONObject:
+def run_imputation_step(workspace: Workspace, run: Run) -> JSONObject:
     """Fill the missing cells of a data set into the job's output."""
     request = ImputeRequest(**run.request)
     filling = Filling(request.how, tuple(request.columns), request.draws, request.seed)
-    return _into_output(workspace, run, request, write_imputed, filling=filling)
+    return _into_output(workspace, run, request, write_imputed_rows, filling=filling)
 
 
 def _into_output(
     workspace: Workspace, run: Run, request: ScoreRequest | ImputeRequest, write: Callable[..., JSONObject], **how: Any
 ) -> JSONObject:
-    version = served_model(workspace, request.model)
-    model = queries.queryable(version.model)
-    rows = open_source(
+    version = load_served_model(workspace, request.model)
+    model = queries.queryable_circuit(version.model)
+    rows = open_data_source(
         workspace, request.uris, dataset=request.dataset, is_remote=not run.is_local, schema=model.schema
     )
     warnings: list[str] = []
     output = workspace.layout.job_output(run.job_id)
-    make_folder(output.parent)
+    create_folder(output.parent)
     threads = available_threads(workspace.settings)
     summary = write(model, rows, output, replace=True, threads=threads, report=run.report, warn=warnings.append, **how)
     return {"model": version.name, "version": version.version, **summary} | ({"warnings": warnings} if warnings else {})
 
 
-def evaluate_version(workspace: Workspace, run: Run) -> JSONObject:
+def run_evaluation_step(workspace: Workspace, run: Run) -> JSONObject:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
-    version = served_model(workspace, request.model)
-    rows = measuring_source(workspace, request.uris, request.dataset, run, version.schema)
-    warnings = scoring.absences(version.model, rows)
-    metrics = scoring.measure(version.model, rows, run.report).beside_floor
+    version = load_served_model(workspace, request.model)
+    rows = open_evaluation_source(workspace, request.uris, request.dataset, run, version.schema)
+    warnings = scoring.absent_column_warnings(version.model, rows)
+    metrics = scoring.measure_model(version.model, rows, run.report).beside_floor
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
 
 
-def evaluate_beside(
-    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: Report = silent
+def evaluate_versions(
+    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: Report = ignore_report
 ) -> JSONObject:
     """Measure several versions on the same rows, which are read once for each; InvalidRequest of a model without classes.
 
@@ -123,16 +130,18 @@ def evaluate_beside(
     first, row by row, with its standard error; `warnings` if there are any.
     """
     models, losses, warnings = [], [], []
-    uris = with_rows_of_databases(workspace, uris)
+    uris = materialise_database_uris(workspace, uris)
     for reference in references:
-        version = served_model(workspace, reference)
+        version = load_served_model(workspace, reference)
         if version.schema.target is None:
             raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
-        rows = as_trained(open_source(workspace, uris, is_remote=False, schema=version.schema), version.schema)
-        warnings += [f"{reference}: {words}" for words in scoring.absences(version.model, rows)]
-        found = scoring.measure(version.model, rows, report)
+        rows = apply_schema_null_class(
+            open_data_source(workspace, uris, is_remote=False, schema=version.schema), version.schema
+        )
+        warnings += [f"{reference}: {words}" for words in scoring.absent_column_warnings(version.model, rows)]
+        found = scoring.measure_model(version.model, rows, report)
         models.append({"model": version.name, "version": version.version, **found.metrics})
-        losses.append(scoring.log_losses_of(found.scores))
+        losses.append(scoring.row_log_losses(found.scores))
     differences = []
     for own in losses[1:]:
         more = own - losses[0]
@@ -141,11 +150,11 @@ def evaluate_beside(
     return {"models": models, "differences": differences} | ({"warnings": warnings} if warnings else {})
 
 
-def answer_queries(workspace: Workspace, run: Run) -> JSONObject:
+def run_query_step(workspace: Workspace, run: Run) -> JSONObject:
     """Ask a registered version, as long as its queries take."""
     request = QueryJobRequest(**run.request)
-    version, found = served_model(workspace, request.model), list[JSONObject]()
+    version, found = load_served_model(workspace, request.model), list[JSONObject]()
     for number, query in enumerate(request.queries):
         run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries), "unit": "queries"})
-        found += queries.answers(version.model, [query])
+        found += queries.answer_model_queries(version.model, [query])
     return {"model": version.name, "version": version.version, "answers": found}

@@ -15,7 +15,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
     chunk_of_batch,
     fill_cells,
-    is_in_intervals,
+    is_binned_variable,
     missing_cells,
     nameable,
     rows_of_batch,
@@ -29,9 +29,16 @@ from learners.models.query import How
 from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
-from service.jobs.steps import Report, silent
-from service.product.inference.scoring import absences, beside, number_batches
-from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order, plain
+from service.jobs.steps import Report, ignore_report
+from service.product.inference.scoring import absent_column_warnings, batches_with_first_row, join_batch_columns
+from service.product.outputs import (
+    Output,
+    ParquetDraft,
+    check_parquet_output,
+    decode_dictionary_columns,
+    ordered_thread_map,
+    output_draft,
+)
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 
@@ -41,7 +48,7 @@ DRAW = "draw"
 MAX_DRAWS = 1000
 
 
-def ranks_of(logs: Floats, ascending: Floats) -> Integers:
+def ranks_by_surprise(logs: Floats, ascending: Floats) -> Integers:
     """(n_rows,) int64: 1 of the least probable row, 1 + the number of less probable ones of any other."""
     # Neighbours in turn are found in the same lines of memory: six times faster among 5 M rows.
     order = np.argsort(logs)
@@ -55,7 +62,7 @@ def density_columns(model: CircuitModel) -> list[str]:
     return [model.columns.names[v] for v in density_variables(model.columns.circuit).tolist()]
 
 
-def graph_average(
+def graph_averaged_scorer(
     model: Model, average: Average | None, n_rows: int, pause: Callable[[], None] | None = None
 ) -> GraphAverage | None:
     """What scores rows averaged over the graphs of a posterior over structures, if that is asked.
@@ -71,11 +78,11 @@ def graph_average(
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:
     is_unknown = np.isnan(logs)
-    columns = [pa.array(own, mask=is_unknown) for own in (np.asarray(logs), ranks_of(logs, ascending))]
+    columns = [pa.array(own, mask=is_unknown) for own in (np.asarray(logs), ranks_by_surprise(logs, ascending))]
     return pa.RecordBatch.from_arrays(columns, names=[LOG_LIKELIHOOD, RANK])
 
 
-def write_scores(
+def write_density_scores(
     model: CircuitModel,
     source: Source,
     output: Output,
@@ -84,8 +91,8 @@ def write_scores(
     over: GraphAverage | None = None,
     replace: bool = False,
     threads: int = 1,
-    report: Report = silent,
-    warn: Callable[[str], None] = silent,
+    report: Report = ignore_report,
+    warn: Callable[[str], None] = ignore_report,
 ) -> JSONObject:
     """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep, to a file that appears when it is complete.
 
@@ -99,13 +106,13 @@ def write_scores(
     `n_rows`, the mean `log_likelihood` in nats of the possible rows, `n_impossible`, and `densities`: the columns whose
     part of it is a density, not a probability. Over graphs also `n_incomplete`, and `average` of `GraphAverage.to_json`.
     """
-    check_parquet(output, replace=replace)
+    check_parquet_output(output, replace=replace)
     for name in keep:
         if name not in source.arrow_schema.names:
             raise UnknownColumn(name, source.arrow_schema.names)
         if name in (LOG_LIKELIHOOD, RANK) or list(keep).count(name) > 1:
             raise InvalidRequest(f"The column {name!r} to keep would be written twice: leave it out.", column=name)
-    for absence in absences(model, source):
+    for absence in absent_column_warnings(model, source):
         warn(absence)
     read = [name for name in model.schema.columns if name in source.arrow_schema.names]
     row_logs = model.row_logs if over is None else over.log_likelihood
@@ -113,11 +120,11 @@ def write_scores(
     def of(batch: pa.RecordBatch) -> Floats:
         return row_logs(model.columns.rows_of_chunk(chunk_of_batch(model.columns, batch)))
 
-    with delivering(output, replace=replace) as draft:
+    with output_draft(output, replace=replace) as draft:
         logs = _numbers_in(draft.with_name("logs"), source.n_rows)
         first = 0
         # Over graphs in one thread: sums over rows are then the same each time.
-        for found in in_order(of, source.batches(read), 1 if over else threads):
+        for found in ordered_thread_map(of, source.batches(read), 1 if over else threads):
             logs[first : first + found.size] = found
             first += found.size
             report(_progress("score", first, source))
@@ -128,7 +135,7 @@ def write_scores(
             first = 0
             for kept in _kept(source, keep):
                 n = kept.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)
-                writer.write(beside(kept, _columns(logs[first : first + n], ascending)))
+                writer.write(join_batch_columns(kept, _columns(logs[first : first + n], ascending)))
                 first += n
                 report(_progress("write", first, source))
         return _summary(model, over, ascending)
@@ -146,11 +153,11 @@ def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
 def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """The columns to keep, in at least one batch; without any, as many empty batches as there are slices of rows."""
     if keep and source.n_rows:
-        yield from map(plain, source.batches(list(keep)))
+        yield from map(decode_dictionary_columns, source.batches(list(keep)))
         return
     schema = pa.schema([source.arrow_schema.field(name) for name in keep])
     for _ in range(0, max(source.n_rows, 1), ROWS_AT_A_TIME):
-        yield plain(pa.RecordBatch.from_pylist([], schema))
+        yield decode_dictionary_columns(pa.RecordBatch.from_pylist([], schema))
 
 
 def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) -> JSONObject:
@@ -202,7 +209,7 @@ class Filled:
         self.n_filled.update(other.n_filled)
 
 
-def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
+def variables_to_impute(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
     """The variables whose cells are filled, of data with columns of these names.
 
     Raises UnknownColumn or InvalidEvidence if the model does not know a column that is named, InvalidRequest if none is
@@ -219,7 +226,7 @@ def variables_to_fill(model: CircuitModel, filling: Filling, names: Sequence[str
     return found
 
 
-def cells_to_fill(
+def imputed_cells(
     model: CircuitModel, batch: pa.RecordBatch, variables: Sequence[int], filling: Filling, first_row: int
 ) -> tuple[Mask, Floats]:
     """Where rows miss something of some variables, and with what it is filled.
@@ -239,11 +246,11 @@ def imputed_batches(
     model: CircuitModel, batch: pa.RecordBatch, filling: Filling, first_row: int
 ) -> tuple[list[pa.RecordBatch], Filled]:
     """Completed rows, a batch for each draw, with a column `draw` where there are several."""
-    variables = variables_to_fill(model, filling, batch.schema.names)
-    is_missing, values = cells_to_fill(model, batch, variables, filling, first_row)
+    variables = variables_to_impute(model, filling, batch.schema.names)
+    is_missing, values = imputed_cells(model, batch, variables, filling, first_row)
     names, counts, batches = list(batch.schema.names), Filled(batch.num_rows), []
     for number, own in enumerate(values, start=1):
-        columns = dict(zip(names, plain(batch).columns, strict=True))
+        columns = dict(zip(names, decode_dictionary_columns(batch).columns, strict=True))
         for v in variables:
             name = model.columns.names[v]
             columns[name] = with_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
@@ -255,7 +262,7 @@ def imputed_batches(
     return batches, counts
 
 
-def write_imputed(
+def write_imputed_rows(
     model: CircuitModel,
     source: Source,
     output: Output,
@@ -263,23 +270,23 @@ def write_imputed(
     *,
     replace: bool = False,
     threads: int = 1,
-    report: Report = silent,
-    warn: Callable[[str], None] = silent,
+    report: Report = ignore_report,
+    warn: Callable[[str], None] = ignore_report,
 ) -> JSONObject:
     """Write the rows with their missing cells filled; memory does not grow with the rows.
 
     Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
     InvalidEvidence or SchemaError.
     """
-    check_parquet(output, replace=replace)
+    check_parquet_output(output, replace=replace)
     names = source.arrow_schema.names
-    variables = variables_to_fill(model, filling, names)
+    variables = variables_to_impute(model, filling, names)
     if filling.draws > 1 and DRAW in names:
         raise InvalidRequest(
             f"Several draws add a column {DRAW!r}, and the data has one already. Rename it.", column=DRAW
         )
     for v in variables:
-        if is_in_intervals(model.columns, v):
+        if is_binned_variable(model.columns, v):
             warn(
                 f"Column {model.columns.names[v]!r} was cut into intervals: its cells get the middle of one. Train with "
                 "leaves=gaussian for numbers of its own."
@@ -290,9 +297,9 @@ def write_imputed(
         first_row, batch = numbered
         return imputed_batches(model, batch, filling, first_row)
 
-    with delivering(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
+    with output_draft(output, replace=replace) as draft, ParquetDraft(draft, source.arrow_schema.names) as writer:
         rows = source.batches() if source.n_rows else iter([pa.RecordBatch.from_pylist([], source.arrow_schema)])
-        for batches, own in in_order(of, number_batches(rows), threads):
+        for batches, own in ordered_thread_map(of, batches_with_first_row(rows), threads):
             for batch in batches:
                 writer.write(batch)
             counts.add(own)

@@ -20,7 +20,7 @@ ROWS_MEASURED = {"hold-out": "rows kept back", "test data": "rows of test data"}
 INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 
 
-def interval(label: str) -> str:
+def interval_words(label: str) -> str:
     """The label of an interval of numbers as people write it: "(-inf, 86.35]" is "≤ 86.35"; other labels as they are."""
     found = INTERVAL.fullmatch(label)
     if found is None:
@@ -31,6 +31,6 @@ def interval(label: str) -> str:
     return f"> {low}" if high == "inf" else f"{low} to {high}"
 
 
-def number_of(n: int, noun: str) -> str:
+def count_with_noun(n: int, noun: str) -> str:
     """How many there are: "1 row", "2 rows"."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")

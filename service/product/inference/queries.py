@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.queries import answer_size
+from learners.circuits.queries.queries import circuit_answer_size
 from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.circuits.variables import Columns
 from learners.classifiers.lookup.lookup import LookupModel
@@ -22,10 +22,10 @@ from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
 from learners.orders.model import OrderModel
-from learners.orders.queries.queries import answer_size as structures_size
-from learners.orders.queries.queries import n_draws
-from learners.registry.networks.network_answers import answer_all, is_plain
-from learners.registry.networks.of_models import network_of
+from learners.orders.queries.queries import n_graphs_to_draw
+from learners.orders.queries.queries import structure_answer_size as structures_size
+from learners.registry.networks.network_answers import answer_network_queries, is_circuit_query
+from learners.registry.networks.of_models import model_arc_network
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
 from service.serving.compiled_networks import compiled_network
@@ -55,7 +55,7 @@ class WrongQuery(LearnerError, ValueError):
         self.query = query
 
 
-def queryable(model: Model) -> CircuitModel:
+def queryable_circuit(model: Model) -> CircuitModel:
     """The model as a circuit: itself, or its network compiled, see `service.serving.compiled_networks`; of an ensemble its joint member.
 
     Of a posterior over structures, its most probable graph. Raises NoJoint if it has no joint distribution,
@@ -82,19 +82,19 @@ class NoCircuit(LearnerError, ValueError):
 
 
 def exportable_circuit(model: Model) -> CircuitModel:
-    """The model as a circuit that files and pictures hold; NoCircuit of leaves of several columns, else as `queryable`."""
-    known = queryable(model)
+    """The model as a circuit that files and pictures hold; NoCircuit of leaves of several columns, else as `queryable_circuit`."""
+    known = queryable_circuit(model)
     if isinstance(known, GaussianModel):
         raise NoCircuit(known.kind)
     return known
 
 
-def of_structures(queries: Sequence[AnyQuery]) -> list[StructureQuery]:
+def structure_queries(queries: Sequence[AnyQuery]) -> list[StructureQuery]:
     """Those about structures."""
     return [query for query in queries if isinstance(query, StructureQuery)]
 
 
-def of_joint(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
+def joint_queries(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
     """The queries, none of them about structures (WrongQuery); to a posterior over structures those that are about its best graph."""
     for query in queries:
         if isinstance(query, StructureQuery) and not isinstance(model, OrderModel):
@@ -108,7 +108,7 @@ def limit_queries(model: Model, queries: Sequence[AnyQuery], max_queries: int, t
     n_samples += sum(average.n for average in map(_average, queries) if average is not None)
     if isinstance(model, OrderModel):
         posterior = model.posterior
-        n_samples += n_draws(of_structures(queries), posterior.scores.d, posterior.coverage.is_exact)
+        n_samples += n_graphs_to_draw(structure_queries(queries), posterior.scores.d, posterior.coverage.is_exact)
     for n, what in ((len(queries), "queries"), (n_samples, "samples")):
         if n > max_queries:
             raise BodyTooLarge(
@@ -134,18 +134,18 @@ def _sampling(query: AnyQuery) -> Sampling | None:
     return query.sampling if isinstance(query, Given) else None
 
 
-def check_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
+def check_query_answer_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
     """Refuse queries whose answers together are more than a request should carry.
 
-    Raises BodyTooLarge; NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn or InvalidEvidence as `answers`.
+    Raises BodyTooLarge; NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn or InvalidEvidence as `answer_model_queries`.
     """
     most = VALUES_PER_ROW * max_rows
     n_values = 0
     if isinstance(model, OrderModel):
-        n_values = structures_size(model.schema.n_attributes, of_structures(queries))
-    if joint := of_joint(model, queries):
+        n_values = structures_size(model.schema.n_attributes, structure_queries(queries))
+    if joint := joint_queries(model, queries):
         columns = query_columns(model, joint)
-        n_values += answer_size(columns.circuit, columns.schema, joint)
+        n_values += circuit_answer_size(columns.circuit, columns.schema, joint)
     if n_values > most:
         raise BodyTooLarge(
             f"The answers would have {n_values:,} values; the limit for one request is {most:,} ({VALUES_PER_ROW} times "
@@ -160,14 +160,14 @@ def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
     Raises NoJoint or NetworkTooLarge.
     """
     try:
-        return queryable(model).columns
+        return queryable_circuit(model).columns
     except NetworkTooLarge:
-        if any(is_plain(query) and _sampling(query) is None for query in queries):
+        if any(is_circuit_query(query) and _sampling(query) is None for query in queries):
             raise
-        return network_of(model).columns
+        return model_arc_network(model).columns
 
 
-def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
+def query_deadline_check(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
     """What ends the answering of a request at a time of `time.monotonic`.
 
     It names the time limit, and the kind of the job that may take longer.
@@ -185,7 +185,9 @@ def until(deadline: float, time_limit_s: float, kind: str = "query") -> Callable
     return pause
 
 
-def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None) -> list[JSONObject]:
+def answer_model_queries(
+    model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None
+) -> list[JSONObject]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
     `pause` is called again and again; what it raises ends the answering. Raises NoJoint, WrongQuery, NetworkTooLarge,
@@ -193,12 +195,14 @@ def answers(model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None]
     NoGraphs or TablesTooLarge; of posteriors over structures ImpossibleEdges, NotGaussian, NetworkFileError,
     InvalidParameter or NoRows.
     """
-    joint, structures = of_joint(model, queries), of_structures(queries)
+    joint, structures = joint_queries(model, queries), structure_queries(queries)
     own = model.joint if isinstance(model, EnsembleModel) else model
     with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, joint))) else nullcontext():
         of_edges = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
-        of_rows = iter(answer_all(own, joint, partial(queryable, own), pause=pause) if joint else [])
-    found = [finite(next(of_edges if isinstance(query, StructureQuery) else of_rows)) for query in queries]
+        of_rows = iter(
+            answer_network_queries(own, joint, partial(queryable_circuit, own), pause=pause) if joint else []
+        )
+    found = [non_finite_to_none(next(of_edges if isinstance(query, StructureQuery) else of_rows)) for query in queries]
     return [answer | {"member": "joint"} for answer in found] if isinstance(model, EnsembleModel) else found
 
 
@@ -206,10 +210,10 @@ def _average(query: AnyQuery) -> Average | None:
     return query.graph if isinstance(query, Given) and isinstance(query.graph, Average) else None
 
 
-def finite(value: Any) -> Any:
+def non_finite_to_none(value: Any) -> Any:
     """A value as JSON has it: None in place of what is not finite."""
     if isinstance(value, dict):
-        return {name: finite(each) for name, each in value.items()}
+        return {name: non_finite_to_none(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [finite(each) for each in value]
+        return [non_finite_to_none(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -7,40 +7,40 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from learners.answer_checks import distributions
+from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
-from learners.classifiers.baselines.boosted import warning_without
-from learners.classifiers.lookup.look_up_tables import blocks_of
-from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_similar
+from learners.classifiers.baselines.boosted import boosted_missing_columns_warning
+from learners.classifiers.lookup.look_up_tables import split_chunk_into_blocks
+from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_suggestions
 from learners.evaluation.metrics import (
     LEAST_PROBABILITY,
     NO_ROWS,
     RowScores,
-    losses_of_class_shares,
-    metrics_of,
-    scores_of_rows,
+    class_prior_baseline_losses,
+    metrics_from_row_scores,
+    score_probability_rows,
 )
-from learners.evaluation.model_report import ColumnCounts, ModelReport, column_counts, report_of_scores
+from learners.evaluation.model_report import ColumnCounts, ModelReport, model_report_from_scores, report_column_counts
 from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import NoTables
 from learners.passes.sources.source import Source
 from learners.schema import Chunk
-from learners.schema.encoding.encode import encode, known_or_not
-from service.jobs.steps import Report, silent
-from service.product.outputs import Output, ParquetDraft, check_parquet, delivering, in_order
+from learners.schema.encoding.encode import encode, nonnull_class_codes
+from service.jobs.steps import Report, ignore_report
+from service.product.outputs import Output, ParquetDraft, check_parquet_output, ordered_thread_map, output_draft
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.class_answers import check_columns, check_top_k, top_batch, top_classes
-from service.serving.predictor import Probabilities, intervals_of, scored_batch
+from service.serving.class_answers import check_class_columns, check_top_k, top_classes, top_classes_batch
+from service.serving.predictor import Probabilities, credible_intervals_of_rows, predictions_batch
 
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
-def probabilities_of(model: Model, source: Source) -> tuple[Probabilities, Labels]:
-    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; UnknownColumn, EmptyData as `measure`."""
-    found = list(_answered(model, source, silent))
+def probabilities_and_true_classes(model: Model, source: Source) -> tuple[Probabilities, Labels]:
+    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; UnknownColumn, EmptyData as `measure_model`."""
+    found = list(_answered(model, source, ignore_report))
     if not found:
         raise EmptyData(NO_ROWS)
     return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])
@@ -56,18 +56,18 @@ def _answered(
     for batch in source.batches():
         rows = encode(batch, model.schema, with_class=not takes_unknown)
         if takes_unknown:
-            rows = Chunk(rows.x, known_or_not(batch, model.schema), rows.numbers)
-        for chunk in blocks_of(rows, model.schema.n_classes):
+            rows = Chunk(rows.x, nonnull_class_codes(batch, model.schema), rows.numbers)
+        for chunk in split_chunk_into_blocks(rows, model.schema.n_classes):
             assert chunk.y is not None
             if chunk.n_rows:
                 if counted is not None:
                     counted.add(chunk)
-                yield distributions(model.predict_proba(chunk), n_rows), chunk.y
+                yield check_answer_distributions(model.predict_proba(chunk), n_rows), chunk.y
             n_rows += chunk.n_rows
         report({"rows_done": n_rows, "rows_total": source.n_rows})
 
 
-def log_likelihood_of(model: Model, source: Source, report: Report = silent) -> JSONObject:
+def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_report) -> JSONObject:
     """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the best one. EmptyData."""
     assert isinstance(model, CircuitModel | OrderModel)
     if isinstance(model, OrderModel) and model.posterior.bge is None and not model.conditional_tables:
@@ -111,8 +111,13 @@ class Measurement(NamedTuple):
         return self.metrics | ({"class_shares_log_loss": self.floor["log_loss"]} if self.floor else {})
 
 
-def measure(
-    model: Model, source: Source, report: Report = silent, *, takes_unknown: bool = False, is_reported: bool = False
+def measure_model(
+    model: Model,
+    source: Source,
+    report: Report = ignore_report,
+    *,
+    takes_unknown: bool = False,
+    is_reported: bool = False,
 ) -> Measurement:
     """Measure a model on rows whose class is known, without keeping the probabilities.
 
@@ -120,28 +125,28 @@ def measure(
     without, they are an error. Raises UnknownColumn if the target is not in the data, EmptyData if there are no rows.
     """
     if model.schema.target is None:
-        return Measurement(log_likelihood_of(model, source, report))
-    counted = column_counts(model) if is_reported else None
+        return Measurement(mean_log_likelihood(model, source, report))
+    counted = report_column_counts(model) if is_reported else None
     scores, labels = [], []
     for probabilities, part in _answered(model, source, report, takes_unknown, counted):
-        scores.append(scores_of_rows(probabilities, part))
+        scores.append(score_probability_rows(probabilities, part))
         labels.append(part)
     if not scores:
         raise EmptyData(NO_ROWS)
     y, n_classes = np.concatenate(labels), model.schema.n_classes
     n_unknown = int(np.count_nonzero(y >= n_classes))
-    metrics = asdict(metrics_of(scores)) | {"n_test_rows": len(y)}
+    metrics = asdict(metrics_from_row_scores(scores)) | {"n_test_rows": len(y)}
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
-    full = report_of_scores(model, scores, y, counted) if is_reported else None
-    return Measurement(metrics, scores, losses_of_class_shares(y, n_classes), full)
+    full = model_report_from_scores(model, scores, y, counted) if is_reported else None
+    return Measurement(metrics, scores, class_prior_baseline_losses(y, n_classes), full)
 
 
-def log_losses_of(scores: Sequence[RowScores]) -> Probabilities:
+def row_log_losses(scores: Sequence[RowScores]) -> Probabilities:
     """(n_rows,) the log loss of each row."""
     return np.concatenate([-np.log(np.maximum(part.of_true, LEAST_PROBABILITY)) for part in scores])
 
 
-def absences(model: Model, source: Source) -> list[str]:
+def absent_column_warnings(model: Model, source: Source) -> list[str]:
     """What is worth knowing of columns of the model that the data lacks, in words; InvalidRequest if it lacks all."""
     names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
     absent = [name for name in attributes if name not in names]
@@ -151,14 +156,14 @@ def absences(model: Model, source: Source) -> list[str]:
     warnings = []
     if absent:
         warnings.append(
-            f"The data lacks columns of the model: {names_with_similar(absent, others)}. Rows are answered without them."
+            f"The data lacks columns of the model: {names_with_suggestions(absent, others)}. Rows are answered without them."
         )
-    if (warning := warning_without(model, absent)) is not None:
+    if (warning := boosted_missing_columns_warning(model, absent)) is not None:
         warnings.append(warning)
     return warnings
 
 
-def score(
+def scored_batches(
     model: Model,
     source: Source,
     keep: Sequence[str],
@@ -169,8 +174,8 @@ def score(
 ) -> Iterator[pa.RecordBatch]:
     """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch in order.
 
-    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_batch` instead of a column for
-    each class; explained, the columns of `explained_batch`. Columns that are neither the model's nor kept are not read.
+    With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_classes_batch` instead of a column for
+    each class; explained, the columns of `explanation_columns`. Columns that are neither the model's nor kept are not read.
     Threads answer batches while the next are read. Without rows there is one empty batch. Raises UnknownColumn if a
     column to keep is not in the data; InvalidRequest if one is to be kept twice, or is called like a column of answers;
     InvalidPrediction, naming a row whose answer is no distribution.
@@ -185,20 +190,20 @@ def score(
         first, batch = numbered
         chunk = encode(batch, model.schema, with_class=False)
         parts = []
-        for part in blocks_of(chunk, len(classes) * (1 + is_explained * len(known))):
+        for part in split_chunk_into_blocks(chunk, len(classes) * (1 + is_explained * len(known))):
             parts.append(answers_of(part, first))
             first += part.n_rows
         answers = pa.concat_batches(parts) if len(parts) > 1 else parts[0]
-        return beside(batch.select(list(keep)), answers) if keep else answers
+        return join_batch_columns(batch.select(list(keep)), answers) if keep else answers
 
     def answers_of(chunk: Chunk, first: int) -> pa.RecordBatch:
-        bounds = None if interval is None else intervals_of(model, chunk, interval)
-        probabilities = distributions(model.predict_proba(chunk), first)
+        bounds = None if interval is None else credible_intervals_of_rows(model, chunk, interval)
+        probabilities = check_answer_distributions(model.predict_proba(chunk), first)
         if top_k is None:
-            answers = scored_batch(classes, probabilities, bounds)
+            answers = predictions_batch(classes, probabilities, bounds)
         else:
-            answers = top_batch(classes, top_classes(probabilities, top_k))
-        return beside(answers, explained_batch(model, chunk)) if is_explained else answers
+            answers = top_classes_batch(classes, top_classes(probabilities, top_k))
+        return join_batch_columns(answers, explanation_columns(model, chunk)) if is_explained else answers
 
     read = [name for name in source.arrow_schema.names if name in known or name in keep]
     header = scored((0, pa.RecordBatch.from_pylist([], source.arrow_schema)))
@@ -206,11 +211,13 @@ def score(
     if twice is not None:
         raise InvalidRequest(f"The column {twice!r} to keep would be written twice: leave it out.", column=twice)
     # A model of no column of the data answers every row alike: some column must tell how many rows there are.
-    answers = in_order(scored, number_batches(source.batches(read or source.arrow_schema.names[:1])), threads)
+    answers = ordered_thread_map(
+        scored, batches_with_first_row(source.batches(read or source.arrow_schema.names[:1])), threads
+    )
     yield from answers if source.n_rows else [header]
 
 
-def number_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def batches_with_first_row(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Each batch with the number of its first row."""
     first = 0
     for batch in batches:
@@ -218,13 +225,13 @@ def number_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.
         first += batch.num_rows
 
 
-def beside(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+def join_batch_columns(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
     """The columns of both."""
     names = [*left.schema.names, *right.schema.names]
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
 
 
-def explained_batch(model: Model, chunk: Chunk) -> pa.RecordBatch:
+def explanation_columns(model: Model, chunk: Chunk) -> pa.RecordBatch:
     """Why each row got its class: `against`, `log_odds`, `prior`, `contribution_<attribute>` of each attribute (NoClass)."""
     found = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
@@ -247,8 +254,8 @@ def score_files(
     replace: bool = False,
     threads: int = 1,
     top_k: int | None = None,
-    report: Report = silent,
-    warn: Callable[[str], None] = silent,
+    report: Report = ignore_report,
+    warn: Callable[[str], None] = ignore_report,
 ) -> int:
     """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
 
@@ -258,13 +265,13 @@ def score_files(
     if model.schema.target is None:
         raise NoClass
     check_top_k(top_k, interval)
-    check_columns(model.schema.n_classes, top_k)
-    check_parquet(output, replace=replace)
-    for absence in absences(model, source):
+    check_class_columns(model.schema.n_classes, top_k)
+    check_parquet_output(output, replace=replace)
+    for absence in absent_column_warnings(model, source):
         warn(absence)
     n_rows = 0
-    with delivering(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
-        for batch in score(model, source, keep, interval, is_explained, threads, top_k):
+    with output_draft(output, replace=replace) as draft, ParquetDraft(draft, keep) as writer:
+        for batch in scored_batches(model, source, keep, interval, is_explained, threads, top_k):
             writer.write(batch)
             n_rows += batch.num_rows
             report({"step": "predict", "rows_done": n_rows, "rows_total": source.n_rows})

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import ConfigDict, Field
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.likelihoods import SEVERAL, read
-from learners.circuits.variables import columns_of
+from learners.circuits.queries.likelihoods import SEVERAL, read_evidence_likelihoods
+from learners.circuits.variables import circuit_columns
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, RawValue
@@ -21,12 +21,12 @@ from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.orders.model import OrderModel
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.json_records import encode_records, number_reader
-from learners.schema.schema import labels_of
-from service.product.inference.queries import answers, finite, queryable
+from learners.schema.encoding.json_records import encode_json_records, json_number_reader
+from learners.schema.value_choices import unique_code_labels
+from service.product.inference.queries import answer_model_queries, non_finite_to_none, queryable_circuit
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Served, intervals_of
+from service.serving.predictor import Served, credible_intervals_of_rows
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
 PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")
@@ -82,7 +82,7 @@ class WhatIfRequest(Body):
         return [*(name for name, value in self.evidence.items() if isinstance(value, SEVERAL)), *self.likely]
 
 
-def what_if(served: Served, case: WhatIfRequest) -> JSONObject:
+def answer_what_if(served: Served, case: WhatIfRequest) -> JSONObject:
     """Answer every part of a case: `parts` by name, and in `absent` why each other one has no answer.
 
     Raises UnknownColumn of evidence or a question that the model has no column for; InvalidEvidence, SchemaError or
@@ -94,7 +94,7 @@ def what_if(served: Served, case: WhatIfRequest) -> JSONObject:
     served.check_names([names], ignore_unknown=False, way_out="or take it out of the evidence")
     _check_names(model, target, case.columns or ())
     record = {name: value for name, value in case.single.items() if name != model.schema.target}
-    chunk = encode_records([record], model.schema)
+    chunk = encode_json_records([record], model.schema)
     by_part: dict[Part, Callable[[], JSONObject]] = {
         "prediction": lambda: _prediction(served, chunk),
         "interval": lambda: _interval(served, case, chunk),
@@ -119,7 +119,7 @@ def what_if(served: Served, case: WhatIfRequest) -> JSONObject:
         "target": target,
         "parts": parts,
         "absent": absent,
-        "warnings": [*beyond_training(served.schema, case.single | case.do), *_two_answers(model, case, parts)],
+        "warnings": [*unseen_value_warnings(served.schema, case.single | case.do), *_two_answers(model, case, parts)],
     }
 
 
@@ -130,12 +130,12 @@ def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObje
     return [
         f"{name} is missing: to the posterior this is a value like others, as in training; the prediction also allows that "
         "the value is hidden by chance, so it may differ."
-        for name, value in query_evidence(model, case.single).items()
+        for name, value in evidence_for_queries(model, case.single).items()
         if case.single[name] is None
     ]
 
 
-def beyond_training(schema: Schema, evidence: Mapping[str, RawValue]) -> list[str]:
+def unseen_value_warnings(schema: Schema, evidence: Mapping[str, RawValue]) -> list[str]:
     """Of each value of the evidence that training never saw a sentence: numbers out of range, unknown values of a list."""
     warnings = []
     for attribute in schema.attributes:
@@ -146,7 +146,7 @@ def beyond_training(schema: Schema, evidence: Mapping[str, RawValue]) -> list[st
             if value not in attribute.values and not attribute.n_folded:
                 warnings.append(f"{attribute.name} = {value}: training never saw this value.")
         elif attribute.quantiles:
-            number, least, most = number_reader(attribute)(value), attribute.quantiles[0], attribute.quantiles[-1]
+            number, least, most = json_number_reader(attribute)(value), attribute.quantiles[0], attribute.quantiles[-1]
             if not least <= number <= most:
                 low, high = (attribute.number_in_words(bound) for bound in (least, most))
                 warnings.append(f"{attribute.name} = {value} is outside of what training saw, {low} to {high}.")
@@ -158,27 +158,27 @@ def joint_schema(model: Model) -> Schema:
     return model.joint.schema if isinstance(model, EnsembleModel) else model.schema
 
 
-def query_evidence(model: Model, evidence: Evidence) -> dict[str, Known]:
+def evidence_for_queries(model: Model, evidence: Evidence) -> dict[str, Known]:
     """The evidence in the words of queries, where null is as good as absent: a missing value by its label.
 
     Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
     """
-    summed_out = without_missing(model)
+    summed_out = columns_without_missing_state(model)
     attributes = {each.name: each for each in model.schema.attributes if each.name not in summed_out}
     known: dict[str, Known] = {}
     for name, value in evidence.items():
         if value is not None:
             known[name] = value
         elif name in attributes and attributes[name].has_missing:
-            known[name] = labels_of(attributes[name])[0]
+            known[name] = unique_code_labels(attributes[name])[0]
     return known
 
 
-def without_missing(model: Model) -> set[str]:
+def columns_without_missing_state(model: Model) -> set[str]:
     """The columns of which a missing value is an unknown one to the joint distribution, whatever training saw."""
     if not isinstance(model, CircuitModel):
         return set()
-    columns = columns_of(model.circuit, model.schema)
+    columns = circuit_columns(model.circuit, model.schema)
     return {
         name
         for name, n_values, offset in zip(columns.names, columns.n_values, columns.offsets, strict=True)
@@ -214,7 +214,7 @@ def _check_asks_class(served: Served, case: WhatIfRequest, target: str | None) -
 
 def _prediction(served: Served, chunk: Chunk) -> JSONObject:
     """As the model predicts, and what it says with no evidence at all."""
-    nothing = encode_records([{}], served.schema)
+    nothing = encode_json_records([{}], served.schema)
     probabilities = served.predict_proba(chunk)[0]
     return {
         "classes": served.classes,
@@ -226,7 +226,7 @@ def _prediction(served: Served, chunk: Chunk) -> JSONObject:
 
 
 def _interval(served: Served, case: WhatIfRequest, chunk: Chunk) -> JSONObject:
-    low, high = intervals_of(served.model, chunk, case.level)
+    low, high = credible_intervals_of_rows(served.model, chunk, case.level)
     return {"level": case.level, "low": low[0].tolist(), "high": high[0].tolist()}
 
 
@@ -236,14 +236,16 @@ def _contributions(served: Served, chunk: Chunk) -> JSONObject:
     own = found.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
     terms: list[JSONObject] = [
-        {"column": name, "log_odds": finite(value)} for name, value in zip(names, own.tolist(), strict=True) if value
+        {"column": name, "log_odds": non_finite_to_none(value)}
+        for name, value in zip(names, own.tolist(), strict=True)
+        if value
     ]
     terms.sort(key=lambda term: -math.inf if term["log_odds"] is None else -abs(term["log_odds"]))
     return {
         "prediction": served.classes[int(found.predicted[0])],
         "against": served.classes[int(found.against[0])],
-        "log_odds": finite(float(found.log_odds[0])),
-        "prior": finite(float(found.prior[0])),
+        "log_odds": non_finite_to_none(float(found.log_odds[0])),
+        "prior": non_finite_to_none(float(found.prior[0])),
         "contributions": terms,
     }
 
@@ -256,12 +258,12 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
     I(Y; X | e) = sum_y P(y | e) KL(P(x | e, y), P(x | e)).
     """
     known = _known(model, case)
-    discrete, numeric = _free(queryable(model), {**known["evidence"], **case.do})
-    (of_evidence,) = answers(model, [Marginal(**known)])
+    discrete, numeric = _free(queryable_circuit(model), {**known["evidence"], **case.do})
+    (of_evidence,) = answer_model_queries(model, [Marginal(**known)])
     log_evidence = of_evidence["log_probability"]
     given: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        given = answers(model, [Conditional(discrete, **known)])[0]["distributions"]
+        given = answer_model_queries(model, [Conditional(discrete, **known)])[0]["distributions"]
     columns = set(given if case.columns is None else case.columns)
     posterior: JSONObject = {
         "log_evidence": log_evidence,
@@ -273,7 +275,7 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
     if case.do:
         posterior["intervention"] = of_evidence["intervention"]
     if numeric and log_evidence is not None:
-        posterior["moments"] = answers(model, [Moments(numeric, **known)])[0]["moments"]
+        posterior["moments"] = answer_model_queries(model, [Moments(numeric, **known)])[0]["moments"]
     if isinstance(model, EnsembleModel):
         posterior["member"] = "joint"
     if target is not None:
@@ -283,21 +285,21 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
 
 def _known(model: Model, case: WhatIfRequest) -> dict[str, Any]:
     """What is known, as queries take it."""
-    return {"evidence": query_evidence(model, case.evidence), "likely": case.likely, "do": case.do}
+    return {"evidence": evidence_for_queries(model, case.evidence), "likely": case.likely, "do": case.do}
 
 
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
     """Of each attribute in the evidence the label of its value, such as the interval of a number."""
     schema = joint_schema(model)
-    unknown = without_missing(model)
+    unknown = columns_without_missing_state(model)
     record = {
         name: value
         for name, value in evidence.items()
         if name != schema.target and not (value is None and name in unknown)
     }
-    codes = encode_records([record], schema).x[:, 0].tolist()
+    codes = encode_json_records([record], schema).x[:, 0].tolist()
     return {
-        attribute.name: labels_of(attribute)[code]
+        attribute.name: unique_code_labels(attribute)[code]
         for attribute, code in zip(schema.attributes, codes, strict=True)
         if attribute.name in record and code < attribute.n_values
     }
@@ -305,8 +307,8 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The discrete and the numeric columns that can be asked for."""
-    columns = columns_of(model.circuit, model.schema)
-    given = read(columns, evidence, {}).settled
+    columns = circuit_columns(model.circuit, model.schema)
+    given = read_evidence_likelihoods(columns, evidence, {}).settled
     free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in given]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
@@ -330,7 +332,7 @@ def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str,
     # With its value known, what else is known of the target says nothing more.
     known = known | {"likely": {name: weights for name, weights in known["likely"].items() if name != target}}
     queries = [Conditional(**known | {"evidence": {**known["evidence"], target: label}}) for label, _ in possible]
-    each = [answer["distributions"] for answer in answers(model, queries)]
+    each = [answer["distributions"] for answer in answer_model_queries(model, queries)]
     weights = np.array([p for _, p in possible])
     return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
 
@@ -349,7 +351,7 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
 
 def _completion(model: Model, case: WhatIfRequest) -> JSONObject:
     """The most probable values of everything that is not given."""
-    return answers(model, [Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)])[0]
+    return answer_model_queries(model, [Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)])[0]
 
 
 def _edges(model: Model, case: WhatIfRequest) -> JSONObject:

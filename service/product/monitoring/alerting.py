@@ -13,22 +13,22 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from learners.monitoring.drift_tests import Limits
-from service.product.monitoring.inner_networks import inner_reason
-from service.product.monitoring.windows import monitor
+from service.product.monitoring.inner_networks import private_network_reason
+from service.product.monitoring.windows import monitoring_window_report
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.telemetry import TRACEPARENT
 from service.workspace import Workspace
-from storage.control.tables import now
+from storage.control.tables import utc_now
 from storage.errors import NotFound
 from storage.monitoring.alert_records import (
     AlertRecord,
     DeliveryRecord,
     RuleRecord,
     WebhookRecord,
-    records_of,
-    with_records,
+    edit_alert_records,
+    read_alert_records,
 )
 
 PERSISTENCE, LOOKS = 2, 3  # of the last three looks, two must agree
@@ -40,11 +40,11 @@ PREFIX = "whsec_"
 def alert_rule(workspace: Workspace, name: str) -> RuleRecord:
     """When a model alerts: as somebody said, or else the defaults (NotFound)."""
     version = find_version(workspace, name)
-    stored = records_of(workspace.layout.root, "rules").get(version.name, {})
-    return cast("RuleRecord", {**default_rule(), **stored, "model": version.name})
+    stored = read_alert_records(workspace.layout.root, "rules").get(version.name, {})
+    return cast("RuleRecord", {**default_alert_rule(), **stored, "model": version.name})
 
 
-def default_rule() -> RuleRecord:
+def default_alert_rule() -> RuleRecord:
     """A day against training, sure and large enough, in two of three looks."""
     limits = Limits()
     return {
@@ -63,15 +63,15 @@ def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRec
     version = find_version(workspace, name)
     merged = cast("RuleRecord", {**alert_rule(workspace, version.name), **rule})
     # Looked at once now, so that what can never be read is refused here and not every hour.
-    monitor(workspace, version.name, window=merged["window"], against=merged["against"])
-    with with_records(workspace.layout.root, "rules") as rules:
+    monitoring_window_report(workspace, version.name, window=merged["window"], against=merged["against"])
+    with edit_alert_records(workspace.layout.root, "rules") as rules:
         rules[version.name] = dict(merged)
     return merged
 
 
 def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool | None = None) -> list[AlertRecord]:
     """The alerts, the newest first."""
-    found = cast("Iterable[AlertRecord]", records_of(workspace.layout.root, "alerts").values())
+    found = cast("Iterable[AlertRecord]", read_alert_records(workspace.layout.root, "alerts").values())
     chosen = [
         one
         for one in found
@@ -83,14 +83,14 @@ def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool
 def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     """Note that somebody has seen an alert (NotFound)."""
     with _changing(workspace, alert_id) as alert:
-        alert["acknowledged_at"] = alert["acknowledged_at"] or now().isoformat()
+        alert["acknowledged_at"] = alert["acknowledged_at"] or utc_now().isoformat()
     return alert
 
 
 def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) -> AlertRecord:
     """Send no webhook of this alert's end, nor when the model's same alarm fires again; or send them again (NotFound)."""
     with _changing(workspace, alert_id) as alert:
-        alert["muted_at"] = (alert.get("muted_at") or now().isoformat()) if is_muted else None
+        alert["muted_at"] = (alert.get("muted_at") or utc_now().isoformat()) if is_muted else None
         alert["is_muted"] = is_muted
     return alert
 
@@ -99,8 +99,8 @@ def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
     """Close an alert (NotFound); webhooks hear of it after the next look. An alarm that goes on must last anew to fire again."""
     with _changing(workspace, alert_id) as alert:
         if alert["resolved_at"] is None:
-            alert["resolved_at"], alert["is_sent"] = now().isoformat(), False
-            with with_records(workspace.layout.root, "looks") as looks:
+            alert["resolved_at"], alert["is_sent"] = utc_now().isoformat(), False
+            with edit_alert_records(workspace.layout.root, "looks") as looks:
                 own = looks.get(f"{alert['model']}@{alert['version']}", {"last": []})
                 own["last"] = [[subject for subject in seen if subject != alert["subject"]] for seen in own["last"]]
     return alert
@@ -108,27 +108,29 @@ def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
 
 @contextmanager
 def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
-    with with_records(workspace.layout.root, "alerts") as alerts:
+    with edit_alert_records(workspace.layout.root, "alerts") as alerts:
         if alert_id not in alerts:
             raise NotFound("alert", alert_id)
         yield cast("AlertRecord", alerts[alert_id])
 
 
-def look(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:
+def update_model_alerts(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:
     """Test the present window of a model, once an hour, and fire or resolve alerts; what its bare name means is looked at.
 
     Returns what has changed: ("fired" or "resolved", alert).
     """
-    moment = at or now()
+    moment = at or utc_now()
     rule = alert_rule(workspace, name)
     limits = Limits(rule["q"], rule["nats"], rule["points"])
     try:
-        found = monitor(workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits)
+        found = monitoring_window_report(
+            workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits
+        )
     except InvalidRequest:  # a model without counts of its training, and no other reference chosen
         return []
     version = found["version"]
     seen = {" ".join([cause["kind"], *cause["columns"]]): cause for cause in found.get("causes", [])}
-    with with_records(workspace.layout.root, "looks") as looks:
+    with edit_alert_records(workspace.layout.root, "looks") as looks:
         own = looks.setdefault(f"{name}@{version}", {"at": "", "last": []})
         hour = f"{moment:%Y%m%dT%H}"
         if own["at"] == hour:
@@ -149,7 +151,7 @@ def _change(
     moment: datetime,
 ) -> list[tuple[str, AlertRecord]]:
     changed: list[tuple[str, AlertRecord]] = []
-    with with_records(workspace.layout.root, "alerts") as alerts:
+    with edit_alert_records(workspace.layout.root, "alerts") as alerts:
         of_model = [one for one in alerts.values() if one["model"] == name]
         own = {one["subject"]: one for one in of_model if one["resolved_at"] is None}
         unsent = [one for one in of_model if not one.pop("is_sent", True)]
@@ -192,63 +194,67 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
 
     Raises InvalidRequest if the URL is none, or leads to an address that is not allowed.
     """
-    check_address(workspace, url)
+    check_webhook_url(workspace, url)
     webhook: WebhookRecord = {
         "id": secrets.token_hex(8),
         "url": url,
         "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
         "models": models,
-        "created_at": now().isoformat(),
+        "created_at": utc_now().isoformat(),
     }
     if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
         raise InvalidRequest(
             f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
         )
-    with with_records(workspace.layout.root, "webhooks") as webhooks:
+    with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks[webhook["id"]] = dict(webhook)
     return dict(webhook)
 
 
 def list_webhooks(workspace: Workspace) -> list[JSONObject]:
     """The webhooks, without their secrets."""
-    webhooks = records_of(workspace.layout.root, "webhooks").values()
+    webhooks = read_alert_records(workspace.layout.root, "webhooks").values()
     return [{name: value for name, value in webhook.items() if name != "secret"} for webhook in webhooks]
 
 
 def delete_webhook(workspace: Workspace, webhook: str) -> None:
     """Send nothing there any more (NotFound)."""
     _webhook(workspace, webhook)
-    with with_records(workspace.layout.root, "webhooks") as webhooks:
+    with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks.pop(webhook, None)
 
 
-def list_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
+def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
     """What was sent, the newest first; the last thousand are kept."""
-    found = [cast("DeliveryRecord", one) for one in records_of(workspace.layout.root, "deliveries").values()]
+    found = [cast("DeliveryRecord", one) for one in read_alert_records(workspace.layout.root, "deliveries").values()]
     chosen = [one for one in found if webhook is None or one["webhook"] == webhook]
     return sorted(chosen, key=lambda one: one["at"], reverse=True)
 
 
 def test_webhook(workspace: Workspace, webhook: str) -> DeliveryRecord:
     """Send an event that says it is a test, and tell what came of it (NotFound)."""
-    return deliver(workspace, _webhook(workspace, webhook), "fewpass.test", None, {"message": "This is a test."})
+    return deliver_webhook_event(
+        workspace, _webhook(workspace, webhook), "fewpass.test", None, {"message": "This is a test."}
+    )
 
 
-def send(workspace: Workspace, change: str, alert: AlertRecord) -> list[DeliveryRecord]:
+def notify_alert_webhooks(workspace: Workspace, change: str, alert: AlertRecord) -> list[DeliveryRecord]:
     """Tell every webhook that listens to the model that an alert was fired or resolved; muted ones are told to nobody."""
     if alert["is_muted"]:
         return []
-    webhooks = [cast("WebhookRecord", one) for one in records_of(workspace.layout.root, "webhooks").values()]
+    webhooks = [cast("WebhookRecord", one) for one in read_alert_records(workspace.layout.root, "webhooks").values()]
     listening = [one for one in webhooks if not one["models"] or alert["model"] in one["models"]]
-    return [deliver(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening]
+    return [
+        deliver_webhook_event(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening
+    ]
 
 
-def deliver(
+def deliver_webhook_event(
     workspace: Workspace, webhook: WebhookRecord, kind: str, alert: str | None, content: Mapping[str, object]
 ) -> DeliveryRecord:
     """Send one event, five times at most, and keep what came of it; its id follows from what it says, so receivers know it."""
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
-    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": now().isoformat()}
+    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": utc_now().isoformat()}
     body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()
     attempts, status, error = _post(workspace, webhook, event_id, body)
     delivery: DeliveryRecord = {
@@ -256,25 +262,25 @@ def deliver(
         "webhook": webhook["id"],
         "type": kind,
         "alert": alert,
-        "at": now().isoformat(),
+        "at": utc_now().isoformat(),
         "attempts": attempts,
         "status": status,
         "error": error,
     }
-    with with_records(workspace.layout.root, "deliveries") as deliveries:
+    with edit_alert_records(workspace.layout.root, "deliveries") as deliveries:
         deliveries[f"{delivery['at']} {event_id}"] = dict(delivery)
         for key in sorted(deliveries)[:-KEPT]:
             del deliveries[key]
     return delivery
 
 
-def signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
+def webhook_signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
     """As https://www.standardwebhooks.com has it: version 1, HMAC-SHA256 of id, time and body."""
     signed = f"{event_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(_key(secret), signed, hashlib.sha256).digest()).decode()
 
 
-def check_address(workspace: Workspace, url: str) -> str:
+def check_webhook_url(workspace: Workspace, url: str) -> str:
     """Refuse what is no http(s) URL or leads inside: loopback, private networks, link-local (where clouds keep secrets).
 
     `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: what was looked at
@@ -297,7 +303,7 @@ def check_address(workspace: Workspace, url: str) -> str:
     if host in workspace.settings.webhook_hosts:
         return found[0]
     for address in found:
-        if (reason := inner_reason(address)) is not None:
+        if (reason := private_network_reason(address)) is not None:
             raise InvalidRequest(
                 f"{host!r} resolves to {address}, which is not a public address: {reason}. To allow it, name the host in "
                 "FEWPASS_WEBHOOK_HOSTS.",
@@ -320,7 +326,7 @@ def _post(
 
     def once() -> tuple[int | None, str | None]:
         try:
-            address = check_address(workspace, webhook["url"])
+            address = check_webhook_url(workspace, webhook["url"])
             return _post_once(webhook, event_id, body, address)
         except InvalidRequest as error:
             return None, str(error)
@@ -343,7 +349,7 @@ def _post_once(webhook: WebhookRecord, event_id: str, body: bytes, address: str)
         "content-type": "application/cloudevents+json",
         "webhook-id": event_id,
         "webhook-timestamp": timestamp,
-        "webhook-signature": signature(webhook["secret"], event_id, timestamp, body),
+        "webhook-signature": webhook_signature(webhook["secret"], event_id, timestamp, body),
         "host": url.netloc.decode("ascii"),
     }
     # The address that was looked at is connected to, whatever the name means a moment later; no redirect is followed.
@@ -366,7 +372,7 @@ def _key(secret: str) -> bytes:
 
 
 def _webhook(workspace: Workspace, webhook: str) -> WebhookRecord:
-    found = records_of(workspace.layout.root, "webhooks")
+    found = read_alert_records(workspace.layout.root, "webhooks")
     if webhook not in found:
         raise NotFound("webhook", webhook)
     return cast("WebhookRecord", found[webhook])

@@ -10,9 +10,9 @@ import pyarrow as pa
 from learners.kernels.arrays import Array, Codes, Floats, Integers
 from learners.schema import Schema
 from learners.schema.schema import Value
-from service.product.datasets.data_sources import open_source, with_rows_of_databases
-from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, hour_end, span
-from service.product.versions.registry import served_model
+from service.product.datasets.data_sources import materialise_database_uris, open_data_source
+from service.product.monitoring.windows import MOST_WINDOWS, SMALLEST, Watching, hour_end, parse_time_span
+from service.product.versions.registry import load_served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed_digest
@@ -44,9 +44,9 @@ class Label:
     at: datetime | None = None
 
 
-def labels_of_files(workspace: Workspace, uris: Sequence[str], key: str, label: str, kind: str) -> list[Label]:
+def read_label_files(workspace: Workspace, uris: Sequence[str], key: str, label: str, kind: str) -> list[Label]:
     """The labels that the rows of files hold, in two of their columns (UnknownColumn, SourceError)."""
-    source = open_source(workspace, with_rows_of_databases(workspace, uris), is_remote=False)
+    source = open_data_source(workspace, materialise_database_uris(workspace, uris), is_remote=False)
     return [
         Label(kind, str(name), value)
         for batch in source.batches([key, label])
@@ -54,14 +54,14 @@ def labels_of_files(workspace: Workspace, uris: Sequence[str], key: str, label: 
     ]
 
 
-def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) -> dict[str, int]:
+def add_prediction_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) -> dict[str, int]:
     """Keep labels; of two of one prediction, the one that came later counts, and sending one twice changes nothing.
 
     Labels find the version of the model that made the prediction. Returns how many are `accepted`, and of these `matched` and
     `pending`: predictions are written once a minute, and kept for a time. Raises InvalidRequest, naming the label that is no
     class of the model; NotFound.
     """
-    version = served_model(workspace, reference)
+    version = load_served_model(workspace, reference)
     schema = version.schema
     if schema.target is None:
         raise InvalidRequest(f"Model {version.name!r} predicts no class, so there is nothing to label.")
@@ -75,7 +75,7 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
     root = workspace.layout.root
     files, secret, now = MonitoringFiles(root, version.name), workspace_secret(root), datetime.now(UTC)
     keys = [keyed_digest(secret, one.kind, one.text) for one in labels]
-    known = files_keys(files)
+    known = logged_prediction_keys(files)
     if labels:
         files.write_labels(
             pa.table(
@@ -90,7 +90,7 @@ def add_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) ->
     return {"accepted": len(labels), "matched": matched, "pending": len(labels) - matched}
 
 
-def files_keys(files: MonitoringFiles) -> Array:
+def logged_prediction_keys(files: MonitoringFiles) -> Array:
     """The keys of all predictions that are kept, of any version."""
     parts = [
         _fixed(table["key"]) for version in files.versions() for _, table in files.rows(version, "predictions", ["key"])
@@ -118,7 +118,7 @@ class Labelled:
     n_waiting: int  # predictions of the window that could have one, and have none
 
 
-def join_labels(
+def join_predictions_with_labels(
     files: MonitoringFiles, version: int, classes: Sequence[str], since: datetime, until: datetime
 ) -> Labelled:
     """Join the predictions of a version, by the time at which they were made, with the labels that have come."""
@@ -160,7 +160,7 @@ def _predictions(
     return all_keys[last], np.concatenate(moments)[last], np.concatenate(p)[last]
 
 
-def label_report(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
+def labelled_prediction_report(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
     """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained."""
     n = found.y.size
     head: JSONObject = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
@@ -186,7 +186,7 @@ def label_report(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
     }
 
 
-def over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
+def accuracy_over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
     """How right the predictions of each step were, beside how sure of themselves; null where too few have a label.
 
     A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
@@ -228,29 +228,33 @@ def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
     ]
 
 
-def realised_of(watching: Watching, span: timedelta) -> JSONObject:
+def recent_labelled_report(watching: Watching, span: timedelta) -> JSONObject:
     """What labels say of the predictions that a version made in a time that ends now."""
     end, version = datetime.now(UTC), watching.version
-    found = join_labels(watching.files, version.version, watching.watched.schema.classes, end - span, end)
-    return label_report(found, version.metrics)
+    found = join_predictions_with_labels(
+        watching.files, version.version, watching.watched.schema.classes, end - span, end
+    )
+    return labelled_prediction_report(found, version.metrics)
 
 
-def performance(workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h") -> JSONObject:
+def monitoring_performance(
+    workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h"
+) -> JSONObject:
     """What labels say of a version, beside what its predictions expected, in all and over time (InvalidRequest, NotFound)."""
     watching = Watching(workspace, reference)
     version, schema = watching.version, watching.watched.schema
     if schema.target is None:
         raise InvalidRequest(f"Model {version.name!r} predicts no class, so labels do not apply to it.")
-    whole, each, end = span("window", window), span("step", step), datetime.now(UTC)
+    whole, each, end = parse_time_span("window", window), parse_time_span("step", step), datetime.now(UTC)
     n_steps = -(-whole // each)
     if n_steps > MOST_WINDOWS:
         raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
-    found = join_labels(watching.files, version.version, schema.classes, end - whole, end)
-    answer = {**watching.name, "window": window, **label_report(found, version.metrics)}
-    return answer | {"step": step, "over_time": over_time(found, end - n_steps * each, each, n_steps)}
+    found = join_predictions_with_labels(watching.files, version.version, schema.classes, end - whole, end)
+    answer = {**watching.name, "window": window, **labelled_prediction_report(found, version.metrics)}
+    return answer | {"step": step, "over_time": accuracy_over_time(found, end - n_steps * each, each, n_steps)}
 
 
-def labelled_codes(
+def labelled_row_codes(
     files: MonitoringFiles, version: int, schema: Schema, since: datetime, until: datetime
 ) -> tuple[Codes, Integers]:
     """Codes (n_attributes, n) and classes (n,) of rows that were kept in a time and have a label; the last label counts."""
@@ -268,7 +272,7 @@ def labelled_codes(
     return x, np.array([y for _, y in found.values()], np.int64)
 
 
-def monitoring_predictions(
+def prediction_confidence_counts(
     workspace: Workspace, reference: str, *, window: str = "24h", until: datetime | None = None
 ) -> JSONObject:
     """How often each class was predicted with how much confidence; counts below five are null.
@@ -282,7 +286,7 @@ def monitoring_predictions(
     watching, end = Watching(workspace, reference), hour_end(until)
     if watching.watched.schema.target is None:
         raise InvalidRequest(f"Model {watching.version.name!r} predicts no class, so it has no confidence.")
-    seen = watching.window(end - span("window", window), end)
+    seen = watching.window(end - parse_time_span("window", window), end)
     counts = seen.counts.block("confidence")
     n_bins = counts.shape[1]
     return {
@@ -294,7 +298,7 @@ def monitoring_predictions(
     }
 
 
-def monitoring_slices(
+def hourly_monitoring_counts(
     workspace: Workspace, reference: str, *, window: str = "24h", until: datetime | None = None
 ) -> pa.Table:
     """The counts of each hour and process as they are kept: start, end, process, layout, block, place and count.
@@ -307,7 +311,7 @@ def monitoring_slices(
     names = np.array(list(blocks))
     starts = np.array([block.start for block in blocks.values()])
     found, n_cells = [], 0
-    for one in watching.files.slices(watching.version.version, end - span("window", window), end):
+    for one in watching.files.slices(watching.version.version, end - parse_time_span("window", window), end):
         if one.layout != watching.watched.fingerprint:
             continue
         table = one.counts()

@@ -9,24 +9,24 @@ from pathlib import Path
 from learners.errors import EmptyData
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report
-from learners.monitoring.drift_tests import Limits, estimates, rates
+from learners.monitoring.drift_tests import Limits, attribute_quality_rates, estimated_prediction_metrics
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect
 from learners.registry.model_kinds import load_model
-from service.jobs.steps import Report, reporting, silent
-from service.product.datasets.data_sources import open_source
-from service.product.inference.scoring import absences
-from service.product.versions.provenance import scored_counts
-from service.product.versions.registry import find_version, served_model
+from service.jobs.steps import Report, ignore_report, progress_reporter
+from service.product.datasets.data_sources import open_data_source
+from service.product.inference.scoring import absent_column_warnings
+from service.product.versions.provenance import load_evaluation_counts
+from service.product.versions.registry import find_version, load_served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from storage.models.model_versions import ModelVersion
-from storage.monitoring.counts import HOUR, MonitorChoice, MonitoringFiles, is_alive
+from storage.monitoring.counts import HOUR, MonitorChoice, MonitoringFiles, is_counting_process_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
@@ -80,14 +80,14 @@ class Watching:
                 n_left_out += 1
                 continue
             whole.merge(whole.from_arrow(one.counts()))
-            if not one.is_closed and not is_alive(self.workspace.layout.root, one.process):
+            if not one.is_closed and not is_counting_process_alive(self.workspace.layout.root, one.process):
                 end = one.covered_until.isoformat()
                 gaps.append({"process": one.process, "hour": one.start.isoformat(), "rows_may_be_missing_from": end})
         return Window(whole, since, until, gaps, n_left_out)
 
     def scored(self) -> ServedCounts | None:
         """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
-        return scored_counts(self.version, self.watched)
+        return load_evaluation_counts(self.version, self.watched)
 
     def reference(self, against: str, window: Window) -> Reference:
         """What a window is compared with; InvalidRequest if nothing is known under that name."""
@@ -101,9 +101,9 @@ class Watching:
                     field="against",
                 )
             return found
-        if kind == "window" and (span := span_of(more)) is not None:
+        if kind == "window" and (span := time_span_or_none(more)) is not None:
             return served_reference(against, self.window(window.since - span, window.since).counts)
-        if kind == "same-hour" and (span := span_of(more)) is not None and span >= timedelta(weeks=1):
+        if kind == "same-hour" and (span := time_span_or_none(more)) is not None and span >= timedelta(weeks=1):
             return served_reference(against, self._same_hours(window, span // timedelta(weeks=1)))
         if kind == "version" and more.isdecimal():
             other = Watching(self.workspace, f"{self.version.name}@{more}")
@@ -133,7 +133,7 @@ def _watched(arrow_path: Path, sha256: str) -> Watched:
     return Watched(load_model(*map_compiled(arrow_path)))
 
 
-def span_of(text: str) -> timedelta | None:
+def time_span_or_none(text: str) -> timedelta | None:
     """A time such as 24h, 7d or 4w; None if it is none."""
     units = {"h": HOUR, "d": timedelta(days=1), "w": timedelta(weeks=1)}
     number, unit = text[:-1], text[-1:]
@@ -142,15 +142,15 @@ def span_of(text: str) -> timedelta | None:
     return int(number) * units[unit]
 
 
-def span(name: str, text: str) -> timedelta:
+def parse_time_span(name: str, text: str) -> timedelta:
     """A time such as 24h, 7d or 4w; InvalidRequest names the parameter."""
-    found = span_of(text)
+    found = time_span_or_none(text)
     if found is None:
         raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
     return found
 
 
-def monitor(
+def monitoring_window_report(
     workspace: Workspace,
     reference: str,
     *,
@@ -167,23 +167,23 @@ def monitor(
     """
     watching = Watching(workspace, reference)
     end = hour_end(until)
-    seen = watching.window(end - span("window", window), end)
+    seen = watching.window(end - parse_time_span("window", window), end)
     head: JSONObject = {
         **watching.name,
-        "mode": mode_of(workspace, watching.version.name),
+        "mode": monitoring_mode(workspace, watching.version.name),
         **seen.times,
         "gaps": seen.gaps,
         "n_left_out": seen.n_left_out,
     }
     if not seen.counts.n_rows:
-        rows = rows_of(seen.counts)
+        rows = served_row_counts(seen.counts)
         why = f"{rows['served']} rows were served, but none was counted" if rows["served"] else NOTHING
         return head | {"is_drifting": None, "why": why, "rows": rows}
     try:
         found = drift_report(seen.counts, watching.reference(against, seen), limits or Limits())
     except EmptyData as error:
-        return head | {"is_drifting": None, "why": str(error), "rows": rows_of(seen.counts)}
-    return head | found | {"rows": rows_of(seen.counts)}
+        return head | {"is_drifting": None, "why": str(error), "rows": served_row_counts(seen.counts)}
+    return head | found | {"rows": served_row_counts(seen.counts)}
 
 
 def hour_end(until: datetime | None) -> datetime:
@@ -197,7 +197,7 @@ def hour_end(until: datetime | None) -> datetime:
     return hour if hour == moment and until is not None else hour + HOUR
 
 
-def rows_of(counts: ServedCounts) -> dict[str, int]:
+def served_row_counts(counts: ServedCounts) -> dict[str, int]:
     """How many rows were served and counted."""
     counted, served, requests = (int(number) for number in counts.block("rows"))
     most = max((k for k, n in enumerate(counts.block("rates").tolist()) if n), default=0)
@@ -215,11 +215,11 @@ def monitoring_windows(
 ) -> JSONObject:
     """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts (InvalidRequest, NotFound).
 
-    `since` is how far back, such as 24h or 30d; `against` is as in `monitor`. Steps are tested where there are at most 72, as
+    `since` is how far back, such as 24h or 30d; `against` is as in `monitoring_window_report`. Steps are tested where there are at most 72, as
     each has its own tests.
     """
     watching = Watching(workspace, reference)
-    end, whole, each = hour_end(until), span("since", since), span("step", step)
+    end, whole, each = hour_end(until), parse_time_span("since", since), parse_time_span("step", step)
     n_windows = -(-whole // each)
     if n_windows > MOST_WINDOWS:
         raise InvalidRequest(f"{n_windows} windows; the limit for one answer is {MOST_WINDOWS}.", field="step")
@@ -235,14 +235,14 @@ def monitoring_windows(
 
 def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObject:
     counts = seen.counts
-    head: JSONObject = {**seen.times, "rows": rows_of(counts), "gaps": seen.gaps}
+    head: JSONObject = {**seen.times, "rows": served_row_counts(counts), "gaps": seen.gaps}
     if not counts.n_rows:
         return head | {"is_drifting": None}
     totals: dict[str, float] = {}
-    for own in rates(counts):
+    for own in attribute_quality_rates(counts):
         for kind, (count, n) in own.items():
             totals[kind] = max(totals.get(kind, 0.0), count / n if n else 0.0)
-    head |= {"worst_rates": totals, "estimated": estimates(counts)}
+    head |= {"worst_rates": totals, "estimated": estimated_prediction_metrics(counts)}
     if against is None:
         return head | {"is_drifting": None}
     try:
@@ -252,7 +252,7 @@ def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObj
     return head | {"is_drifting": found["is_drifting"], "drift_nats": found["drift_nats"], "causes": found["causes"]}
 
 
-def monitoring_families(
+def monitoring_family_drift(
     workspace: Workspace,
     reference: str,
     *,
@@ -261,12 +261,12 @@ def monitoring_families(
     against: str = "training",
 ) -> JSONObject:
     """Each column given its parents, by how much it has changed, for a picture of the graph; InvalidRequest or NotFound."""
-    found = monitor(workspace, reference, window=window, until=until, against=against)
+    found = monitoring_window_report(workspace, reference, window=window, until=until, against=against)
     kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
     return {name: found[name] for name in kept if name in found} | {"families": found.get("columns", [])}
 
 
-def monitoring_column(
+def monitoring_column_counts(
     workspace: Workspace,
     reference: str,
     column: str,
@@ -280,7 +280,7 @@ def monitoring_column(
     if column not in watching.watched.names:
         raise InvalidRequest(f"Model {watching.version.name!r} has no column {column!r}.", column=column)
     i, end = watching.watched.names.index(column), hour_end(until)
-    seen = watching.window(end - span("window", window), end)
+    seen = watching.window(end - parse_time_span("window", window), end)
     attribute = watching.watched.codes.attributes[i]
     other = watching.reference(against, seen).family(i).sum(axis=0).tolist()
     return {
@@ -295,14 +295,14 @@ def monitoring_column(
     }
 
 
-def drift(
+def file_drift_report(
     workspace: Workspace,
     reference: str,
     uris: Sequence[str],
     *,
     against: Sequence[str] = (),
     limits: Limits | None = None,
-    report: Report = silent,
+    report: Report = ignore_report,
 ) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
 
@@ -311,12 +311,12 @@ def drift(
     SourceError, SchemaError or NotFound.
     """
     version = find_version(workspace, reference)
-    served = map_version(version)
+    served = map_model_version(version)
     watched = Watched(served.model)
     if not watched.names:
         raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
     whole, warnings = _counts(workspace, watched, uris, report)
-    known = _reference(workspace, watched, against, scored_counts(version, watched), report)
+    known = _reference(workspace, watched, against, load_evaluation_counts(version, watched), report)
     comparison = drift_report(whole, known, limits or Limits())
     return {"model": served.name, "version": served.version, **comparison, "warnings": warnings}
 
@@ -324,12 +324,12 @@ def drift(
 def _counts(
     workspace: Workspace, watched: Watched, uris: Sequence[str], report: Report
 ) -> tuple[ServedCounts, list[str]]:
-    source = open_source(workspace, uris, is_remote=False, schema=watched.schema)
-    warnings = absences(watched.model, source)
+    source = open_data_source(workspace, uris, is_remote=False, schema=watched.schema)
+    warnings = absent_column_warnings(watched.model, source)
     one_in = max(1, source.n_rows // MOST_PREDICTED)
     empty = ServedCounts(watched, predict_one_in=one_in, present=source.arrow_schema.names)
     threads = available_threads(workspace.settings)
-    return collect(empty, source, threads=threads, on_progress=reporting(report), n_passes=1), warnings
+    return collect(empty, source, threads=threads, on_progress=progress_reporter(report), n_passes=1), warnings
 
 
 def _reference(
@@ -346,12 +346,12 @@ def _reference(
     return found
 
 
-def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
+def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
     """Decide for one model what is kept of served rows; processes follow at their next writing.
 
     Raises InvalidRequest if the mode or a column is not known; NotFound.
     """
-    version = served_model(workspace, name)
+    version = load_served_model(workspace, name)
     mode = choice.get("mode", "counts")
     if mode not in MODES:
         raise InvalidRequest(f"The mode {mode!r} is not one of {', '.join(MODES)}.", field="mode")
@@ -360,16 +360,16 @@ def set_monitor(workspace: Workspace, name: str, choice: MonitorChoice) -> Monit
         if column not in columns:
             raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")
     MonitoringFiles(workspace.layout.root, version.name).decide(choice)
-    return monitor_of(workspace, version.name)
+    return monitoring_choice(workspace, version.name)
 
 
-def monitor_of(workspace: Workspace, name: str) -> MonitorChoice:
+def monitoring_choice(workspace: Workspace, name: str) -> MonitorChoice:
     """What is decided for a model (NotFound)."""
     found = find_version(workspace, name).name
     decided = MonitoringFiles(workspace.layout.root, found).choice()
     return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
 
 
-def mode_of(workspace: Workspace, name: str) -> str:
+def monitoring_mode(workspace: Workspace, name: str) -> str:
     """off, counts or rows."""
-    return str(monitor_of(workspace, name).get("mode"))
+    return str(monitoring_choice(workspace, name).get("mode"))

@@ -5,13 +5,28 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from service.jobs.steps import LOCAL, Kinds, OwnLimits, Report, Steps, clean, limits_of, run_now, silent
-from service.product.datasets.data_sources import with_rows_of_databases
-from service.product.datasets.registration import summarise
+from service.jobs.steps import (
+    LOCAL,
+    Kinds,
+    OwnLimits,
+    Report,
+    Steps,
+    ignore_report,
+    job_limits,
+    remove_job_scratch,
+    run_job_steps,
+)
+from service.product.datasets.data_sources import materialise_database_uris
+from service.product.datasets.registration import infer_dataset_schema
 from service.product.forgetting.forgetting import forget_steps
-from service.product.inference.answering import answer_queries, evaluate_version, impute_rows, score_rows
+from service.product.inference.answering import (
+    run_evaluation_step,
+    run_imputation_step,
+    run_query_step,
+    run_scoring_step,
+)
 from service.product.promotion import refresh_steps
-from service.product.submission.prechecks import check_request
+from service.product.submission.prechecks import check_job_request
 from service.product.train_steps import train_steps
 from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest
@@ -26,28 +41,31 @@ KINDS: dict[str, Callable[[Workspace], Steps]] = {
     "train": train_steps,
     "refresh": refresh_steps,
     "forget": forget_steps,
-    "query": lambda workspace: {"answer": partial(answer_queries, workspace)},
-    "evaluate": lambda workspace: {"evaluate": partial(evaluate_version, workspace)},
-    "score": lambda workspace: {"score": partial(score_rows, workspace)},
-    "impute": lambda workspace: {"impute": partial(impute_rows, workspace)},
-    "schema": lambda workspace: {"summarise": partial(summarise, workspace)},
+    "query": lambda workspace: {"answer": partial(run_query_step, workspace)},
+    "evaluate": lambda workspace: {"evaluate": partial(run_evaluation_step, workspace)},
+    "score": lambda workspace: {"score": partial(run_scoring_step, workspace)},
+    "impute": lambda workspace: {"impute": partial(run_imputation_step, workspace)},
+    "schema": lambda workspace: {"summarise": partial(infer_dataset_schema, workspace)},
 }
 
 
-def job_kinds(workspace: Workspace) -> Kinds:
+def job_steps_by_kind(workspace: Workspace) -> Kinds:
     """The steps of every kind of job."""
     return {kind: steps(workspace) for kind, steps in KINDS.items()}
 
 
-def train(workspace: Workspace, request: TrainRequest, report: Report = silent) -> ModelVersion:
+def train_model_version(workspace: Workspace, request: TrainRequest, report: Report = ignore_report) -> ModelVersion:
     """Train in this process and add the version to the registry; Cancelled, raised in `report` between chunks, stops it."""
-    return train_with_passes(workspace, request, report)[0]
+    return train_and_report_passes(workspace, request, report)[0]
 
 
-def train_with_passes(
-    workspace: Workspace, request: TrainRequest, report: Report = silent, warn: Callable[[str], None] = silent
+def train_and_report_passes(
+    workspace: Workspace,
+    request: TrainRequest,
+    report: Report = ignore_report,
+    warn: Callable[[str], None] = ignore_report,
 ) -> tuple[ModelVersion, list[JSONObject]]:
-    """As `train`, with what was read and reused for each statistic; `warn` hears of left-out columns and folded values."""
+    """As `train_model_version`, with what was read and reused for each statistic; `warn` hears of left-out columns and folded values."""
     published = _run_here(workspace, "train", _with_rows(workspace, request), report)
     version = model_versions.get_version(workspace.control, published["model"], str(published["version"]))
     for warning in published.get("warnings", []):
@@ -55,35 +73,37 @@ def train_with_passes(
     return version, published["passes"]
 
 
-def evaluate(workspace: Workspace, request: EvaluateRequest, report: Report = silent) -> JSONObject:
+def evaluate_model_version(
+    workspace: Workspace, request: EvaluateRequest, report: Report = ignore_report
+) -> JSONObject:
     """Measure a model version on a data set, in this process."""
     steps = KINDS["evaluate"](workspace)
-    return run_now(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", _with_rows(workspace, request).model_dump(), report)
+    return run_job_steps(steps, f"{LOCAL}{uuid.uuid4().hex[:12]}", _with_rows(workspace, request).model_dump(), report)
 
 
 def _with_rows(workspace: Workspace, request: Request) -> Request:
     """The request with the rows of its databases as files."""
     named = {name: getattr(request, name, None) for name in ("uris", "test_uris")}
     return request.model_copy(
-        update={name: with_rows_of_databases(workspace, uris) for name, uris in named.items() if uris}
+        update={name: materialise_database_uris(workspace, uris) for name, uris in named.items() if uris}
     )
 
 
-def forget(workspace: Workspace, request: ForgetRequest, report: Report = silent) -> JSONObject:
+def forget_rows(workspace: Workspace, request: ForgetRequest, report: Report = ignore_report) -> JSONObject:
     """Take rows out of the data that models are trained on, and out of the models, in this process."""
-    check_request(workspace, request, is_remote=False)
+    check_job_request(workspace, request, is_remote=False)
     return _run_here(workspace, "forget", request, report)
 
 
 def _run_here(workspace: Workspace, kind: str, request: TrainRequest | ForgetRequest, report: Report) -> JSONObject:
     job_id, fields = f"{LOCAL}{uuid.uuid4().hex[:12]}", request.model_dump()
-    own = OwnLimits(limits_of(workspace.settings, fields))
+    own = OwnLimits(job_limits(workspace.settings, fields))
 
     def checked(progress: JSONObject) -> None:
         own.check()
         report(progress)
 
     try:
-        return run_now(KINDS[kind](workspace), job_id, fields, checked, own.limits.memory)
+        return run_job_steps(KINDS[kind](workspace), job_id, fields, checked, own.limits.memory)
     finally:
-        clean(workspace.layout, job_id)
+        remove_job_scratch(workspace.layout, job_id)

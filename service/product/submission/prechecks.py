@@ -6,8 +6,8 @@ from pathlib import Path
 
 from learners.circuits.errors import NoGraphs
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.queries import check
-from learners.circuits.variables import Columns, check_left_out
+from learners.circuits.queries.queries import check_circuit_queries
+from learners.circuits.variables import Columns, check_column_not_left_out
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
@@ -15,17 +15,22 @@ from learners.models.model import Model
 from learners.models.query import AnyQuery, Query
 from learners.orders.model import OrderModel
 from learners.registry import recipes
-from learners.registry.networks.network_answers import check_all
-from learners.registry.networks.of_models import classifier_columns
+from learners.registry.networks.network_answers import check_network_queries
+from learners.registry.networks.of_models import classifier_network_columns
 from learners.schema.overrides import ALL
-from service.jobs.steps import check_limits
-from service.product.datasets.data_sources import check_roots, files_of, plain, refuse_secrets
-from service.product.datasets.registration import check_columns, get_dataset
-from service.product.forgetting.forgetting import check_condition
-from service.product.inference.queries import NoJoint, of_joint, of_structures, query_columns
-from service.product.promotion import checked_train
-from service.product.train_steps import target_of
-from service.product.versions.registry import find_version, served_model
+from service.jobs.steps import check_job_limits
+from service.product.datasets.data_sources import (
+    check_data_roots,
+    check_uri_secrets,
+    file_uri_to_path,
+    learner_parameter_files,
+)
+from service.product.datasets.registration import check_dataset_columns, get_dataset
+from service.product.forgetting.forgetting import check_forget_condition
+from service.product.inference.queries import NoJoint, joint_queries, query_columns, structure_queries
+from service.product.promotion import checked_refresh_training
+from service.product.train_steps import training_target
+from service.product.versions.registry import find_version, load_served_model
 from service.requests.requests import (
     AnyRequest,
     EvaluateRequest,
@@ -39,19 +44,19 @@ from service.requests.requests import (
 from service.workspace import Workspace
 
 
-def check_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
+def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse a job that could only fail, as far as this can be seen without reading data.
 
     Raises OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
-    named = checked_train(workspace, request) if isinstance(request, RefreshRequest) else request
+    named = checked_refresh_training(workspace, request) if isinstance(request, RefreshRequest) else request
     uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
-    uris += files_of(getattr(named, "parameters", {}))
-    refuse_secrets(uris)
+    uris += learner_parameter_files(getattr(named, "parameters", {}))
+    check_uri_secrets(uris)
     if is_remote:
-        check_roots(uris, workspace.settings)
+        check_data_roots(uris, workspace.settings)
     _check_named(workspace, named, is_remote=is_remote)
-    check_limits(workspace.settings, request.model_dump())
+    check_job_limits(workspace.settings, request.model_dump())
 
 
 def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
@@ -60,18 +65,18 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
     Raises NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
     if isinstance(request, ForgetRequest):
-        check_condition(workspace, request, is_remote=is_remote)
+        check_forget_condition(workspace, request, is_remote=is_remote)
     for name in {getattr(request, "dataset", None), getattr(request, "test_dataset", None)} - {None}:
         get_dataset(workspace, str(name))
     if isinstance(request, EvaluateRequest):
         find_version(workspace, request.model)
     if isinstance(request, ScoreRequest | ImputeRequest):
-        _check_density(served_model(workspace, request.model).model, request)
+        _check_density(load_served_model(workspace, request.model).model, request)
     if isinstance(request, QueryJobRequest):
-        check_queries(served_model(workspace, request.model).model, request.queries)
+        check_queries(load_served_model(workspace, request.model).model, request.queries)
     if isinstance(request, TrainRequest):
-        recipes.parse_parameters(request.learner, request.parameters)
-        target_of(workspace, request)
+        recipes.parse_learner_parameters(request.learner, request.parameters)
+        training_target(workspace, request)
 
 
 def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
@@ -84,18 +89,18 @@ def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
     names = [*own.schema.columns]
     for name in request.columns if isinstance(request, ImputeRequest) else ():
         if name not in names:
-            check_left_out(own.schema, name)
+            check_column_not_left_out(own.schema, name)
             raise UnknownColumn(name, names)
 
 
-def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
+def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
     """Refuse a job whose files or columns are not there. Not for schedules, whose files may be written later.
 
     Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
     UnknownColumn.
     """
     for uri in _uris(workspace, request):
-        path = plain(uri)
+        path = file_uri_to_path(uri)
         if "://" in path or "**" in path or Path(path).exists():
             continue
         if not glob.has_magic(path):
@@ -104,9 +109,9 @@ def check_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -
             raise SourceError(uri, "matches no file.")
     train = request.train if isinstance(request, RefreshRequest) else request
     if isinstance(train, TrainRequest) and train.dataset is not None:
-        named = [*train.columns, train.timestamp, target_of(workspace, train)]
+        named = [*train.columns, train.timestamp, training_target(workspace, train)]
         columns = [name for name in named if name not in (None, ALL)]
-        check_columns(workspace, train.dataset, columns, train.at, is_remote=is_remote)
+        check_dataset_columns(workspace, train.dataset, columns, train.at, is_remote=is_remote)
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
@@ -114,7 +119,7 @@ def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
     named = request.train if isinstance(request, RefreshRequest) else request
     for member in ("uris", "test_uris"):
         yield from getattr(named, member, None) or ()
-    yield from files_of(getattr(named, "parameters", {}))
+    yield from learner_parameter_files(getattr(named, "parameters", {}))
     for member in ("dataset", "test_dataset"):
         if (name := getattr(named, member, None)) is not None:
             yield from get_dataset(workspace, name).uris
@@ -127,17 +132,17 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     InvalidParameter or NetworkFileError.
     """
     if isinstance(model, OrderModel):
-        for about in of_structures(queries):
+        for about in structure_queries(queries):
             model.graph_queries.check(about)
-    joint = of_joint(model, queries)
-    check_all(model, joint)
+    joint = joint_queries(model, queries)
+    check_network_queries(model, joint)
     if joint:
         columns = _columns_of(model, joint)
-        check(columns.circuit, columns.schema, joint)
+        check_circuit_queries(columns.circuit, columns.schema, joint)
 
 
 def _columns_of(model: Model, queries: Sequence[Query]) -> Columns:
     """The columns as a circuit has them; of a classifier without its circuit, which may be large and is not made for this."""
     if isinstance(model, EnsembleModel):
         model = model.joint
-    return classifier_columns(model) if isinstance(model, LookupModel) else query_columns(model, queries)
+    return classifier_network_columns(model) if isinstance(model, LookupModel) else query_columns(model, queries)

@@ -18,13 +18,13 @@ from pydantic import TypeAdapter
 from service.jobs.crew import AWAY
 from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
-from service.product.submission.prechecks import check_request
-from service.product.submission.submitting import forget_old_jobs, submit
-from service.requests.problems import Conflict, is_expected
+from service.product.submission.prechecks import check_job_request
+from service.product.submission.submitting import delete_old_jobs, submit_job
+from service.requests.problems import Conflict, is_expected_error
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
-from service.workspace import Workspace, on_control
+from service.workspace import Workspace, bind_control_to_workspace
 from storage.control import tables, timetable
-from storage.control.tables import now
+from storage.control.tables import utc_now
 from storage.control.timetable import Outcome, Run, Schedule
 from storage.errors import NotFound
 
@@ -35,16 +35,16 @@ CLOCK_STEP_S = 2.0
 
 Clock = Callable[[], datetime]
 REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
-get_schedule = on_control(timetable.get_schedule)
-list_schedules = on_control(timetable.list_schedules)
-list_schedule_runs = on_control(timetable.list_runs)
-delete_schedule = on_control(timetable.delete_schedule)
+get_schedule = bind_control_to_workspace(timetable.get_schedule)
+list_schedules = bind_control_to_workspace(timetable.list_schedules)
+list_schedule_runs = bind_control_to_workspace(timetable.list_runs_of_schedule)
+delete_schedule = bind_control_to_workspace(timetable.delete_schedule)
 
 
 class Scheduler:
     """Submits what is due, and forgets what ended long ago; `clock` tells the present moment, aware."""
 
-    def __init__(self, workspace: Workspace, clock: Clock = tables.now) -> None:
+    def __init__(self, workspace: Workspace, clock: Clock = tables.utc_now) -> None:
         self.workspace, self.clock = workspace, clock
         self.log = structlog.get_logger("schedules")
         self._ahead: float | None = None
@@ -90,7 +90,7 @@ class Scheduler:
         if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
             return
         self._forgot_at = monotonic()
-        if n_forgotten := forget_old_jobs(self.workspace):
+        if n_forgotten := delete_old_jobs(self.workspace):
             self.log.info("old jobs forgotten", jobs=n_forgotten)
 
     def _is_set_back(self, now: datetime) -> bool:
@@ -110,19 +110,19 @@ class Scheduler:
             after = Cron(schedule.cron, schedule.timezone).after(now)
             if schedule.next_due_at is not None and schedule.next_due_at > after:
                 self.log.warning("the clock was set back, or a time zone changed", schedule=schedule.name)
-                timetable.set_next_due(self.workspace.control, schedule, after)
+                timetable.set_schedule_next_due(self.workspace.control, schedule, after)
 
     def _fire(self, schedule: Schedule, now: datetime) -> None:
         assert schedule.next_due_at is not None
         cron = Cron(schedule.cron, schedule.timezone)
         due = max(cron.latest(now), schedule.next_due_at)
-        if not timetable.has_run(self.workspace.control, schedule, due):
+        if not timetable.has_schedule_run(self.workspace.control, schedule, due):
             run = self._run_of(schedule, due, now)
             if run is None:
                 return
-            timetable.record_run(self.workspace.control, schedule, run)
+            timetable.record_schedule_run(self.workspace.control, schedule, run)
             self.log.info("schedule was due", schedule=schedule.name, due=str(due), outcome=run.outcome, job=run.job_id)
-        timetable.set_next_due(self.workspace.control, schedule, cron.after(now))
+        timetable.set_schedule_next_due(self.workspace.control, schedule, cron.after(now))
 
     def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
         """Submit or skip; None if it must wait for the run before."""
@@ -141,7 +141,7 @@ class Scheduler:
         except AWAY:
             raise
         except Exception as error:
-            if not is_expected(error):
+            if not is_expected_error(error):
                 raise
             return Run(due, "refused", None, str(error))
         reason = "" if outcome == "on_time" else f"late by {timedelta(seconds=int(late.total_seconds()))}"
@@ -149,7 +149,7 @@ class Scheduler:
 
     def _is_busy(self, schedule: Schedule) -> bool:
         """Whether the newest job of the schedule has not ended."""
-        job_id = timetable.last_job(self.workspace.control, schedule)
+        job_id = timetable.last_scheduled_job(self.workspace.control, schedule)
         try:
             return job_id is not None and not job_queue(self.workspace).get(job_id).is_finished
         except NotFound:
@@ -159,14 +159,14 @@ class Scheduler:
 def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote: bool = False) -> Schedule:
     """Store a schedule after checking its jobs; InvalidRequest, NotFound, InvalidParameter, OutsideRoots or Conflict."""
     cron = Cron(request.cron, request.timezone)
-    check_request(workspace, request.job, is_remote=is_remote)
+    check_job_request(workspace, request.job, is_remote=is_remote)
     schedule = Schedule(
         name=request.name,
         cron=request.cron,
         timezone=request.timezone,
         missed=request.missed,
         job=request.job.model_dump(mode="json"),
-        next_due_at=cron.after(now()),
+        next_due_at=cron.after(utc_now()),
     )
     return timetable.create_schedule(workspace.control, schedule)
 
@@ -176,10 +176,10 @@ def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, 
     before = get_schedule(workspace, name)
     given = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
     if change.job is not None:
-        check_request(workspace, change.job, is_remote=is_remote)
+        check_job_request(workspace, change.job, is_remote=is_remote)
     after = replace(before, **given)
     cron = Cron(after.cron, after.timezone)
-    after = replace(after, next_due_at=None if after.is_paused else cron.after(now()))
+    after = replace(after, next_due_at=None if after.is_paused else cron.after(utc_now()))
     return timetable.change_schedule(workspace.control, before, after)
 
 
@@ -197,23 +197,23 @@ def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
     before = get_schedule(workspace, name)
     if before.is_paused == is_paused:
         return before
-    due = None if is_paused else Cron(before.cron, before.timezone).after(now())
+    due = None if is_paused else Cron(before.cron, before.timezone).after(utc_now())
     after = replace(before, is_paused=is_paused, next_due_at=due)
     return timetable.change_schedule(workspace.control, before, after)
 
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:
     """Submit the job of a schedule at once, also of a paused one; its times stay as they are."""
-    schedule, moment = get_schedule(workspace, name), now()
+    schedule, moment = get_schedule(workspace, name), utc_now()
     key = f"schedule {schedule.id} asked {idempotency_key or moment.isoformat()}"
     job, is_new = submit_scheduled(workspace, schedule, key)
     if is_new:
         run = Run(moment, "asked", job.id, "somebody asked for it")
-        timetable.record_run(workspace.control, schedule, run)
+        timetable.record_schedule_run(workspace.control, schedule, run)
     return job
 
 
 def submit_scheduled(workspace: Workspace, schedule: Schedule, idempotency_key: str) -> tuple[Job, bool]:
     """Queue the job of a schedule; within the data roots, as it may have come over REST."""
     request = REQUESTS.validate_python(dict(schedule.job))
-    return submit(workspace, request, idempotency_key, is_remote=True)
+    return submit_job(workspace, request, idempotency_key, is_remote=True)

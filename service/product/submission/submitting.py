@@ -4,10 +4,10 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from service.jobs.logs import log_path
+from service.jobs.logs import job_log_path
 from service.jobs.queue import Job, Priority, job_queue
-from service.product.outputs import Output, check_free, delivering
-from service.product.submission.prechecks import check_files, check_request
+from service.product.outputs import Output, check_output_free, output_draft
+from service.product.submission.prechecks import check_job_files, check_job_request
 from service.requests.problems import Conflict
 from service.requests.requests import (
     AnyRequest,
@@ -15,7 +15,7 @@ from service.requests.requests import (
 from service.workspace import Workspace
 
 
-def submit(
+def submit_job(
     workspace: Workspace,
     request: AnyRequest,
     idempotency_key: str | None = None,
@@ -24,19 +24,19 @@ def submit(
     priority: Priority = "normal",
 ) -> tuple[Job, bool]:
     """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
-    check_request(workspace, request, is_remote=is_remote)
-    check_files(workspace, request, is_remote=is_remote)
+    check_job_request(workspace, request, is_remote=is_remote)
+    check_job_files(workspace, request, is_remote=is_remote)
     fields = request.model_dump(exclude={"kind"})
     return job_queue(workspace).submit(request.kind, fields, idempotency_key=idempotency_key, priority=priority)
 
 
-def job_log(workspace: Workspace, job_id: str) -> str:
+def read_job_log(workspace: Workspace, job_id: str) -> str:
     """What a job has logged so far, a JSON object a line."""
-    path = log_path(workspace.layout.root / "logs", job_queue(workspace).get(job_id).id)
+    path = job_log_path(workspace.layout.root / "logs", job_queue(workspace).get(job_id).id)
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def job_output(workspace: Workspace, job_id: str) -> Path:
+def job_output_path(workspace: Workspace, job_id: str) -> Path:
     """The Parquet file of rows that a job has written; NotFound if there is no such job, Conflict if it has written none."""
     job = job_queue(workspace).get(job_id)
     path = workspace.layout.job_output(job.id)
@@ -50,21 +50,21 @@ def job_output(workspace: Workspace, job_id: str) -> Path:
 
 
 def write_job_output(workspace: Workspace, job_id: str, output: Output, *, replace: bool = False) -> None:
-    """Copy the rows that a job has written to a file; InvalidRequest if it exists, or else as `job_output`."""
-    written = job_output(workspace, job_id)
-    check_free(output, replace=replace)
-    with delivering(output, replace=replace) as draft:
+    """Copy the rows that a job has written to a file; InvalidRequest if it exists, or else as `job_output_path`."""
+    written = job_output_path(workspace, job_id)
+    check_output_free(output, replace=replace)
+    with output_draft(output, replace=replace) as draft:
         shutil.copyfile(written, draft)
 
 
-def forget_old_jobs(workspace: Workspace) -> int:
+def delete_old_jobs(workspace: Workspace) -> int:
     """Remove jobs that ended long ago, and their logs; returns how many."""
     before, n_forgotten = datetime.now(UTC) - timedelta(days=workspace.settings.job_days), 0
     queue = job_queue(workspace)
     while job_ids := queue.finished_before(before):
         queue.delete(job_ids)
         for job_id in job_ids:
-            log_path(workspace.layout.root / "logs", job_id).unlink(missing_ok=True)
+            job_log_path(workspace.layout.root / "logs", job_id).unlink(missing_ok=True)
             workspace.layout.job_output(job_id).unlink(missing_ok=True)
         n_forgotten += len(job_ids)
     return n_forgotten

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from service.jobs.steps import LOCAL
-from service.product.datasets.dataset_statistics import DATA, remove_counted
+from service.product.datasets.dataset_statistics import DATA, remove_dataset_statistics
 from service.product.versions.registry import retention_of
 from service.requests.problems import Conflict
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.files.workspace_layout import remove_model
+from storage.files.workspace_layout import delete_model_files
 from storage.models import removal
 from storage.models.model_versions import ModelVersion
 from storage.monitoring.counts import MonitoringFiles
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def delete_version(workspace: Workspace, name: str, version: int) -> None:
     """Remove a version and its files; an aliased version is refused."""
-    remove_model(removal.delete_version(workspace.control, name, version).duckdb_path)
+    delete_model_files(removal.delete_model_version(workspace.control, name, version).duckdb_path)
     MonitoringFiles(workspace.layout.root, name).remove(version)
 
 
@@ -30,13 +30,15 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
         raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
     gone = removal.delete_model(workspace.control, name)
     for version in gone:
-        remove_model(version.duckdb_path)
-    remove_counted(workspace.layout.model_directory(name) / DATA)
+        delete_model_files(version.duckdb_path)
+    remove_dataset_statistics(workspace.layout.model_directory(name) / DATA)
     MonitoringFiles(workspace.layout.root, name).remove()
     return [version.version for version in gone]
 
 
-def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: str | None = None) -> list[int]:
+def prune_model_versions(
+    workspace: Workspace, name: str, keep: int | None = None, *, job_id: str | None = None
+) -> list[int]:
     """Remove all but the newest `keep` versions, by default as the model's retention says, and their files; returns which.
 
     Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing or
@@ -51,9 +53,9 @@ def prune(workspace: Workspace, name: str, keep: int | None = None, *, job_id: s
     def is_spared(version: ModelVersion) -> bool:
         return version.version in named or (version.job_id != job_id and _is_unfinished(workspace, version.job_id))
 
-    gone = removal.retain_versions(workspace.control, name, keep, is_spared)
+    gone = removal.delete_unretained_versions(workspace.control, name, keep, is_spared)
     for version in gone:
-        remove_model(version.duckdb_path)
+        delete_model_files(version.duckdb_path)
         MonitoringFiles(workspace.layout.root, name).remove(version.version)
     return [version.version for version in gone]
 

@@ -21,12 +21,12 @@ from learners.kernels.arrays import Arrays
 from learners.models.model import Model
 from learners.models.query import Graph, Marginal
 from learners.orders.model import OrderModel
-from learners.registry.model_kinds import load_model, with_derived_arrays
+from learners.registry.model_kinds import add_derived_arrays, load_model
 from learners.schema import Chunk
-from learners.schema.encoding.json_records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from learners.schema.schema import FEW_CLASSES
-from service.product.child_process import aside
-from service.product.outputs import Output, check_free, delivering
+from service.product.child_process import run_in_child_process
+from service.product.outputs import Output, check_output_free, output_draft
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
@@ -34,11 +34,11 @@ from service.requests.requests import NAME
 from service.settings import max_model_bytes
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.files.atomic_files import drafting, verify_file
+from storage.files.atomic_files import draft_file_path, verify_file_sha256
 from storage.models import bundle, model_file, model_versions
-from storage.models.bundle import check_decoded_size
+from storage.models.bundle import check_decoded_model_size
 from storage.models.model_file import ModelFiles
-from storage.models.model_versions import ModelVersion, publishing, register
+from storage.models.model_versions import ModelVersion, register_model_version, version_publishing_lock
 
 CPU_S = 60
 PROBES = 256
@@ -62,7 +62,9 @@ class Manifest(BaseModel):
 def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, int, Iterator[bytes]]:
     """A version as one file: what it is, the number of bytes, and the bytes piece by piece."""
     version = find_version(workspace, reference)
-    verify_file(version.duckdb_path, version.sha256)  # before the first byte is sent, so that it can still be said
+    verify_file_sha256(
+        version.duckdb_path, version.sha256
+    )  # before the first byte is sent, so that it can still be said
     return version, bundle.bundle_size(version), bundle.bundle_chunks(version)
 
 
@@ -70,9 +72,9 @@ def write_export(
     workspace: Workspace, reference: str, output: Output, *, replace: bool = False
 ) -> tuple[ModelVersion, int]:
     """Write a version to one file, which appears when it is whole; InvalidRequest if it exists, unless `replace`."""
-    check_free(output, replace=replace)
+    check_output_free(output, replace=replace)
     version, n_bytes, chunks = export_version(workspace, reference)
-    with delivering(output, replace=replace) as draft, draft.open("wb") as file:
+    with output_draft(output, replace=replace) as draft, draft.open("wb") as file:
         file.writelines(chunks)
     return version, n_bytes
 
@@ -86,21 +88,21 @@ def import_version(
     was exported, or it is not a model that this release can answer with.
     """
     if is_remote:
-        return aside(workspace, import_version, path, name, is_trusted=False)
+        return run_in_child_process(workspace, import_version, path, name, is_trusted=False)
     layout, control = workspace.layout, workspace.control
-    with drafting(layout.models, bundle.MODEL) as draft:
+    with draft_file_path(layout.models, bundle.MODEL) as draft:
         try:
             manifest, header, arrays = read_export(path, draft, max_model_bytes(workspace.settings))
-            try_model(workspace, path, draft, header, arrays)
+            try_imported_model(workspace, path, draft, header, arrays)
         except CorruptFile as error:
             raise InvalidRequest(f"Nothing was imported: {error.reason}") from error
         name = name or manifest.name
         number = model_versions.reserve_version(control, name)
-        with publishing(layout.model_directory(name)):
-            files = model_file.adopt_model(
-                layout.models, name, number, draft, header, with_derived_arrays(header, arrays)
+        with version_publishing_lock(layout.model_directory(name)):
+            files = model_file.adopt_model_file(
+                layout.models, name, number, draft, header, add_derived_arrays(header, arrays)
             )
-            return register(control, _imported(manifest, name, number, files))
+            return register_model_version(control, _imported(manifest, name, number, files))
 
 
 def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapping[str, object], Arrays]:
@@ -109,9 +111,9 @@ def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapp
     The model file goes to `draft`; in memory the model may take `max_bytes`. Raises CorruptFile.
     """
     manifest = _checked(path, bundle.unpack_bundle(path, draft))
-    model_file.refuse_views(draft)
-    check_decoded_size(draft, max_bytes)
-    header, arrays = model_file.read_model(draft)
+    model_file.refuse_model_file_views(draft)
+    check_decoded_model_size(draft, max_bytes)
+    header, arrays = model_file.read_model_file(draft)
     _check_lineage(path, draft)
     return manifest, header, arrays
 
@@ -135,15 +137,17 @@ def _checked(path: Path, manifest: JSONMapping) -> Manifest:
 
 def _check_lineage(path: Path, model: Path) -> None:
     """Read what the file says of its making, as lists and lineages will."""
-    model_file.read_pairs(model, "libraries")
+    model_file.read_model_key_values(model, "libraries")
     try:
-        for text in model_file.read_pairs(model, "provenance").values():
+        for text in model_file.read_model_key_values(model, "provenance").values():
             json.dumps(json.loads(text), ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise CorruptFile(path, f"its provenance cannot be read ({error}).") from error
 
 
-def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays) -> None:
+def try_imported_model(
+    workspace: Workspace, path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays
+) -> None:
     """Look at all of a model, and let it answer when nothing is known.
 
     `path` is the imported file, for messages, and `draft` the model file that was in it. Raises CorruptFile if the model
@@ -151,11 +155,11 @@ def try_model(workspace: Workspace, path: Path, draft: Path, header: Mapping[str
     """
     if any(name.startswith(LIBRARY) for name in arrays):
         try:
-            reason = aside(workspace, _tried_file, draft, is_trusted=False)
+            reason = run_in_child_process(workspace, _tried_file, draft, is_trusted=False)
         except InvalidRequest as error:
             raise CorruptFile(path, "its model ends the process that reads it.") from error
     else:
-        reason = reason_to_refuse(header, arrays)
+        reason = model_refusal_reason(header, arrays)
     if reason:
         raise CorruptFile(path, reason)
 
@@ -165,10 +169,10 @@ def _tried_file(_workspace: Workspace, draft: Path) -> str:
     usage = resource.getrusage(resource.RUSAGE_SELF)
     most = int(usage.ru_utime + usage.ru_stime) + CPU_S
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
-    return reason_to_refuse(*model_file.read_model(draft))
+    return model_refusal_reason(*model_file.read_model_file(draft))
 
 
-def reason_to_refuse(header: Mapping[str, object], arrays: Arrays) -> str:
+def model_refusal_reason(header: Mapping[str, object], arrays: Arrays) -> str:
     """Why a model that was read cannot be used; empty if it can."""
     try:
         model = load_model(header, arrays, is_trusted=False)
@@ -204,6 +208,6 @@ def _answer(model: Model) -> list[float]:
     if isinstance(model, CircuitModel) and model.schema.target is None:
         return [answer["probability"] for answer in model.answer([Marginal({})])]
     if isinstance(model, LookupModel) and model.variances and model.schema.n_classes <= FEW_CLASSES:
-        model.credible_intervals(encode_records([{}], model.schema))
+        model.credible_intervals(encode_json_records([{}], model.schema))
     probabilities: list[float] = record_classifier(model)({}).tolist()
     return probabilities

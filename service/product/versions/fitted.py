@@ -10,24 +10,24 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from learners.models.model import Model
-from learners.orders.formats.network_files import format_of, read_network
+from learners.orders.formats.network_files import network_file_format, read_network
 from learners.registry import recipes
 from learners.registry.discrete_networks import network_model
 from learners.registry.model_kinds import load_model
 from learners.schema import Schema
-from service.product.versions.export_import import read_export, reason_to_refuse
-from service.product.versions.provenance import libraries
+from service.product.versions.export_import import model_refusal_reason, read_export
+from service.product.versions.provenance import library_versions_table
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.settings import Settings, max_model_bytes
 from service.workspace import Workspace
 from storage.errors import CorruptFile, NotFound
-from storage.files.atomic_files import publish as publishing_file
-from storage.files.workspace_layout import checked_alias, checked_name
+from storage.files.atomic_files import write_file_atomically as publishing_file
+from storage.files.workspace_layout import checked_alias, checked_resource_name
 from storage.models import bundle, model_file, model_versions
-from storage.models.model_file import ModelFiles, read_table, write_model
-from storage.models.model_versions import ModelVersion, publishing, register
+from storage.models.model_file import ModelFiles, read_model_table, write_model
+from storage.models.model_versions import ModelVersion, register_model_version, version_publishing_lock
 
 SAVED_AS = "model"  # a model that is saved has no name yet: whoever imports it gives one
 INPUT = "input_columns"
@@ -50,7 +50,7 @@ class Fitted:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
+def save_fitted_model(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
     """Write a model to one file, which appears when it is whole; returns its bytes. InvalidRequest if it exists, unless `replace`."""
     if output.exists() and not replace:
         raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with replace=True.")
@@ -61,8 +61,8 @@ def save(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
     return output.stat().st_size
 
 
-def load(path: Path) -> Fitted:
-    """Read a model from a file that `save` or `export` has written, after checking every byte of it; or a network from a file of BIF, XMLBIF or XDSL.
+def load_fitted_model(path: Path) -> Fitted:
+    """Read a model from a file that `save_fitted_model` or `export` has written, after checking every byte of it; or a network from a file of BIF, XMLBIF or XDSL.
 
     The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own. Raises
     NotFound if there is no such file; CorruptFile if it is another file, is damaged, or is not a model that this
@@ -70,12 +70,12 @@ def load(path: Path) -> Fitted:
     """
     if not path.is_file():
         raise NotFound("file", str(path))
-    if format_of(path) is not None:
+    if network_file_format(path) is not None:
         return _network(path)
     with TemporaryDirectory() as folder:
         draft = Path(folder) / bundle.MODEL
         manifest, header, arrays = read_export(path, draft, max_model_bytes(Settings()))
-        if reason := reason_to_refuse(header, arrays):
+        if reason := model_refusal_reason(header, arrays):
             raise CorruptFile(path, reason)
         columns, is_named = _columns(draft, Schema.from_json(str(header["schema"])))
         return Fitted(
@@ -89,18 +89,18 @@ def load(path: Path) -> Fitted:
         )
 
 
-def publish(
+def publish_fitted_model(
     workspace: Workspace, fitted: Fitted, name: str, aliases: Sequence[str] = (), tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
     """Add a model to the registry as the next version of a name (or InvalidName), and point aliases at it."""
-    checked_name("model", name)
+    checked_resource_name("model", name)
     for alias in aliases:
         checked_alias(alias)
     number = model_versions.reserve_version(workspace.control, name)
-    with publishing(workspace.layout.model_directory(name)):
+    with version_publishing_lock(workspace.layout.model_directory(name)):
         files = _written(fitted, workspace.layout.models, name, number)
         version = _version(fitted, name, number, files, fitted.tags if tags is None else tags)
-        return register(workspace.control, version, aliases=aliases, reason="published from Python")
+        return register_model_version(workspace.control, version, aliases=aliases, reason="published from Python")
 
 
 def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
@@ -108,8 +108,8 @@ def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
 
     Raises NetworkFileError, naming the line; InvalidNetwork, NetworkTooLarge or InvalidName.
     """
-    checked_name("model", name)
-    return publish(workspace, _network(path), name)
+    checked_resource_name("model", name)
+    return publish_fitted_model(workspace, _network(path), name)
 
 
 def _network(path: Path) -> Fitted:
@@ -118,18 +118,18 @@ def _network(path: Path) -> Fitted:
     return Fitted(model, LEARNER_OF_FILES, {}, columns, tags={"imported_from": path.name})
 
 
-def open_version(workspace: Workspace, reference: str) -> Fitted:
+def load_registered_model(workspace: Workspace, reference: str) -> Fitted:
     """The model that "name", "name@3" or "name@alias" means, read from the registry and checked (NotFound, CorruptFile)."""
     version = find_version(workspace, reference)
-    header, arrays = model_file.read_model(version.duckdb_path)
+    header, arrays = model_file.read_model_file(version.duckdb_path)
     model = load_model(header, arrays)
     columns, is_named = _columns(version.duckdb_path, model.schema)
     return Fitted(model, version.learner, version.parameters, columns, is_named, version.metrics, version.tags)
 
 
-def plain_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObject:
+def json_learner_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObject:
     """All parameters of a learner as JSON holds them; InvalidParameter if one is unknown or wrong."""
-    record = recipes.parse_parameters(learner, parameters)
+    record = recipes.parse_learner_parameters(learner, parameters)
     plain: JSONObject = TypeAdapter(type(record)).dump_python(record, mode="json")
     return plain
 
@@ -138,7 +138,7 @@ def _written(fitted: Fitted, directory: Path, name: str, number: int) -> ModelFi
     header, arrays = fitted.model.to_arrays()
     is_named = pa.array([fitted.is_named] * len(fitted.columns), pa.bool_())
     columns = pa.table({"name": pa.array(fitted.columns, pa.string()), "is_named": is_named})
-    tables = fitted.model.tables() | {"libraries": libraries(), INPUT: columns}
+    tables = fitted.model.tables() | {"libraries": library_versions_table(), INPUT: columns}
     return write_model(directory, name, number, header, arrays, tables)
 
 
@@ -163,7 +163,7 @@ def _version(
 
 def _columns(path: Path, schema: Schema) -> tuple[tuple[str, ...], bool]:
     """The columns of training, and whether they had names; of a version that the service trained those that its schema tells."""
-    table = read_table(path, INPUT)
+    table = read_model_table(path, INPUT)
     attributes = [attribute.name for attribute in schema.attributes]
     if table is None:
         return (*attributes, *(entry.name for entry in schema.left_out if entry.name not in attributes)), True

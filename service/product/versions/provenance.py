@@ -19,10 +19,10 @@ from service.requests.json_values import JSONMapping
 from service.requests.requests import TrainRequest
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.datasets.forgotten import rule_sha256
+from storage.datasets.forgotten import forgotten_rule_sha256
 from storage.errors import NotFound
-from storage.files.atomic_files import publish
-from storage.models.model_file import read_pairs, read_table
+from storage.files.atomic_files import write_file_atomically
+from storage.models.model_file import read_model_key_values, read_model_table
 from storage.models.model_versions import ModelVersion
 
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
@@ -31,12 +31,14 @@ MOST_ROWS = 50_000
 COUNTS, LAYOUT, REPORT = "served_counts", "served_layout", "report"
 
 
-def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, job_id: str) -> dict[str, pa.Table]:
+def provenance_tables(
+    request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, job_id: str
+) -> dict[str, pa.Table]:
     """What was asked for, from which files and with which libraries, and how good it is.
 
     `learned` is the receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the
     `snapshot` of a lake table, and of files that hold rows of `databases` from where. Returns the tables `metrics` (name,
-    value), `provenance` (name, value as JSON), `source_files` and `libraries`.
+    value), `provenance` (name, value as JSON), `source_files` and `library_versions_table`.
     """
     facts = {
         "learner": request.learner,
@@ -50,17 +52,17 @@ def tables(request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, jo
         "request": request.model_dump(mode="json"),
         "passes": learned["passes"],
         "databases": learned.get("databases", {}),
-        "forgotten": [rule_sha256(where) for where in learned.get("forgotten", [])],
+        "forgotten": [forgotten_rule_sha256(where) for where in learned.get("forgotten", [])],
     } | ({"snapshot": learned["snapshot"]} if learned.get("snapshot") else {})
     return {
         "metrics": _named(metrics),
         "provenance": _named(facts),
         "source_files": pa.Table.from_pylist(list(learned["files"]), FILES),
-        "libraries": libraries(),
+        "libraries": library_versions_table(),
     }
 
 
-def with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainRequest:
+def request_with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainRequest:
     """The request; of columns that an update says nothing of, what the newest version's training was told of them.
 
     An empty entry takes back what was said, and says nothing itself.
@@ -69,13 +71,13 @@ def with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainReque
     if request.update:
         with suppress(NotFound):
             version = find_version(workspace, f"{request.model}@latest")
-            last = json.loads(read_pairs(version.duckdb_path, "provenance").get("request") or "{}")
+            last = json.loads(read_model_key_values(version.duckdb_path, "provenance").get("request") or "{}")
             before = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
     columns = {name: entry for name, entry in (before | request.columns).items() if entry != {}}
     return request.model_copy(update={"columns": columns})
 
 
-def of_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:
+def request_at_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:
     """The request with the snapshot that a training took: what is asked of its rows later shall not see newer ones."""
     return request if not snapshot else request.model_copy(update={"at": str(snapshot["version"])})
 
@@ -86,23 +88,23 @@ def _named(values: JSONMapping) -> pa.Table:
 
 
 @cache
-def libraries() -> pa.Table:
+def library_versions_table() -> pa.Table:
     """With which versions of the libraries this process works: name, version."""
     versions = [VERSION, *(installed_version(name) for name in LIBRARIES)]
     return pa.table({"name": ["fewpass", *LIBRARIES], "version": versions})
 
 
-def keep_scored(model: Model, rows: Source, beside: Path) -> None:
+def save_evaluation_counts(model: Model, rows: Source, beside: Path) -> None:
     """Count rows as if they had been served, into a file beside that of the model that was learned."""
     counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
     for batch in rows.thinned(MOST_ROWS).batches(counts.columns):
         counts.update(batch)
-    with publish(_place(beside), replace=True) as draft:
+    with write_file_atomically(_place(beside), replace=True) as draft:
         metadata = {LAYOUT.encode(): counts.watched.fingerprint.encode()}
         pq.write_table(counts.to_arrow().replace_schema_metadata(metadata), draft)
 
 
-def scored_tables(beside: Path) -> dict[str, pa.Table]:
+def evaluation_count_tables(beside: Path) -> dict[str, pa.Table]:
     """The tables of a model file that keep these counts; none where nothing was measured."""
     if not _place(beside).exists():
         return {}
@@ -111,7 +113,7 @@ def scored_tables(beside: Path) -> dict[str, pa.Table]:
     return {COUNTS: counts.replace_schema_metadata(None), LAYOUT: pa.table({"sha256": [layout]})}
 
 
-def scored_counts(version: ModelVersion, watched: Watched) -> ServedCounts | None:
+def load_evaluation_counts(version: ModelVersion, watched: Watched) -> ServedCounts | None:
     """The counts of a version, if it has them and by the layout of this release."""
     layout = _table(version.duckdb_path, version.sha256, LAYOUT)
     if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
@@ -125,7 +127,7 @@ def report_tables(report: JSONMapping | None) -> dict[str, pa.Table]:
     return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
 
 
-def kept_report(version: ModelVersion) -> ModelReport | None:
+def load_model_report(version: ModelVersion) -> ModelReport | None:
     """The report of a version on the rows that its training was measured on, if it keeps one."""
     table = _table(version.duckdb_path, version.sha256, REPORT)
     return None if table is None else ModelReport.from_dict(json.loads(table["value"][0].as_py()))
@@ -135,7 +137,7 @@ def kept_report(version: ModelVersion) -> ModelReport | None:
 def _table(duckdb_path: Path, sha256: str, name: str) -> pa.Table | None:
     """One of a version's file; its files never change."""
     del sha256
-    return read_table(duckdb_path, name)
+    return read_model_table(duckdb_path, name)
 
 
 def _place(beside: Path) -> Path:

@@ -1,10 +1,10 @@
-"""The registry: models and their versions, aliases, tags and promotions. Only `served_model` reads one."""
+"""The registry: models and their versions, aliases, tags and promotions. Only `load_served_model` reads one."""
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from service.workspace import Workspace, on_control
-from storage.control.paging import DEFAULT_LIMIT, Page, pages
+from service.workspace import Workspace, bind_control_to_workspace
+from storage.control.paging import DEFAULT_LIMIT, Page, iterate_page_items
 from storage.models import aliases, model_versions, promotions, removal
 from storage.models.aliases import AliasMove
 from storage.models.model_versions import ModelVersion
@@ -13,35 +13,35 @@ from storage.models.promotions import Promotion
 if TYPE_CHECKING:
     from service.serving.predictor import Served
 
-find_version = on_control(model_versions.find_version)
-list_models = on_control(model_versions.list_models)
-list_versions = on_control(model_versions.list_versions)
-aliases_of = on_control(aliases.aliases)
-set_alias = on_control(aliases.set_alias)
-delete_alias = on_control(aliases.delete_alias)
-roll_back = on_control(aliases.roll_back)
-retention_of = on_control(removal.retention)
-set_retention = on_control(removal.set_retention)
+find_version = bind_control_to_workspace(model_versions.find_model_version)
+list_models = bind_control_to_workspace(model_versions.list_models)
+list_versions = bind_control_to_workspace(model_versions.list_model_versions)
+aliases_of = bind_control_to_workspace(aliases.versions_by_alias)
+set_alias = bind_control_to_workspace(aliases.set_alias)
+delete_alias = bind_control_to_workspace(aliases.delete_alias)
+roll_back = bind_control_to_workspace(aliases.roll_back)
+retention_of = bind_control_to_workspace(removal.get_version_retention)
+set_retention = bind_control_to_workspace(removal.set_version_retention)
 
 
-def served_model(workspace: Workspace, reference: str) -> "Served":
+def load_served_model(workspace: Workspace, reference: str) -> "Served":
     """The mapped model of "name", "name@3" or "name@alias", for use in this process."""
-    from service.serving.predictor import map_version  # which loads what models need, and lists do not
+    from service.serving.predictor import map_model_version  # which loads what models need, and lists do not
 
-    return map_version(find_version(workspace, reference))
+    return map_model_version(find_version(workspace, reference))
 
 
-def newest_versions(workspace: Workspace, dataset: str) -> list[ModelVersion]:
+def newest_versions_of_dataset(workspace: Workspace, dataset: str) -> list[ModelVersion]:
     """The newest versions of models, of those that were trained on a data set."""
-    known = [model for model in pages(partial(list_models, workspace)) if model.n_versions]
+    known = [model for model in iterate_page_items(partial(list_models, workspace)) if model.n_versions]
     newest = [find_version(workspace, f"{model.name}@latest") for model in known]
     return [version for version in newest if version.dataset == dataset]
 
 
-def set_tag(workspace: Workspace, reference: str, tag: str, value: str | None) -> ModelVersion:
+def set_version_tag(workspace: Workspace, reference: str, tag: str, value: str | None) -> ModelVersion:
     """Set a tag of a version; None removes it."""
     version = find_version(workspace, reference)
-    return model_versions.set_tag(workspace.control, version.name, version.version, tag, value)
+    return model_versions.store_version_tag(workspace.control, version.name, version.version, tag, value)
 
 
 def alias_history(

@@ -24,7 +24,7 @@ MEDIA_TYPES: Mapping[Form, str] = {
 LEARNER_OF_CIRCUITS = "circuit"
 
 
-def circuit_of(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
+def export_model_circuit(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
     """The circuit of a model, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
 
     As a `model` it is a file that `import` and `fewpass.load` take. Raises NoJoint if it has no joint distribution;
@@ -34,25 +34,25 @@ def circuit_of(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
     """
     # Here, for the command line names the forms long before it needs a circuit.
     from learners.circuits.structures import region_drawing, text
-    from service.product.inference.queries import exportable_circuit, queryable
+    from service.product.inference.queries import exportable_circuit, queryable_circuit
 
     if form == "model":
-        return _exported(queryable(model) if of == "columns" else graphs_of(model))
+        return _exported(queryable_circuit(model) if of == "columns" else posterior_graph_circuit(model))
     writers = {"text": text.to_text, "json": text.to_json, "dot": region_drawing.to_dot, "svg": region_drawing.to_svg}
-    known = exportable_circuit(model) if of == "columns" else graphs_of(model)
+    known = exportable_circuit(model) if of == "columns" else posterior_graph_circuit(model)
     return writers[form](known.circuit, known.schema).encode()
 
 
 def _exported(model: "CircuitModel") -> bytes:
-    from service.product.versions.fitted import Fitted, save
+    from service.product.versions.fitted import Fitted, save_fitted_model
 
     columns = tuple(attribute.name for attribute in model.schema.attributes)
     with TemporaryDirectory() as folder:
-        save(Fitted(model, LEARNER_OF_CIRCUITS, {}, columns), path := Path(folder) / LEARNER_OF_CIRCUITS)
+        save_fitted_model(Fitted(model, LEARNER_OF_CIRCUITS, {}, columns), path := Path(folder) / LEARNER_OF_CIRCUITS)
         return path.read_bytes()
 
 
-def graphs_of(model: "Model") -> "CircuitModel":
+def posterior_graph_circuit(model: "Model") -> "CircuitModel":
     """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
     from learners.orders.model import OrderModel
     from learners.registry.networks.order_circuits import order_circuit

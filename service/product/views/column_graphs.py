@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.column_findings import contexts_of, information_of_parents
+from learners.classifiers.column_findings import most_frequent_contexts, parent_information_gains
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
@@ -12,7 +12,7 @@ from learners.models.model import Model
 from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
-from service.product.versions.registry import served_model
+from service.product.versions.registry import load_served_model
 from service.requests.json_values import JSONMapping, JSONObject
 from service.workspace import Workspace
 
@@ -81,28 +81,28 @@ class ColumnGraph:
         )
 
 
-def graph_of(model: Model) -> ColumnGraph:
+def model_column_graph(model: Model) -> ColumnGraph:
     """The graph of a model (or NoGraph); of an ensemble that of the member that answers queries."""
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, OrderModel):
-        return graph_of_posterior(model)
+        return posterior_column_graph(model)
     if not isinstance(model, LookupModel):
         if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
             raise NoGraph(model.kind)
-        return graph_of_structure(model.structure())
+        return structure_column_graph(model.structure())
     names = [attribute.name for attribute in model.schema.attributes]
     edges: list[GraphEdge] = []
     of_class: dict[str, float] = {}
     for child, parents, tree in zip(model.network.order, model.network.parents, model.trees, strict=True):
-        gains = information_of_parents(tree).tolist()
+        gains = parent_information_gains(tree).tolist()
         of_class[names[child]] = gains[0] if gains else 0.0
         edges += [GraphEdge(names[parent], names[child], gain) for parent, gain in zip(parents, gains[1:], strict=True)]
     columns = tuple(names[child] for child in model.network.order)
     return ColumnGraph(model.schema.target, columns, tuple(edges), of_class, "log loss")
 
 
-def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:
+def posterior_column_graph(model: OrderModel, present: Sequence[str] = (), absent: Sequence[str] = ()) -> ColumnGraph:
     """The most probable graph of a posterior over structures, given known edges, and the other probable edges.
 
     Raises UnknownColumn, InvalidParameter or ImpossibleEdges.
@@ -116,7 +116,7 @@ def graph_of_posterior(model: OrderModel, present: Sequence[str] = (), absent: S
     return ColumnGraph(None, tuple(model.names), of_best, {}, "probability", others)
 
 
-def graph_of_structure(structure: JSONMapping) -> ColumnGraph:
+def structure_column_graph(structure: JSONMapping) -> ColumnGraph:
     """The graph of `structure()`, of models that do not say what an edge tells.
 
     Edges from the class are left out. Those to it stay: of trees they come from the columns that are used.
@@ -129,16 +129,16 @@ def graph_of_structure(structure: JSONMapping) -> ColumnGraph:
     return ColumnGraph(None if is_drawn else target, columns, edges, {}, "")
 
 
-def family(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
+def version_family_table(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
     """The table behind a column of a network: rows and probabilities of each value in each context, the largest first.
 
     At most `limit` contexts are told. Raises NoGraph if the model is no network; UnknownColumn.
     """
-    return family_of(served_model(workspace, reference).model, column, limit)
+    return model_family_table(load_served_model(workspace, reference).model, column, limit)
 
 
-def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
-    """As `family`, of a model; of an ensemble the member that answers queries."""
+def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
+    """As `version_family_table`, of a model; of an ensemble the member that answers queries."""
     if isinstance(model, EnsembleModel):
         model = model.joint
     if not isinstance(model, LookupModel):
@@ -172,12 +172,12 @@ def family_of(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObjec
                 "n_rows": context.n_rows.tolist(),
                 "probability": context.probability.tolist(),
             }
-            for context in contexts_of(tree, estimates, limit)
+            for context in most_frequent_contexts(tree, estimates, limit)
         ],
     }
 
 
-def outline(found: ColumnGraph) -> list[JSONObject]:
+def graph_outline(found: ColumnGraph) -> list[JSONObject]:
     """The graph as a list: each column with its parents and children, for readers of text."""
     parents: dict[str, list[GraphEdge]] = {name: [] for name in found.columns}
     children: dict[str, list[GraphEdge]] = {name: [] for name in found.columns}

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-from learners.models.graph_layout import HEIGHT, curve, place_in_layers, rim_to_rim, short_text, text_of
+from learners.models.graph_layout import (
+    HEIGHT,
+    layered_graph_layout,
+    replace_invalid_xml_characters,
+    svg_edge_path,
+    trim_edge_route_to_nodes,
+    truncate_xml_text,
+)
 from service.product.views.column_graphs import ColumnGraph, GraphEdge
 
 MARGIN = 14.0
@@ -62,7 +69,7 @@ class Box(NamedTuple):
     @property
     def width(self) -> float:
         """In pixels."""
-        of_name = CHARACTER * len(short_text(self.name, LONGEST)) + 16
+        of_name = CHARACTER * len(truncate_xml_text(self.name, LONGEST)) + 16
         if self.bars is None:
             return max(40.0, of_name)
         longest = 0 if self.bars.is_upright else max(map(len, self.bars.words[:MOST_ROWS]), default=0)
@@ -78,7 +85,7 @@ class Box(NamedTuple):
         return HEIGHT + of_rows + (EDGE if of_rows else 0)
 
 
-def to_svg(
+def column_graph_svg(
     graph: ColumnGraph,
     title: str,
     link: Callable[[str], str | None] | None = None,
@@ -99,23 +106,23 @@ def to_svg(
     boxes = [_box(graph, name, blamed or {}, bars or {}) for name in graph.columns]
     place = {name: number for number, name in enumerate(graph.columns)}
     edges = [(place[edge.source], place[edge.sink]) for edge in graph.edges]
-    spots = place_in_layers([box.width for box in boxes], edges, [box.height for box in boxes])
+    spots = layered_graph_layout([box.width for box in boxes], edges, [box.height for box in boxes])
     root = None if graph.target is None else Box(graph.target, (bars or {}).get(graph.target), "the class", "class")
     top = 0.0 if root is None else root.height + 2 * MARGIN
     width, height = max(spots.width, (root.width if root else 0.0) + 2 * MARGIN), spots.height + top
     most = 1.0 if graph.unit == "probability" else max((edge.weight for edge in graph.edges), default=0.0) or 1.0
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="structure" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
-        f'height="{height:.0f}" role="{"img" if link is None else "group"}" aria-label="{escape(text_of(title))}">',
-        f"<title>{escape(text_of(title))}</title>",
+        f'height="{height:.0f}" role="{"img" if link is None else "group"}" aria-label="{escape(replace_invalid_xml_characters(title))}">',
+        f"<title>{escape(replace_invalid_xml_characters(title))}</title>",
         f"<desc>{escape(describe_graph(graph))}</desc>",
         *([STYLE] if alone else []),
         '<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9" '
         'markerUnits="userSpaceOnUse" orient="auto"><path class="arrow" d="M0 0 8 4 0 8z"/></marker></defs>',
     ]
     for edge, route in zip(graph.edges, spots.routes, strict=True):
-        path = rim_to_rim(route, boxes[place[edge.source]].height, boxes[place[edge.sink]].height)
-        parts.append(_edge(graph, edge, curve([(x, y + top) for x, y in path]), most))
+        path = trim_edge_route_to_nodes(route, boxes[place[edge.source]].height, boxes[place[edge.sink]].height)
+        parts.append(_edge(graph, edge, svg_edge_path([(x, y + top) for x, y in path]), most))
     for edge in graph.others:
         at = [(spots.x[n], spots.y[n] + top, boxes[n]) for n in (place[edge.source], place[edge.sink])]
         parts.append(_edge(graph, edge, _bent(at[0], at[1]), most, "edge-line other"))
@@ -134,14 +141,21 @@ def _box(graph: ColumnGraph, name: str, blamed: Mapping[str, str], bars: Mapping
 
 def describe_graph(graph: ColumnGraph) -> str:
     """The graph in words, for who cannot see it."""
-    of_class = "" if graph.target is None else f" Every column has the class {text_of(graph.target)} as a parent, too."
-    edges = "; ".join(f"{text_of(edge.source)} to {text_of(edge.sink)}" for edge in graph.edges[:200])
+    of_class = (
+        ""
+        if graph.target is None
+        else f" Every column has the class {replace_invalid_xml_characters(graph.target)} as a parent, too."
+    )
+    edges = "; ".join(
+        f"{replace_invalid_xml_characters(edge.source)} to {replace_invalid_xml_characters(edge.sink)}"
+        for edge in graph.edges[:200]
+    )
     more = f"; and {len(graph.edges) - 200} more" if len(graph.edges) > 200 else ""
     return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {edges}{more}".strip()
 
 
 def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float, kind: str = "edge-line") -> str:
-    source, sink = text_of(edge.source), text_of(edge.sink)
+    source, sink = replace_invalid_xml_characters(edge.source), replace_invalid_xml_characters(edge.sink)
     thick = THINNEST + (THICKEST - THINNEST) * edge.weight / most if graph.unit else ALIKE
     title = f"{source} → {sink}" + (f": {WEIGHT_WORDS[graph.unit].format(edge.weight)}" if graph.unit else "")
     return (
@@ -165,13 +179,15 @@ def _bent(start: tuple[float, float, Box], end: tuple[float, float, Box]) -> str
 def box_svg(box: Box, x: float, y: float, link: Callable[[str], str | None] | None) -> str:
     """A box around a centre."""
     left, top = x - box.width / 2, y - box.height / 2
-    title = f'<text class="name" x="{x:.1f}" y="{top + HEIGHT / 2 + 4:.1f}" text-anchor="middle">{escape(short_text(box.name, LONGEST))}</text>'
+    title = f'<text class="name" x="{x:.1f}" y="{top + HEIGHT / 2 + 4:.1f}" text-anchor="middle">{escape(truncate_xml_text(box.name, LONGEST))}</text>'
     if link is not None and (leads := link(box.name)) is not None:
-        title = f'<a href="{escape(leads)}" data-column="{escape(text_of(box.name))}">{title}</a>'
+        title = (
+            f'<a href="{escape(leads)}" data-column="{escape(replace_invalid_xml_characters(box.name))}">{title}</a>'
+        )
     inside = "" if box.bars is None else _bars(box.name, box.bars, left + EDGE, top + HEIGHT, box.width - 2 * EDGE)
     return (
-        f'<g class="node {box.kind}" data-column="{escape(text_of(box.name))}">'
-        f"<title>{escape(': '.join(filter(None, (text_of(box.name), box.title))))}</title>"
+        f'<g class="node {box.kind}" data-column="{escape(replace_invalid_xml_characters(box.name))}">'
+        f"<title>{escape(': '.join(filter(None, (replace_invalid_xml_characters(box.name), box.title))))}</title>"
         f'<rect class="box" x="{left:.1f}" y="{top:.1f}" width="{box.width:.1f}" height="{box.height:.0f}" rx="5"/>'
         f"{title}{inside}</g>"
     )
@@ -207,12 +223,12 @@ def _bars(name: str, bars: Bars, x: float, y: float, width: float) -> str:
 def _value(name: str, words: str, number: int, place: tuple[float, float, float, float], kind: str) -> str:
     """A value that a click supposes. Its `share` and `before` have no size yet."""
     x, y, width, height = place
-    label = f"{text_of(name)}: {text_of(words)}"
+    label = f"{replace_invalid_xml_characters(name)}: {replace_invalid_xml_characters(words)}"
     text = (
         ""
         if kind
         else (
-            f'<text x="{x + 4:.1f}" y="{y + 12:.1f}">{escape(short_text(words, int((width + 2 * EDGE - NUMBER) / CHARACTER)))}</text>'
+            f'<text x="{x + 4:.1f}" y="{y + 12:.1f}">{escape(truncate_xml_text(words, int((width + 2 * EDGE - NUMBER) / CHARACTER)))}</text>'
             f'<text class="number" x="{x + width - 4:.1f}" y="{y + 12:.1f}" text-anchor="end"/>'
         )
     )
@@ -230,6 +246,6 @@ def _rect(kind: str, place: tuple[float, float, float, float]) -> str:
 
 
 def _ends(ends: tuple[str, str], x: float, y: float, width: float) -> str:
-    first, last = (escape(short_text(end, LONGEST_END)) for end in ends)
+    first, last = (escape(truncate_xml_text(end, LONGEST_END)) for end in ends)
     right = f'<text class="more" x="{x + width:.1f}" y="{y:.1f}" text-anchor="end">{last}</text>'
     return f'<text class="more" x="{x:.1f}" y="{y:.1f}">{first}</text>{right}'

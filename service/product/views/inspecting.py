@@ -9,17 +9,17 @@ from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
-from learners.orders.drawing import heat_map_of
+from learners.orders.drawing import draw_edge_heat_map
 from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
-from learners.registry.discrete_networks import network_text
+from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.sql.script import sql_script
-from service.product.versions.registry import find_version, served_model
-from service.product.views.circuit_export import CircuitOf, Form, Picture, circuit_of
-from service.product.views.column_graphs import graph_of, graph_of_posterior, graph_of_structure
-from service.product.views.graph_svg import to_svg
+from service.product.versions.registry import find_version, load_served_model
+from service.product.views.circuit_export import CircuitOf, Form, Picture, export_model_circuit
+from service.product.views.column_graphs import model_column_graph, posterior_column_graph, structure_column_graph
+from service.product.views.graph_svg import column_graph_svg
 from service.requests.json_values import JSONObject
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.workspace import Workspace
 from storage.models import model_file
 
@@ -42,12 +42,12 @@ class NoPosterior(LearnerError, ValueError):
         )
 
 
-def structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
+def version_structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble; InvalidParameter if there is no such member."""
-    return structure_of(served_model(workspace, reference).model, member)
+    return model_structure(load_served_model(workspace, reference).model, member)
 
 
-def structure_of(model: Model, member: int | None) -> JSONObject:
+def model_structure(model: Model, member: int | None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble."""
     if member is None:
         return dict(model.structure())
@@ -56,10 +56,10 @@ def structure_of(model: Model, member: int | None) -> JSONObject:
     return model.member_structure(member)
 
 
-def lineage(workspace: Workspace, reference: str) -> JSONObject:
+def version_lineage(workspace: Workspace, reference: str) -> JSONObject:
     """Which files, job, schema, request and libraries a version was made of."""
     version = find_version(workspace, reference)
-    provenance = model_file.read_pairs(version.duckdb_path, "provenance")
+    provenance = model_file.read_model_key_values(version.duckdb_path, "provenance")
     return {
         "name": version.name,
         "version": version.version,
@@ -69,72 +69,78 @@ def lineage(workspace: Workspace, reference: str) -> JSONObject:
         "dataset": version.dataset,
         "n_rows": version.n_rows,
         "files": version.files,
-        "schema": json.loads(map_version(version).schema.to_json()),
+        "schema": json.loads(map_model_version(version).schema.to_json()),
         "provenance": {name: json.loads(text) for name, text in provenance.items()},
-        "libraries": model_file.read_pairs(version.duckdb_path, "libraries"),
+        "libraries": model_file.read_model_key_values(version.duckdb_path, "libraries"),
     }
 
 
-def draw(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
+def draw_version_structure(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
     """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
 
     Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
     circuit of too many regions.
     """
-    version = served_model(workspace, reference)
+    version = load_served_model(workspace, reference)
     if isinstance(version.model, CircuitModel):
-        return circuit_of(version.model, "svg")
-    graph = graph_of(version.model) if member is None else graph_of_structure(structure_of(version.model, member))
-    return to_svg(graph, f"{version.name}@{version.version}").encode()
+        return export_model_circuit(version.model, "svg")
+    graph = (
+        model_column_graph(version.model)
+        if member is None
+        else structure_column_graph(model_structure(version.model, member))
+    )
+    return column_graph_svg(graph, f"{version.name}@{version.version}").encode()
 
 
-def draw_trace(workspace: Workspace, reference: str) -> bytes:
+def draw_chain_trace(workspace: Workspace, reference: str) -> bytes:
     """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
-    version = served_model(workspace, reference)
+    version = load_served_model(workspace, reference)
     model = version.model
     if not isinstance(model, BayesianCircuit):
         raise NoChains(model.kind)
     from service.product.views import pictures
 
     picture, trace = BytesIO(), model.trace
-    pictures.draw(lambda axes: pictures.trace_on(axes, trace), picture, f"{version.name}@{version.version}", 8, 5)
+    pictures.draw_svg_picture(
+        lambda axes: pictures.draw_trace_on_axes(axes, trace), picture, f"{version.name}@{version.version}", 8, 5
+    )
     return picture.getvalue()
 
 
-def circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
-    """The circuit of a version or of its network; or of a posterior's graphs, as `circuit_of`."""
-    return circuit_of(served_model(workspace, reference).model, form, of)
+def export_version_circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
+    """The circuit of a version or of its network; or of a posterior's graphs, as `export_model_circuit`."""
+    return export_model_circuit(load_served_model(workspace, reference).model, form, of)
 
 
-def draw_posterior(
+def draw_edge_posterior(
     workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
 ) -> bytes:
     """The edges of a posterior as an SVG picture: a heat map of probabilities ("edges"), or a "graph" with lines as wide.
 
     Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
-    version = served_model(workspace, reference)
+    version = load_served_model(workspace, reference)
     model = version.model
     if not isinstance(model, OrderModel):
         raise NoPosterior(model.kind)
     given = ", ".join([*present, *(f"no {edge}" for edge in absent)])
     title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
     if picture == "graph":
-        return to_svg(graph_of_posterior(model, present, absent), title).encode()
-    return heat_map_of(model.graph_queries, title, tuple(present), tuple(absent)).encode()
+        return column_graph_svg(posterior_column_graph(model, present, absent), title).encode()
+    return draw_edge_heat_map(model.graph_queries, title, tuple(present), tuple(absent)).encode()
 
 
-def network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
-    """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.network_text`.
+def export_version_network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
+    """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.model_to_network_text`.
 
     Raises NoTables or TablesTooLarge if its tables are too large; InvalidNetwork if columns are numbers, which only BIF can
     hold; NoNetwork.
     """
-    version = served_model(workspace, reference)
-    return network_text(version.model, version.name, form)
+    version = load_served_model(workspace, reference)
+    return model_to_network_text(version.model, version.name, form)
 
 
-def sql(
+def export_version_sql(
     workspace: Workspace,
     reference: str,
     table: str,
@@ -148,6 +154,6 @@ def sql(
     The view is called like the model, with `_` for dots, unless it gets a name. Raises NoSQL, TooLargeForSQL,
     UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn or InvalidParameter.
     """
-    version = served_model(workspace, reference)
+    version = load_served_model(workspace, reference)
     name = version.name.replace(".", "_") if view is None else view
     return sql_script(version.model, name=name, table=table, dialect=dialect, key=key, absent=absent)

@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from learners.errors import LearnerError, one_line, redact
+from learners.errors import LearnerError, one_line_error_text, redact_uri_secrets
 from learners.models.model import Model
 from learners.orders.model import OrderModel
 from service.product.versions.export_import import import_version, write_export
-from service.product.versions.provenance import kept_report
+from service.product.versions.provenance import load_model_report
 from service.product.versions.registry import find_version
 from service.product.views.reports import report_page
 from service.requests.problems import InvalidRequest
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.models.model_versions import ModelVersion
@@ -38,7 +38,7 @@ class MLflowRefused(LearnerError, ValueError):
 
     def __init__(self, uri: str, error: Exception) -> None:
         super().__init__(
-            f"{redact(uri)}: MLflow says: {one_line(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
+            f"{redact_uri_secrets(uri)}: MLflow says: {one_line_error_text(error)} Check the name, and where its registry is (MLFLOW_TRACKING_URI)."
         )
 
 
@@ -47,7 +47,7 @@ class NotOurs(LearnerError, ValueError):
 
     def __init__(self, uri: str) -> None:
         super().__init__(
-            f"{redact(uri)} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model."
+            f"{redact_uri_secrets(uri)} was not logged by fewpass.mlflow.log_model. Load it with mlflow.pyfunc.load_model."
         )
 
 
@@ -61,7 +61,7 @@ class NoAnswers(LearnerError, TypeError):
         )
 
 
-def library() -> Any:
+def import_mlflow() -> Any:
     """MLflow; `MLflowMissing` if it is not installed."""
     try:
         import mlflow.pyfunc
@@ -70,11 +70,11 @@ def library() -> Any:
     return mlflow
 
 
-def log_file(path: Path, model: Model, name: str, registered_model_name: str | None, **more: Any) -> Any:
+def log_model_to_mlflow(path: Path, model: Model, name: str, registered_model_name: str | None, **more: Any) -> Any:
     """Log the file of a model to the active run, as a `pyfunc`; returns MLflow's `ModelInfo`."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*input example was not provided")  # the signature is of the model itself
-        return library().pyfunc.log_model(
+        return import_mlflow().pyfunc.log_model(
             name=name,
             loader_module=LOADER,
             data_path=str(path),
@@ -83,18 +83,20 @@ def log_file(path: Path, model: Model, name: str, registered_model_name: str | N
         )
 
 
-def log_facts(learner: str, parameters: Mapping[str, object], n_rows: int, metrics: Mapping[str, object]) -> None:
+def log_training_to_mlflow(
+    learner: str, parameters: Mapping[str, object], n_rows: int, metrics: Mapping[str, object]
+) -> None:
     """Log to the active run what a training is remembered by; of the metrics those that are numbers."""
-    mlflow = library()
+    mlflow = import_mlflow()
     mlflow.log_params({"learner": learner} | {name: str(value) for name, value in parameters.items()})
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
     mlflow.log_metrics({"n_rows": float(n_rows)} | numbers)
 
 
 @contextmanager
-def logged_file(uri: str) -> Iterator[Path]:
+def downloaded_mlflow_model(uri: str) -> Iterator[Path]:
     """The file of a logged model, in a folder until the end (MLflowMissing, MLflowRefused); NotOurs if not logged by us."""
-    mlflow = library()
+    mlflow = import_mlflow()
     with tempfile.TemporaryDirectory() as own:
         with _refusals(uri):
             folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=own))
@@ -114,28 +116,28 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
     name = address.removeprefix(REGISTERED)
     if not address.startswith(REGISTERED) or not name or set("/@") & set(name):
         raise InvalidRequest(f"{address} names no model to register. Write models:/NAME; MLflow gives the number.")
-    mlflow = library()
+    mlflow = import_mlflow()
     version = find_version(workspace, reference)
-    own, model = f"{version.name}@{version.version}", map_version(version).model
+    own, model = f"{version.name}@{version.version}", map_model_version(version).model
     if isinstance(model, OrderModel):
         raise NoAnswers(own)
-    report = kept_report(version)
+    report = load_model_report(version)
     with tempfile.TemporaryDirectory() as folder:
         write_export(workspace, own, Path(folder) / FILE)
         with _refusals(address), mlflow.start_run(run_name=own):
-            log_facts(version.learner, version.parameters, version.n_rows, version.metrics)
+            log_training_to_mlflow(version.learner, version.parameters, version.n_rows, version.metrics)
             mlflow.set_tags({"fewpass": own} | dict(version.tags))
             if report is not None:
                 call = f"fewpass predict {own} FILES -o answers.parquet"
                 mlflow.log_text(report_page(report, title=own, learner=version.learner, call=call), "report.html")
                 mlflow.set_tag("verdict", report.verdict)
-            info = log_file(Path(folder) / FILE, model, "model", name)
+            info = log_model_to_mlflow(Path(folder) / FILE, model, "model", name)
     return version, f"{REGISTERED}{name}/{info.registered_model_version}"
 
 
 def import_from_mlflow(workspace: Workspace, uri: str, name: str | None = None) -> ModelVersion:
     """Register what fewpass has logged to MLflow, as `import_version`; MLflowMissing, MLflowRefused, NotOurs, CorruptFile."""
-    with logged_file(uri) as path:
+    with downloaded_mlflow_model(uri) as path:
         return import_version(workspace, path, name)
 
 

@@ -14,7 +14,9 @@ Curve = tuple[str, Sequence[tuple[float, float, int]]]
 BLUE, RED = "#4c72b0", "#c44e52"
 
 
-def draw(on: Callable[["Axes"], None], file: Path | BinaryIO, title: str, width: float, height: float) -> None:
+def draw_svg_picture(
+    on: Callable[["Axes"], None], file: Path | BinaryIO, title: str, width: float, height: float
+) -> None:
     """Draw a picture of so many inches as SVG, by what `on` draws on its axes."""
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
@@ -25,8 +27,8 @@ def draw(on: Callable[["Axes"], None], file: Path | BinaryIO, title: str, width:
     figure.savefig(file, format="svg", bbox_inches="tight", dpi=150)
 
 
-def reliability_on(axes: "Axes", curves: Sequence[Curve]) -> None:
-    """Draw reliability diagrams, one line each, of points as `learners.evaluation.metrics.reliability` has them."""
+def draw_reliability_on_axes(axes: "Axes", curves: Sequence[Curve]) -> None:
+    """Draw reliability diagrams, one line each, of points as `learners.evaluation.metrics.reliability_diagram_points` has them."""
     axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
     for name, points in curves:
         means, rates, _ = zip(*points, strict=True)
@@ -36,7 +38,7 @@ def reliability_on(axes: "Axes", curves: Sequence[Curve]) -> None:
     axes.legend(frameon=False)
 
 
-def trace_on(axes: "Axes", trace: Floats) -> None:
+def draw_trace_on_axes(axes: "Axes", trace: Floats) -> None:
     """Draw the log joint of every sweep, and which share of proposals was accepted.
 
     The trace is (n_chains, n_sweeps, 7) float64, as a Bayesian circuit has it.

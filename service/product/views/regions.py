@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.region_drawing import Region, regions
-from learners.circuits.variables import columns_of
+from learners.circuits.structures.region_drawing import Region, circuit_regions
+from learners.circuits.variables import circuit_columns
 from learners.errors import InvalidParameter
 from learners.models.model import Model
 from service.product.inference.queries import exportable_circuit
@@ -26,18 +26,18 @@ def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObj
 
     Returns
     -------
-    `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `regions` (number
+    `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `circuit_regions` (number
     to `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes`, `is_compiled`
     """
     circuit = exportable_circuit(model)
-    found = regions(circuit.circuit)
+    found = circuit_regions(circuit.circuit)
     root = len(found) - 1
     for number in opened or ():
         if not 0 <= number <= root:
             raise InvalidParameter("open", number, f"there are {len(found):,}, from 0 to {root:,}")
     opened = _few(found, root) if opened is None else frozenset(opened)
     shown = _shown(found, root, opened)
-    columns = columns_of(circuit.circuit, circuit.schema).names
+    columns = circuit_columns(circuit.circuit, circuit.schema).names
     sign = {each: "" if not found[each].children else FOLD if each in opened else UNFOLD for each in shown}
     names = {each: sign[each] + _name(found[each], each, columns) for each in shown}
     edges = tuple(

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from learners.errors import NoClass
 from learners.evaluation.model_report import ModelReport
-from learners.passes.row_rules import as_trained
-from service.product.datasets.data_sources import open_source
-from service.product.inference.metric_words import interval
-from service.product.inference.scoring import measure
-from service.product.outputs import Output, check_free, delivering, name_of
-from service.product.versions.provenance import kept_report
-from service.product.versions.registry import find_version, served_model
+from learners.passes.row_rules import apply_schema_null_class
+from service.product.datasets.data_sources import open_data_source
+from service.product.inference.metric_words import interval_words
+from service.product.inference.scoring import measure_model
+from service.product.outputs import Output, check_output_free, output_draft, output_file_name
+from service.product.versions.provenance import load_model_report
+from service.product.versions.registry import find_version, load_served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
@@ -43,17 +43,17 @@ def _template() -> "Template":
 
     loader = PackageLoader("service.product.views", "templates")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
-    environment.filters["interval"] = interval
+    environment.filters["interval"] = interval_words
     return environment.get_template("report.html")
 
 
-def report(workspace: Workspace, reference: str) -> JSONObject:
+def version_report(workspace: Workspace, reference: str) -> JSONObject:
     """How good a version was on the rows that its training was measured on: verdict, losses, calibration, confusion, columns.
 
     Raises InvalidRequest if it keeps no report: it has no classes, was not measured, or is of an earlier release.
     """
     version = find_version(workspace, reference)
-    kept = kept_report(version)
+    kept = load_model_report(version)
     if kept is None:
         name = f"{version.name}@{version.version}"
         raise InvalidRequest(
@@ -63,7 +63,7 @@ def report(workspace: Workspace, reference: str) -> JSONObject:
     return kept.to_dict()
 
 
-def write_report(
+def write_version_report(
     workspace: Workspace, reference: str, uris: Sequence[str], output: Output, *, replace: bool = False
 ) -> ModelReport:
     """Measure a version on rows whose class is known, and write the page to a file that appears when it is complete.
@@ -71,17 +71,19 @@ def write_report(
     Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
     or EmptyData.
     """
-    check_free(output, replace=replace)
-    version = served_model(workspace, reference)
+    check_output_free(output, replace=replace)
+    version = load_served_model(workspace, reference)
     model = version.model
     if model.schema.target is None:
         raise NoClass
-    source = as_trained(open_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema)
-    report = measure(model, source, is_reported=True).report
+    source = apply_schema_null_class(
+        open_data_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema
+    )
+    report = measure_model(model, source, is_reported=True).report
     assert report is not None
     name, files = f"{version.name}@{version.version}", " ".join(uris)
-    call = f"fewpass report {name} {files} --html {name_of(output)}"
+    call = f"fewpass report {name} {files} --html {output_file_name(output)}"
     page = report_page(report, title=name, learner=version.learner, call=call, where=files)
-    with delivering(output, replace=replace) as draft:
+    with output_draft(output, replace=replace) as draft:
         draft.write_text(page, encoding="utf-8")
     return report

@@ -16,7 +16,7 @@ HEAD = "0005"
 VERSION_TABLE = "schema_version"
 
 
-def upgrade(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
+def apply_missing_migrations(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
     """Apply the migrations that are missing, all in one transaction; of processes that open at once, one does it.
 
     Raises NewerDatabase if the database is at a revision that this release does not know.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from learners.circuits.bayesian.layout import layout_of, parameters_given
-from learners.circuits.bayesian.priors import Column, Strengths, complete_shape, given_prior
+from learners.circuits.bayesian.layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
 from learners.circuits.bayesian.sampler import InMemory, LazySampler
 from learners.circuits.bayesian.samples import CircuitDraws
 
@@ -14,9 +14,9 @@ STRENGTHS = Strengths(alpha=0.7, gaussian=1.5, rho=0.5, exponential=2.0, poisson
 
 def prior_of(columns, n_children=2, seed=0, strengths=STRENGTHS):
     """Leaves with means and variances drawn at random."""
-    shape, rng = complete_shape(len(columns), n_children, seed), np.random.default_rng(seed)
+    shape, rng = complete_tree_shape(len(columns), n_children, seed), np.random.default_rng(seed)
     n = shape.n_leaf_sums * n_children
-    return given_prior(shape, columns, strengths, rng.uniform(0.5, 2.0, n), rng.uniform(0.3, 1.5, n), seed)
+    return prior_from_moments(shape, columns, strengths, rng.uniform(0.5, 2.0, n), rng.uniform(0.3, 1.5, n), seed)
 
 
 def column_of_numbers(column, n, rng):
@@ -49,7 +49,9 @@ def draws_of(n_draws=12, n_rows=30, n_children=2, columns=COLUMNS):
     """Draws given a few rows, and these rows (n_variables, n_rows)."""
     prior, rows = prior_of(columns, n_children), InMemory(rows_of(columns, n_rows))
     state = LazySampler(prior, rows).init(np.random.default_rng(0))
-    layout, random = layout_of(prior), np.random.default_rng(1)
-    vectors = np.stack([layout.vector(parameters_given(random, prior, state.tallies)) for _ in range(n_draws)], axis=1)
+    layout, random = build_circuit_layout(prior), np.random.default_rng(1)
+    vectors = np.stack(
+        [layout.vector(draw_posterior_parameters(random, prior, state.tallies)) for _ in range(n_draws)], axis=1
+    )
     n = layout.edge.size
     return CircuitDraws(layout.circuit_of(vectors[:, 0]), vectors[:n], vectors[n:]), rows.x.T.astype(float)

@@ -4,10 +4,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from learners.circuits.bayesian.layout import layout_of, parameters_given
-from learners.circuits.bayesian.priors import Column, Strengths, complete_shape, given_prior
+from learners.circuits.bayesian.layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
 from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves, Tallies
-from learners.circuits.bayesian.samples import CircuitDraws, summary_of
+from learners.circuits.bayesian.samples import CircuitDraws, summarise_draws
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries.array_answers import sample
 
@@ -27,16 +27,16 @@ QUESTIONS: tuple[dict[int, float], ...] = ({0: 0}, {0: 1}, {2: 0}, {0: 0, 2: 0},
 @lru_cache
 def covered(seed):
     """(2, n_questions) bool: whether the wide and the narrow interval of each marginal probability hold that of the rows' circuit."""
-    shape, rng = complete_shape(len(COLUMNS), 2, seed), np.random.default_rng(seed)
+    shape, rng = complete_tree_shape(len(COLUMNS), 2, seed), np.random.default_rng(seed)
     n = shape.n_leaf_sums * 2
-    prior = given_prior(shape, COLUMNS, STRENGTHS, rng.uniform(0.5, 4.0, n), rng.uniform(0.3, 1.5, n), seed)
-    layout, random = layout_of(prior), np.random.default_rng([seed, 1])
+    prior = prior_from_moments(shape, COLUMNS, STRENGTHS, rng.uniform(0.5, 4.0, n), rng.uniform(0.3, 1.5, n), seed)
+    layout, random = build_circuit_layout(prior), np.random.default_rng([seed, 1])
     asked = np.full((len(COLUMNS), len(QUESTIONS)), np.nan)
     for q, given in enumerate(QUESTIONS):
         asked[list(given), q] = list(given.values())
     counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
     nothing = Tallies(counts, prior.leaf.copy(), np.zeros(prior.n_cells, np.int32))
-    known = layout.circuit(parameters_given(random, prior, nothing))
+    known = layout.circuit(draw_posterior_parameters(random, prior, nothing))
     x = sample(known, np.full((len(COLUMNS), 1), np.nan), N_ROWS, seed)[0]
     x[random.random(x.shape) < 0.1] = np.nan
     sampler = LazySampler(prior, InMemory(x), Moves(1, 4))
@@ -44,11 +44,11 @@ def covered(seed):
     for sweep in range(BURN_IN + N_DRAWS * THIN):
         state, _ = sampler.step(random, state)
         if sweep >= BURN_IN and sweep % THIN == 0:
-            vectors.append(layout.vector(parameters_given(random, prior, state.tallies)))
+            vectors.append(layout.vector(draw_posterior_parameters(random, prior, state.tallies)))
     drawn, n_edges = np.stack(vectors, axis=1), layout.edge.size
     draws = CircuitDraws(layout.circuit_of(drawn[:, 0]), drawn[:n_edges], drawn[n_edges:])
     truth, drawn = np.exp(log_values(known, asked)), np.exp(draws.log_likelihoods(asked))
-    found = [summary_of(drawn, 1, level) for level in LEVELS]
+    found = [summarise_draws(drawn, 1, level) for level in LEVELS]
     return np.array([(own.low <= truth) & (truth <= own.high) for own in found])
 
 

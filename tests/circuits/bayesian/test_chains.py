@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learners.circuits.bayesian.chains import Phase, phases, run_chains
-from learners.circuits.bayesian.layout import layout_of
+from learners.circuits.bayesian.chains import Phase, chain_phases, run_chains
+from learners.circuits.bayesian.layout import build_circuit_layout
 from learners.circuits.bayesian.sampler import FileStore, InMemory, NoSpace
 from learners.circuits.parameters import GibbsParameters
 from learners.errors import Cancelled
@@ -22,7 +22,7 @@ def rows():
 def sampled(store, parameters=PARAMETERS, seed=3, **named):
     prior = prior_of(COLUMNS)
     parameters = replace(parameters, whole_moves=1.0, subtree_moves=2.0)
-    return run_chains(prior, layout_of(prior), store, parameters, seed=(seed,), **named)
+    return run_chains(prior, build_circuit_layout(prior), store, parameters, seed=(seed,), **named)
 
 
 def same(a, b):
@@ -37,13 +37,13 @@ def same(a, b):
 def test_draws_of_a_phase_are_evenly_spaced_and_end_with_it():
     assert Phase(10, 20).draws_at(5) == [12, 14, 16, 18, 20]
     assert Phase(10, 13).draws_at(5) == [11, 12, 13]
-    assert phases(GibbsParameters(iterations=30)) == [Phase(15, 30)]
-    assert phases(GibbsParameters(most_iterations=800)) == [Phase(100, 200), Phase(200, 400), Phase(400, 800)]
+    assert chain_phases(GibbsParameters(iterations=30)) == [Phase(15, 30)]
+    assert chain_phases(GibbsParameters(most_iterations=800)) == [Phase(100, 200), Phase(200, 400), Phase(400, 800)]
 
 
 def test_a_run_depends_on_its_seed_alone(tmp_path):
     run = sampled(InMemory(rows()))
-    assert run.draws.shape == (6, layout_of(prior_of(COLUMNS)).n_parameters)
+    assert run.draws.shape == (6, build_circuit_layout(prior_of(COLUMNS)).n_parameters)
     assert run.trace.shape == (2, 12, 7)
     assert same(run, sampled(InMemory(rows()), threads=2))
     assert same(run, sampled(FileStore.written(tmp_path / "run", [rows()[:30], rows()[30:]], 5), threads=2))

@@ -3,10 +3,10 @@ import pyarrow as pa
 import pytest
 
 from learners import Source, collect, encode
-from learners.circuits.bayesian.column_families import INTERVALS, numeric_coding
+from learners.circuits.bayesian.column_families import INTERVALS, assign_column_families
 from learners.circuits.parameters import BY_COLUMN, PAPER
 from learners.errors import SchemaError
-from learners.passes.column_summaries import ColumnSummaries, binned_schema
+from learners.passes.column_summaries import ColumnSummaries, quantile_binned_schema
 
 RNG = np.random.default_rng(0)
 N = 600
@@ -25,9 +25,9 @@ COLUMNS = {
 def coded_table(columns, leaves=BY_COLUMN, target=None, **overrides):
     table = pa.table(columns)
     summaries = collect(ColumnSummaries(target, overrides), Source.of_table(table))
-    schema = binned_schema(summaries, 8)
+    schema = quantile_binned_schema(summaries, 8)
     histograms = {name: column.histogram for name, column in summaries.found.items()}
-    return (*numeric_coding(schema, histograms, leaves), table)
+    return (*assign_column_families(schema, histograms, leaves), table)
 
 
 def rows_of(schema, coding, table, first=0):

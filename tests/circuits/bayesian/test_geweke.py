@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learners.circuits.bayesian.layout import parameters_given
+from learners.circuits.bayesian.layout import draw_posterior_parameters
 from learners.circuits.bayesian.leaf_kernels import CENTRE, KIND
 from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves, Tallies
 from tests.circuits.bayesian.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
@@ -70,7 +70,7 @@ def simulated(model, random):
     """From the prior."""
     found = []
     for _ in range(N_DRAWS):
-        parameters = parameters_given(random, model.prior, model.nothing)
+        parameters = draw_posterior_parameters(random, model.prior, model.nothing)
         choices = model.choices(random, parameters)
         found.append(told(model.rows(random, parameters, choices), choices))
     return np.array(found)
@@ -78,14 +78,14 @@ def simulated(model, random):
 
 def in_turns(model, random, make):
     """Choices by the sampler given the rows, then rows given the choices."""
-    parameters = parameters_given(random, model.prior, model.nothing)
+    parameters = draw_posterior_parameters(random, model.prior, model.nothing)
     choices = model.choices(random, parameters)
     x, found = model.rows(random, parameters, choices), []
     for _ in range(N_DRAWS):
         rows = InMemory(x)
         state, _ = make(model.prior, rows)(random, LazySampler(model.prior, rows).state_of(choices))
         choices = state.choices
-        parameters = parameters_given(random, model.prior, state.tallies)
+        parameters = draw_posterior_parameters(random, model.prior, state.tallies)
         x = model.rows(random, parameters, choices)
         found.append(told(x, choices))
     return np.array(found)

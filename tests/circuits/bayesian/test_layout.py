@@ -1,9 +1,9 @@
 import numpy as np
 from scipy import stats
 
-from learners.circuits.bayesian.layout import parameters_given
+from learners.circuits.bayesian.layout import draw_posterior_parameters
 from learners.circuits.bayesian.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
-from learners.circuits.bayesian.priors import family_of
+from learners.circuits.bayesian.priors import leaf_families
 from learners.circuits.bayesian.sampler import InMemory, LazySampler
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from tests.circuits.bayesian.problems import COUNTS, MIXED, STRENGTHS, prior_of, rows_of
@@ -16,8 +16,8 @@ def test_parameters_have_the_posterior_of_their_leaf():
     prior, rows = prior_of(COLUMNS), InMemory(rows_of(COLUMNS, 60))
     state = LazySampler(prior, rows).init(np.random.default_rng(0))
     random = np.random.default_rng(1)
-    draws = [parameters_given(random, prior, state.tallies) for _ in range(2000)]
-    leaf, family = state.tallies.leaf, family_of(state.tallies.leaf)
+    draws = [draw_posterior_parameters(random, prior, state.tallies) for _ in range(2000)]
+    leaf, family = state.tallies.leaf, leaf_families(state.tallies.leaf)
     fullest = {code: np.flatnonzero(family == code)[np.argmax(leaf[family == code, N])] for code in (3, 4, 5, 6)}
 
     i = fullest[GAUSSIAN]
@@ -46,7 +46,7 @@ def test_parameters_have_the_posterior_of_their_leaf():
 def test_shares_add_up_to_one():
     prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 20))
     state = LazySampler(prior, rows).init(np.random.default_rng(0))
-    drawn = parameters_given(np.random.default_rng(1), prior, state.tallies)
+    drawn = draw_posterior_parameters(np.random.default_rng(1), prior, state.tallies)
     assert np.allclose(drawn.weight.sum(axis=1), 1)
     assert np.allclose(drawn.cells.reshape(-1, 3).sum(axis=1), 1)
-    assert (drawn.second[family_of(state.tallies.leaf) == GAUSSIAN] > 0).all()
+    assert (drawn.second[leaf_families(state.tallies.leaf) == GAUSSIAN] > 0).all()

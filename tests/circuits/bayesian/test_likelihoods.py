@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from learners.circuits.bayesian.model import batches_of_draws
+from learners.circuits.bayesian.model import draws_query_handlers
 from learners.circuits.bayesian.samples import CircuitDraws
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, SUM
@@ -46,7 +46,7 @@ def test_the_mean_of_what_enumeration_says_of_each_draw(seed):
         Conditional(("x0",), evidence, likely=likely),
         Map(("x0",), evidence, likely=likely),
     ]
-    marginal, conditional, best = answer_all(circuit, schema, asked, partial(batches_of_draws, draws, 1))
+    marginal, conditional, best = answer_all(circuit, schema, asked, partial(draws_query_handlers, draws, 1))
     each = []
     for one in [*(draws.of(draw) for draw in range(draws.n_draws)), circuit]:
         found = np.zeros(circuit.n_values[0])
@@ -69,7 +69,7 @@ def test_a_column_in_a_range_is_cut_to_it_in_every_draw():
         parameter[CIRCUIT.leaf_starts[leaf] + 1] *= [1.0, 0.7, 2.0]
     draws = CircuitDraws(CIRCUIT, np.array([[0.4, 0.5, 0.9], [0.6, 0.5, 0.1]]), parameter)
     asked = [Moments(("weight",), {"weight": Range(2.0, 5.0)}), Sample(200, {"weight": Range(2.0, 5.0)})]
-    ours, sample = answer_all(CIRCUIT, MIXED, asked, partial(batches_of_draws, draws, 1))
+    ours, sample = answer_all(CIRCUIT, MIXED, asked, partial(draws_query_handlers, draws, 1))
     each = [answer_all(draws.of(draw), MIXED, asked[:1])[0]["moments"]["weight"] for draw in range(3)]
     mean, square = np.mean([(one["mean"], one["variance"] + one["mean"] ** 2) for one in each], axis=0)
     assert ours["moments"]["weight"]["mean"] == pytest.approx(mean, rel=1e-10)
@@ -85,7 +85,7 @@ def test_what_is_impossible_in_every_draw():
     for node in np.flatnonzero(circuit.kind == CATEGORICAL):
         own = slice(circuit.leaf_starts[node], circuit.leaf_starts[node + 1])
         parameter[own] = np.where(np.arange(own.stop - own.start) == 0, 0.0, -np.inf)[:, np.newaxis]
-    batches = partial(batches_of_draws, CircuitDraws(circuit, draws.weight, parameter), 1)
+    batches = partial(draws_query_handlers, CircuitDraws(circuit, draws.weight, parameter), 1)
     asked = Marginal({"x0": ("b",)})
     assert answer_all(circuit, schema_of(circuit), [asked], batches)[0]["probability"] == 0.0
     with pytest.raises(ImpossibleEvidence, match="probability zero"):

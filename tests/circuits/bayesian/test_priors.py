@@ -10,11 +10,11 @@ from learners.circuits.bayesian.leaf_kernels import FIRST, LOG, SECOND
 from learners.circuits.bayesian.priors import (
     Column,
     Strengths,
-    complete_shape,
+    complete_tree_shape,
+    complete_tree_sum_counts,
     empirical_prior,
-    family_of,
-    given_prior,
-    n_sums_of,
+    leaf_families,
+    prior_from_moments,
 )
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter
@@ -25,7 +25,7 @@ COLUMNS = (*THREE, *MIXED, *COUNTS)
 
 
 def prior_of_sample(shares, seed=0, n_children=2):
-    shape = complete_shape(len(COLUMNS), n_children)
+    shape = complete_tree_shape(len(COLUMNS), n_children)
     sample = rows_of(COLUMNS, 500, missing=0.1)
     return empirical_prior(
         shape, COLUMNS, Strengths(gaussian=2.0, exponential=3.0, poisson=4.0), sample, shares, seed
@@ -35,7 +35,7 @@ def prior_of_sample(shares, seed=0, n_children=2):
 def test_with_all_of_a_column_leaves_fit_its_mean_and_variance():
     """Yokoi, Sato (2024), appendix C."""
     prior, sample = prior_of_sample(np.ones(len(COLUMNS)))
-    family = family_of(prior.leaf)
+    family = leaf_families(prior.leaf)
     for d in range(len(COLUMNS)):
         known = sample[~np.isnan(sample[:, d]), d]
         own = prior.leaf_column == d
@@ -59,7 +59,7 @@ def test_with_a_small_share_leaves_differ_and_each_is_of_a_subset():
 
 def test_families_take_turns_at_each_sum():
     prior, _ = prior_of_sample(np.ones(len(COLUMNS)), n_children=4)
-    family = family_of(prior.leaf).reshape(-1, 4)
+    family = leaf_families(prior.leaf).reshape(-1, 4)
     mixed = family[prior.shape.column == 3]
     assert (np.sort(mixed, axis=1) == [GAUSSIAN, GAUSSIAN, EXPONENTIAL, EXPONENTIAL]).all()
     assert np.unique(mixed[:, 0]).size == 2
@@ -76,7 +76,7 @@ def test_other_strengths_keep_means_and_variances(gaussian, rate):
     prior, _ = prior_of_sample(np.full(len(COLUMNS), 0.3))
     strengths = Strengths(gaussian=gaussian, exponential=rate, poisson=rate, alpha=0.3)
     changed = with_strengths(prior, strengths)
-    family = family_of(prior.leaf)
+    family = leaf_families(prior.leaf)
     for code, place, old, new in (
         (GAUSSIAN, SECOND, 2.0, gaussian),
         (EXPONENTIAL, FIRST, 3.0, rate),
@@ -89,8 +89,10 @@ def test_other_strengths_keep_means_and_variances(gaussian, rate):
 
 
 def test_no_prior_is_narrower_than_a_column_allows():
-    shape = complete_shape(1, 2)
-    prior = given_prior(shape, [Column(("gaussian",), least_variance=0.25)], Strengths(), np.zeros(2), np.zeros(2))
+    shape = complete_tree_shape(1, 2)
+    prior = prior_from_moments(
+        shape, [Column(("gaussian",), least_variance=0.25)], Strengths(), np.zeros(2), np.zeros(2)
+    )
     assert (prior.leaf[:, SECOND] == 0.25).all()
 
 
@@ -115,7 +117,7 @@ def test_strengths_out_of_range_are_refused(alpha):
 )
 def test_sums_are_as_many_as_in_the_paper(n_columns, n_children, n_sums):
     """Yokoi, Sato (2024), table 9."""
-    assert n_sums_of(n_columns, n_children)[0] == n_sums
+    assert complete_tree_sum_counts(n_columns, n_children)[0] == n_sums
 
 
 @pytest.mark.parametrize("n_columns", [1, 2, 3, 5])
@@ -130,15 +132,15 @@ def test_every_induced_tree_has_a_leaf_of_each_column(n_columns):
 
 
 def test_halves_are_drawn_for_each_product_and_follow_the_seed():
-    assert np.array_equal(complete_shape(8, 3, 5).column, complete_shape(8, 3, 5).column)
-    assert not np.array_equal(complete_shape(8, 3, 5).column, complete_shape(8, 3, 6).column)
-    shape = complete_shape(8, 3, 5)
+    assert np.array_equal(complete_tree_shape(8, 3, 5).column, complete_tree_shape(8, 3, 5).column)
+    assert not np.array_equal(complete_tree_shape(8, 3, 5).column, complete_tree_shape(8, 3, 6).column)
+    shape = complete_tree_shape(8, 3, 5)
     halves = {frozenset(child[: child.size // 2].tolist()) for child in shape.column.reshape(3, -1)}
     assert len(halves) > 1
 
 
 def test_positions_tell_sizes():
-    shape = complete_shape(5, 2)
+    shape = complete_tree_shape(5, 2)
     assert shape.place[:, SIZE].tolist() == [5, 3, 2, 1, 1, 1, 2, 1, 1]
     assert (shape.n_positions, shape.n_columns) == (9, 5)
 
@@ -146,9 +148,9 @@ def test_positions_tell_sizes():
 @pytest.mark.parametrize("n_children", [1, 257])
 def test_children_out_of_range_are_refused(n_children):
     with pytest.raises(InvalidParameter, match=r"children=.* from 2 to 256"):
-        complete_shape(3, n_children)
+        complete_tree_shape(3, n_children)
 
 
 def test_no_column_is_refused():
     with pytest.raises(InvalidParameter, match="at least one column"):
-        complete_shape(0, 2)
+        complete_tree_shape(0, 2)

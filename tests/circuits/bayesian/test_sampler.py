@@ -4,8 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from learners.circuits.bayesian.chains import acceptance
-from learners.circuits.bayesian.leaf_kernels import GAUSSIANS, gaussian_log, gaussian_step, log_rise
+from learners.circuits.bayesian.chains import chain_acceptance_rate
+from learners.circuits.bayesian.leaf_kernels import (
+    GAUSSIANS,
+    gaussian_log_normaliser,
+    gaussian_log_normaliser_step,
+    log_rising_factorial,
+)
 from learners.circuits.bayesian.priors import Strengths
 from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves
 from learners.errors import InvalidParameter
@@ -151,7 +156,7 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
     assert np.array_equal(before[1], state.tallies.leaf) and np.array_equal(before[2], state.tallies.counts)
     assert not np.array_equal(following.choices, state.choices)
     assert info.proposals.sum(axis=1).tolist() == [200, 300]
-    assert all(0 < acceptance(own) < 1 for own in info.proposals)
+    assert all(0 < chain_acceptance_rate(own) < 1 for own in info.proposals)
 
 
 def test_new_rows_enter_behind_those_that_are_known():
@@ -170,11 +175,13 @@ def test_far_out_the_tables_are_continued():
     prior = prior_of(THREE)
     few, many = prior.hyper(10), prior.hyper(5000)
     for n in (11, 100, 4000):
-        assert gaussian_log(few, n) == pytest.approx(many[GAUSSIANS, n], rel=1e-12)
-        assert gaussian_step(few, n) == pytest.approx(gaussian_step(many, n), abs=1e-7 if n < 50 else 1e-10)
+        assert gaussian_log_normaliser(few, n) == pytest.approx(many[GAUSSIANS, n], rel=1e-12)
+        assert gaussian_log_normaliser_step(few, n) == pytest.approx(
+            gaussian_log_normaliser_step(many, n), abs=1e-7 if n < 50 else 1e-10
+        )
         for table in (2, 3, 4):
             a = [0, 0, prior.strengths.exponential, prior.strengths.alpha, 2 * prior.strengths.alpha][table]
-            assert log_rise(few, table, a, n) == pytest.approx(many[table, n], rel=1e-12)
+            assert log_rising_factorial(few, table, a, n) == pytest.approx(many[table, n], rel=1e-12)
 
 
 @pytest.mark.parametrize("moves", [Moves(0, 0), Moves(-1, 2), Moves(1, float("nan"))])

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.bayesian.sample_kernels import exponential
-from learners.circuits.bayesian.samples import CircuitDraws, log_mean, summary_of
+from learners.circuits.bayesian.sample_kernels import exp_nonpositive
+from learners.circuits.bayesian.samples import CircuitDraws, log_mean_exp, summarise_draws
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
@@ -107,7 +107,7 @@ def test_the_exponential_function_is_right_to_the_last_bits(numbers):
 @kernel
 def exponentials(y, out):
     for i in range(y.size):
-        out[i] = exponential(y[i])
+        out[i] = exp_nonpositive(y[i])
 
 
 def test_draws_that_do_not_fit_are_refused(drawn):
@@ -132,7 +132,7 @@ def test_questions_of_the_wrong_kind_are_refused(drawn):
 
 def test_of_independent_draws_the_standard_error_is_that_of_a_mean():
     values = np.random.default_rng(0).normal(3.0, 2.0, (200, 400))
-    told = summary_of(values, n_chains=2)
+    told = summarise_draws(values, n_chains=2)
     assert told.mean == pytest.approx(values.mean(axis=1))
     assert told.standard_error.mean() == pytest.approx(2.0 / np.sqrt(400), rel=0.05)
     assert np.mean(np.abs(told.mean - 3.0) < 1.645 * told.standard_error) == pytest.approx(0.9, abs=0.07)
@@ -143,7 +143,7 @@ def test_chains_that_stay_apart_have_a_larger_standard_error():
     rng = np.random.default_rng(0)
     together = rng.normal(0, 1, 400)
     apart = together + np.repeat([-3.0, 3.0], 200)
-    assert summary_of(apart, 2).standard_error > 2 * summary_of(together, 2).standard_error
+    assert summarise_draws(apart, 2).standard_error > 2 * summarise_draws(together, 2).standard_error
 
 
 def test_draws_that_hang_together_have_a_larger_standard_error():
@@ -152,21 +152,21 @@ def test_draws_that_hang_together_have_a_larger_standard_error():
     for i in range(1, 1000):
         walk[i] = 0.9 * walk[i - 1] + rng.normal()
     independent = rng.permutation(walk)
-    assert summary_of(walk).standard_error > 2 * summary_of(independent).standard_error
+    assert summarise_draws(walk).standard_error > 2 * summarise_draws(independent).standard_error
 
 
 def test_a_single_draw_has_no_standard_error():
-    told = summary_of(np.array([[2.0]]))
+    told = summarise_draws(np.array([[2.0]]))
     assert told.mean == [2.0] and np.isnan(told.standard_error).all()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan")])
 def test_levels_out_of_range_are_refused(level):
     with pytest.raises(InvalidParameter, match="above 0 and below 1"):
-        summary_of(np.zeros((1, 5)), level=level)
+        summarise_draws(np.zeros((1, 5)), level=level)
 
 
 def test_the_mean_of_logarithms_neither_overflows_nor_loses_zeros():
     logs = np.array([[1000.0, 1000.0], [-np.inf, 0.0], [-np.inf, -np.inf], [-2000.0, -2001.0]])
     wanted = [1000.0, np.log(0.5), -np.inf, -2000.0 + np.log((1 + np.exp(-1)) / 2)]
-    assert log_mean(logs) == pytest.approx(wanted)
+    assert log_mean_exp(logs) == pytest.approx(wanted)

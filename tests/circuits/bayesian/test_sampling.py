@@ -8,11 +8,11 @@ import pytest
 from learners import Source, encode, load_model
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.bayesian.sampling import CircuitTooLarge
-from learners.circuits.recipes import sampled_further
+from learners.circuits.recipes import resume_sampling_recipe
 from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.passes.learner import Learner, Part, drive
-from learners.passes.memory import limit_memory, memory_limit
+from learners.passes.memory import memory_limit, set_memory_limit
 from learners.registry import recipes
 from service.product.datasets.dataset_statistics import JobCheckpoints
 
@@ -203,7 +203,7 @@ def test_new_rows_enter_and_all_are_sampled_further():
     old, new = table_of(200), table_of(100, seed=5)
     known = learned(Source.of_table(old))
     parts = [Part(Source.of_table(old)), Part(Source.of_table(new))]
-    grown = drive(Learner("spn", sampled_further(known), 1), parts, threads=1)
+    grown = drive(Learner("spn", resume_sampling_recipe(known), 1), parts, threads=1)
     assert grown.facts["n_rows"] == 300
     assert [len(choices) for choices in grown.sampled.choices] == [300, 300]
     assert grown.schema == known.schema
@@ -212,7 +212,7 @@ def test_new_rows_enter_and_all_are_sampled_further():
     assert grown.sampled.header["turn"] == 1
     stored = load_model(*grown.to_arrays())
     parts.append(Part(Source.of_table(table_of(50, seed=6))))
-    again = drive(Learner("spn", sampled_further(stored), 1), parts, threads=1)
+    again = drive(Learner("spn", resume_sampling_recipe(stored), 1), parts, threads=1)
     assert again.facts["n_rows"] == 350
 
 
@@ -220,13 +220,13 @@ def test_a_circuit_that_does_not_fit_is_refused_in_words():
     wide = pa.table({f"c{i}": np.random.default_rng(i).normal(size=30) for i in range(60)})
     before = memory_limit()
     try:
-        limit_memory(64 << 20)
+        set_memory_limit(64 << 20)
         with pytest.raises(
             CircuitTooLarge, match=r"60 columns whose sums have 8 children has .* sums: .* Use fewer children"
         ):
             learned(Source.of_table(wide), target=None, children=8)
     finally:
-        limit_memory(before.n_bytes, before.directory)
+        set_memory_limit(before.n_bytes, before.directory)
 
 
 @pytest.mark.parametrize(

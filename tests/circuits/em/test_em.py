@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from benchmarks.circuits import random_pseudo_counts
 from learners.circuits.em.em import ExpectedCounts, batch_em, em_passes
-from learners.circuits.evaluation.evaluate import log_values, relative_node_logs
+from learners.circuits.evaluation.evaluate import log_values, node_log_values_and_derivatives
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, SUM
 from learners.circuits.streaming.online import StreamingPosterior
@@ -112,7 +112,7 @@ def test_improbable_rows_count_like_others():
     x[1, ::3] = 0
     x[2, 4] = 9
     edge, parameter, _ = counted(circuit, x).expected()
-    values, derivatives = relative_node_logs(circuit, x)
+    values, derivatives = node_log_values_and_derivatives(circuit, x)
     parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
     below = circuit.log_weight[:, np.newaxis] + values[circuit.children]
     expected = np.exp(below + derivatives[parents] - values[-1]).sum(axis=1)

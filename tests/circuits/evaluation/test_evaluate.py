@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.errors import InvalidEvidence
-from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, root_logs_of_leaves
-from learners.circuits.evaluation.evaluate_kernels import few_root_logs, root_logs
+from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, root_log_values_from_leaves
+from learners.circuits.evaluation.evaluate_kernels import root_log_values_by_block, root_log_values_by_row
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.structures.text import CircuitBuilder, read_text
 from tests.circuits.map_circuits import random_circuit
@@ -169,7 +169,7 @@ def test_leaves_can_be_given():
     rng = np.random.default_rng(0)
     circuit = mixed_circuit(rng)
     x = mixed_rows(rng, 30)
-    assert root_logs_of_leaves(circuit, node_log_values(circuit, x)) == pytest.approx(log_values(circuit, x))
+    assert root_log_values_from_leaves(circuit, node_log_values(circuit, x)) == pytest.approx(log_values(circuit, x))
 
 
 def test_bad_rows_are_refused():
@@ -193,8 +193,8 @@ def test_kernels_are_compiled_for_one_type_of_rows():
     for dtype in (np.uint8, np.int8, np.int64, np.float32, np.float64):
         for n_rows in (1, 20):
             log_values(chain(3, 0.5), np.zeros((3, n_rows), dtype))
-    assert len(root_logs.signatures) <= 1
-    assert len(few_root_logs.signatures) <= 1
+    assert len(root_log_values_by_block.signatures) <= 1
+    assert len(root_log_values_by_row.signatures) <= 1
 
 
 def test_codes_may_count():

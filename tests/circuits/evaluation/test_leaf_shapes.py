@@ -12,17 +12,17 @@ from scipy.special import log_ndtr
 
 from learners.circuits.em.em import ExpectedCounts, batch_em
 from learners.circuits.errors import InvalidCircuit
-from learners.circuits.evaluation.density_kernels import normal_cell
+from learners.circuits.evaluation.density_kernels import normal_interval_moments
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.leaf_shapes import (
     density_variables,
+    leaf_mode,
+    leaf_modes_of_variable,
     leaf_moments,
-    log_normal_mass,
-    log_range_masses,
-    mode_of,
-    peaks,
-    truncated_moments,
-    truncated_numbers,
+    leaf_range_log_probabilities,
+    normal_interval_log_probability,
+    truncated_leaf_moments,
+    truncated_leaf_quantiles,
 )
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, LOG_NORMAL, POISSON, QUANTILE, ROUNDED, STUDENT
 from learners.circuits.queries.array_answers import moments, sample
@@ -85,7 +85,7 @@ def test_a_cell_keeps_its_digits_however_far_out(low, width):
     high = low + width
     a, b = (-high, -low) if low + high > 0 else (low, high)
     expected = log_ndtr(b) + math.log1p(-math.exp(log_ndtr(a) - log_ndtr(b)))
-    log, mean, square = normal_cell(low, high)
+    log, mean, square = normal_interval_moments(low, high)
     assert log == pytest.approx(expected, rel=1e-7, abs=1e-7)
     assert low - 1e-6 <= mean <= high + 1e-6
     assert square >= mean * mean - 1e-6
@@ -121,7 +121,7 @@ def test_moments_of_one_row_and_of_many_are_the_same():
 def test_no_number_is_more_probable_than_the_mode(which, seed):
     kind, step = which
     circuit = alone(kind, parameters_of(kind, step, np.random.default_rng(seed)))
-    (peak,) = peaks(circuit, 0)
+    (peak,) = leaf_modes_of_variable(circuit, 0)
     tried = np.linspace(-4, 12, 3001)
     best = log_values(circuit, np.array([[peak]]))[0]
     assert best >= log_values(circuit, tried[np.newaxis]).max() - 1e-6
@@ -233,7 +233,7 @@ def leaf(kind, parameters):
 
 
 def mass(circuit, low, high):
-    (found,) = log_range_masses(circuit, np.array([0]), low, high)
+    (found,) = leaf_range_log_probabilities(circuit, np.array([0]), low, high)
     return math.exp(found)
 
 
@@ -275,10 +275,10 @@ def test_moments_in_a_range_are_integrals(kind, parameters, low, high):
 
     total = integral(0)
     mean = integral(1) / total
-    found = truncated_moments(kind, np.array(parameters), low, high)
+    found = truncated_leaf_moments(kind, np.array(parameters), low, high)
     assert found[0] - centre == pytest.approx(mean, rel=1e-6)
     assert found[1] == pytest.approx(integral(2) / total - mean**2, rel=1e-5)
-    numbers = truncated_numbers(kind, np.array(parameters), low, high, np.linspace(1e-9, 1 - 1e-9, 7))
+    numbers = truncated_leaf_quantiles(kind, np.array(parameters), low, high, np.linspace(1e-9, 1 - 1e-9, 7))
     masses = [mass(circuit, low, x) / mass(circuit, low, high) for x in numbers.tolist()]
     assert masses == pytest.approx(np.linspace(0.0, 1.0, 7).tolist(), abs=1e-7)
 
@@ -293,21 +293,21 @@ def test_moments_of_recorded_numbers_are_sums(kind, parameters, step, low, high)
     numbers = origin + step * np.arange(-2000, 2000)
     inside = numbers[(numbers >= low) & (numbers <= high)]
     logs = log_values(circuit, [inside])
-    found = truncated_moments(kind, np.array(parameters), low, high)
+    found = truncated_leaf_moments(kind, np.array(parameters), low, high)
     if logs.max() == -math.inf:
         assert found == (0.0, 0.0)
         return
     p = np.exp(logs - logs.max()) / np.exp(logs - logs.max()).sum()
     assert found == pytest.approx((p @ inside, p @ (inside - p @ inside) ** 2), rel=1e-9)
     u = np.random.default_rng(0).random(400)
-    drawn = truncated_numbers(kind, np.array(parameters), low, high, u)
+    drawn = truncated_leaf_quantiles(kind, np.array(parameters), low, high, u)
     assert set(drawn.tolist()) <= set(inside.tolist())
     assert drawn.mean() == pytest.approx(found[0], abs=5 * math.sqrt(found[1] / 400) + 1e-12)
 
 
 @pytest.mark.parametrize(("kind", "parameters"), [*DENSITIES, *(own[:2] for own in MASSES)])
 def test_without_ends_the_moments_are_those_of_the_leaf(kind, parameters):
-    found = truncated_moments(kind, np.array(parameters), -math.inf, math.inf)
+    found = truncated_leaf_moments(kind, np.array(parameters), -math.inf, math.inf)
     assert found == pytest.approx(leaf_moments(leaf(kind, parameters))[0].tolist(), rel=1e-7)
 
 
@@ -320,7 +320,7 @@ def test_no_number_in_a_range_is_denser_than_its_mode(kind, parameters, low, hig
         numbers = origin + step * np.arange(-200, 200)
         numbers = numbers[(numbers >= low) & (numbers <= high)]
     logs = log_values(leaf(kind, parameters), [numbers]) if numbers.size else np.array([-math.inf])
-    mode = mode_of(kind, np.array(parameters), low, high)
+    mode = leaf_mode(kind, np.array(parameters), low, high)
     if math.isnan(mode):
         assert logs.max() == -math.inf
         return
@@ -337,5 +337,7 @@ def test_everything_is_one_and_nothing_zero():
 
 
 def test_far_tails_keep_their_digits():
-    assert log_normal_mass(40.0, 41.0) == pytest.approx(log_normal_mass(-41.0, -40.0), rel=1e-14)
-    assert log_normal_mass(40.0, math.inf) == pytest.approx(-804.608442, abs=1e-6)
+    assert normal_interval_log_probability(40.0, 41.0) == pytest.approx(
+        normal_interval_log_probability(-41.0, -40.0), rel=1e-14
+    )
+    assert normal_interval_log_probability(40.0, math.inf) == pytest.approx(-804.608442, abs=1e-6)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from learners.circuits.kernels import CATEGORICAL, INDICATOR
 from learners.circuits.map import beam_kernels, local_search_kernels
 from learners.circuits.map.local_search_kernels import WIDTH, BlockRoom
-from learners.circuits.map.query import whole_circuit
-from learners.circuits.map.solvers import beam_search
+from learners.circuits.map.query import prepared_map_circuit
+from learners.circuits.map.solvers import beam_search_assignment
 from tests.circuits.map_circuits import map_query, random_circuit
 from tests.naive import map as naive
 
@@ -28,7 +28,7 @@ def max_problems(draw):
     leaves = (INDICATOR, CATEGORICAL) if zeros else (CATEGORICAL,)
     n_variables = int(rng.integers(2, 8))
     circuit = random_circuit(rng, n_variables, most_values=most_values, leaves=leaves, zeros=zeros)
-    return circuit, whole_circuit(circuit).finite
+    return circuit, prepared_map_circuit(circuit).finite
 
 
 def block_room(arrays, codes):
@@ -61,12 +61,12 @@ def test_values_after_changes_are_the_values_of_the_changed_assignments(problem,
     block = block_room(arrays, codes)
     edges = local_search_kernels.leaf_edges(arrays)
     assert edges.has_zeros == (arrays.leaf_value.min() < 1e-90)
-    local_search_kernels.values_side_by_side(arrays, edges, block)
+    local_search_kernels.node_values_of_assignments(arrays, edges, block)
     found = []
     if not edges.has_zeros:
-        local_search_kernels.values_after_changes(arrays, edges, block)
+        local_search_kernels.neighbour_values(arrays, edges, block)
         found.append(block.found.copy())
-    local_search_kernels.values_after_changes_with_zeros(arrays, block)
+    local_search_kernels.neighbour_values_with_zeros(arrays, block)
     found.append(block.found.copy())
     for k in range(min(n, 3)):
         assert block.up[-1, k] == pytest.approx(naive_value(circuit, problem, codes[k]), rel=CLOSE, abs=1e-14)
@@ -75,7 +75,7 @@ def test_values_after_changes_are_the_values_of_the_changed_assignments(problem,
                 changed = codes[k].copy()
                 changed[v] = (changed[v] + step) % n_values[v]
                 change = arrays.value_starts[v] - v + step - 1
-                assert beam_kernels.changed_code(arrays.value_starts, change, v, codes[k, v]) == changed[v]
+                assert beam_kernels.changed_variable_code(arrays.value_starts, change, v, codes[k, v]) == changed[v]
                 value = naive_value(circuit, problem, changed)
                 for each in found:
                     assert each[change, k] == pytest.approx(value, rel=CLOSE, abs=1e-14)
@@ -87,7 +87,7 @@ def test_no_change_of_one_variable_improves_the_answer(problem, k):
     circuit, problem = problem
     if problem.n_variables == 0:
         return
-    x = beam_search(problem, k, 1)
+    x = beam_search_assignment(problem, k, 1)
     value = naive_value(circuit, problem, x)
     for v, n_values in enumerate(np.diff(problem.arrays.value_starts)):
         for code in range(n_values):
@@ -119,13 +119,13 @@ def test_leaves_with_tiny_values_do_no_harm(tiny):
 
 def test_samples_follow_the_distribution():
     circuit = random_circuit(np.random.default_rng(5), 3, most_values=3)
-    problem = whole_circuit(circuit).finite
+    problem = prepared_map_circuit(circuit).finite
     arrays = problem.arrays
     worlds = naive.all_values(circuit, problem.variables.tolist(), {})
     n = 40_000
     totals, codes = np.empty(arrays.is_sum.size), np.empty((problem.n_variables, n), dtype=np.int64)
-    beam_kernels.total_values(arrays, totals, np.empty(arrays.is_sum.size, dtype=np.int64))
-    beam_kernels.draw_samples(arrays, totals, False, np.array([3], dtype=np.uint64), n, codes)
+    beam_kernels.total_node_values(arrays, totals, np.empty(arrays.is_sum.size, dtype=np.int64))
+    beam_kernels.draw_beam_samples(arrays, totals, False, np.array([3], dtype=np.uint64), n, codes)
     for world, probability in worlds.items():
         share = float((np.array(world) == codes.T).all(1).mean())
         # Five standard deviations of the share of n draws.

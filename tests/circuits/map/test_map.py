@@ -11,8 +11,14 @@ from learners.circuits.errors import ContinuousQuery, ImpossibleEvidence, Invali
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
 from learners.circuits.map import solvers
-from learners.circuits.map.query import SOLVERS, whole_circuit
-from learners.circuits.map.solvers import best_tree, exact, k_best_trees, log_probabilities, root_bound
+from learners.circuits.map.query import SOLVERS, prepared_map_circuit
+from learners.circuits.map.solvers import (
+    assignment_log_probabilities,
+    best_tree_assignment,
+    branch_and_bound_assignment,
+    k_best_tree_assignments,
+    look_ahead_upper_bound,
+)
 from tests.circuits.map_circuits import map_query, problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.induced_trees import induced_trees
@@ -46,16 +52,16 @@ def test_every_solver_tells_its_value_and_a_bound_of_all(solver, problem):
 @settings(max_examples=30)
 def test_k_best_trees_are_the_best_of_all_trees(problem):
     circuit, _, _ = problem
-    finite = whole_circuit(circuit).finite
+    finite = prepared_map_circuit(circuit).finite
     if finite.n_variables == 0:
         return
     # A sum over one variable is one leaf after the reduction: trees that differ only inside it count together.
-    assignments, scores = k_best_trees(finite, 500)
+    assignments, scores = k_best_tree_assignments(finite, 500)
     trees = sorted((tree for tree, *_ in induced_trees(circuit, {})), reverse=True)
     assert np.all(np.diff(scores) <= 1e-12)
     assert scores[0] == 1.0
     assert len(assignments) <= len(trees)
-    reached = log_probabilities(finite, assignments)
+    reached = assignment_log_probabilities(finite, assignments)
     assert trees[0] <= math.exp(reached.max()) * (1 + CLOSE)
     if len(scores) < 500:
         worlds = naive.all_values(circuit, range(len(circuit.n_values)), {})
@@ -70,22 +76,22 @@ def positive_worlds(finite, worlds):
 @given(problem=problems())
 def test_one_best_tree_is_the_best_tree(problem):
     circuit, query, evidence = problem
-    problem = whole_circuit(circuit).reduced(query, evidence)
+    problem = prepared_map_circuit(circuit).reduced(query, evidence)
     if problem.n_variables and problem.log_bound > -math.inf:
-        assignments, _ = k_best_trees(problem, 1)
-        assert assignments[0].tolist() == best_tree(problem).tolist()
+        assignments, _ = k_best_tree_assignments(problem, 1)
+        assert assignments[0].tolist() == best_tree_assignment(problem).tolist()
 
 
 @given(problem=problems())
 def test_each_bound_is_at_least_as_tight_as_the_one_before(problem):
     circuit, query, evidence = problem
     best = max(naive.all_values(circuit, query, evidence).values())
-    problem = whole_circuit(circuit).reduced(query, evidence)
+    problem = prepared_map_circuit(circuit).reduced(query, evidence)
     if problem.n_variables == 0 or best == 0:
         return
     total = log(naive.value(circuit, evidence))
-    assert log(best) <= root_bound(problem) + CLOSE
-    assert root_bound(problem) <= problem.log_bound + CLOSE
+    assert log(best) <= look_ahead_upper_bound(problem) + CLOSE
+    assert look_ahead_upper_bound(problem) <= problem.log_bound + CLOSE
     assert problem.log_bound <= total + CLOSE
 
 
@@ -113,9 +119,12 @@ def test_time_limit_gives_the_best_so_far_and_a_bound():
     assert not answer.is_optimal
     assert answer.upper_bound > answer.log_probability
     assert answer.log_probability >= map_query(circuit, query, solver="kbt").log_probability
-    problem = whole_circuit(circuit).reduced(query, {})
+    problem = prepared_map_circuit(circuit).reduced(query, {})
     # By a clock that goes on by as much at each look, whatever the machine does meanwhile.
-    short, longer = (exact(problem, seconds, clock=itertools.count(0.0, 0.005).__next__) for seconds in (0.02, 0.1))
+    short, longer = (
+        branch_and_bound_assignment(problem, seconds, clock=itertools.count(0.0, 0.005).__next__)
+        for seconds in (0.02, 0.1)
+    )
     assert longer.n_expanded > short.n_expanded
     assert longer.log_value >= short.log_value
     assert longer.log_bound <= short.log_bound + CLOSE
@@ -138,11 +147,11 @@ def test_a_deep_search_reduces_circuits_and_stays_right(most_rows, monkeypatch):
     rng = np.random.default_rng(5)
     for _ in range(5):
         circuit = random_circuit(rng, 10, most_values=3)
-        problem = whole_circuit(circuit).reduced(list(range(10)), {})
-        found = exact(problem, 10)
+        problem = prepared_map_circuit(circuit).reduced(list(range(10)), {})
+        found = branch_and_bound_assignment(problem, 10)
         assert found.is_optimal
         every = np.array(list(itertools.product(*map(range, np.diff(problem.arrays.value_starts)))))
-        assert found.log_value == pytest.approx(log_probabilities(problem, every).max(), abs=CLOSE)
+        assert found.log_value == pytest.approx(assignment_log_probabilities(problem, every).max(), abs=CLOSE)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -16,8 +16,8 @@ from learners.circuits.map import (
     search_kernels,
     value_kernels,
 )
-from learners.circuits.map.query import whole_circuit
-from learners.circuits.map.solvers import log_probabilities
+from learners.circuits.map.query import prepared_map_circuit
+from learners.circuits.map.solvers import assignment_log_probabilities
 from tests.circuits.map_circuits import map_query, problems
 from tests.naive import map as naive
 from tests.naive.map import flat_circuit
@@ -35,7 +35,7 @@ def worlds_of(problem):
 @settings(max_examples=50)
 def test_the_reduced_circuit_has_the_same_values(problem):
     circuit, query, evidence = problem
-    problem = whole_circuit(circuit).reduced(query, evidence)
+    problem = prepared_map_circuit(circuit).reduced(query, evidence)
     if problem.log_bound == -math.inf or problem.n_variables == 0:
         assert max(naive.all_values(circuit, query, evidence).values()) == pytest.approx(math.exp(problem.log_bound))
         return
@@ -43,13 +43,13 @@ def test_the_reduced_circuit_has_the_same_values(problem):
     given_values = [
         naive.value(circuit, evidence | dict(zip(problem.variables.tolist(), x, strict=True))) for x in worlds.tolist()
     ]
-    assert np.exp(log_probabilities(problem, worlds)) == pytest.approx(given_values, rel=CLOSE, abs=1e-300)
+    assert np.exp(assignment_log_probabilities(problem, worlds)) == pytest.approx(given_values, rel=CLOSE, abs=1e-300)
 
 
 @given(problem=problems())
 def test_the_reduced_circuit_is_scaled_and_has_no_waste(problem):
     circuit, query, evidence = problem
-    arrays = whole_circuit(circuit).reduced(query, evidence).arrays
+    arrays = prepared_map_circuit(circuit).reduced(query, evidence).arrays
     n_inner = arrays.is_sum.size
     used_leaves, used_inner = set(), {n_inner - 1}
     for i in range(n_inner):
@@ -73,12 +73,12 @@ def test_the_reduced_circuit_is_scaled_and_has_no_waste(problem):
 @settings(max_examples=30)
 def test_look_ahead_and_derivatives_bound_every_subspace(problem):
     circuit, query, evidence = problem
-    problem = whole_circuit(circuit).reduced(query, evidence)
+    problem = prepared_map_circuit(circuit).reduced(query, evidence)
     if problem.n_variables == 0 or problem.log_bound == -math.inf:
         return
     arrays = problem.arrays
     worlds = worlds_of(problem)
-    values = np.exp(log_probabilities(problem, worlds) - problem.log_bound)
+    values = np.exp(assignment_log_probabilities(problem, worlds) - problem.log_bound)
     rng = np.random.default_rng(0)
     allowed = np.ones(int(arrays.value_starts[-1]), dtype=np.uint8)
     for v in range(problem.n_variables):
@@ -86,10 +86,10 @@ def test_look_ahead_and_derivatives_bound_every_subspace(problem):
     n_inner, n_leaves = arrays.is_sum.size, arrays.leaf_variable.size
     tops, leaves = np.empty(n_inner), np.empty(n_leaves)
     by_derivatives, by_look_ahead = np.empty((2, allowed.size))
-    value_kernels.upward(arrays, allowed, tops, leaves)
-    value_kernels.downward(arrays, tops, leaves, np.empty(n_inner), by_derivatives)
+    value_kernels.upward_bound_pass(arrays, allowed, tops, leaves)
+    value_kernels.downward_bound_pass(arrays, tops, leaves, np.empty(n_inner), by_derivatives)
     rows, spans = np.empty(n_inner * allowed.size), np.empty((n_inner, 2), dtype=np.int64)
-    value_kernels.look_ahead(arrays, allowed, rows, spans, tops, leaves, by_look_ahead)
+    value_kernels.look_ahead_bounds(arrays, allowed, rows, spans, tops, leaves, by_look_ahead)
     is_allowed = np.all(allowed[arrays.value_starts[:-1] + worlds], axis=1)
     for v in range(problem.n_variables):
         for x in range(arrays.value_starts[v + 1] - arrays.value_starts[v]):
@@ -126,10 +126,10 @@ def hidden_chain(n_latent, n_states=3, seed=0):
 
 def test_latent_variables_without_a_query_leaf_disappear():
     circuit = hidden_chain(12)
-    whole = whole_circuit(circuit)
+    whole = prepared_map_circuit(circuit)
     query, evidence = [0, 6, 11], {3: 1, 8: 0}
     problem = whole.reduced(query, evidence)
-    direct = whole_circuit(hidden_chain(3)).finite
+    direct = prepared_map_circuit(hidden_chain(3)).finite
     assert problem.arrays.children.size <= direct.arrays.children.size
     values = naive.all_values(circuit, query, evidence)
     answer = map_query(circuit, query, evidence)
@@ -153,7 +153,7 @@ def test_kernels_are_compiled_once():
         reduction_kernels.reduced_circuit,
         parse_tree_kernels.argmax_product,
         beam_kernels.beam_search,
-        kbest_kernels.best_of_trees,
-        search_kernels.solve_easy,
+        kbest_kernels.best_of_k_best_trees,
+        search_kernels.solve_within_budget,
     ):
         assert len(kernel.signatures) == 1

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.mixtures.conditioning import marginals, moments
+from learners.circuits.mixtures.conditioning import mixture_conditional_marginals, mixture_conditional_moments
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.models.estimation import Sampling
@@ -95,13 +95,13 @@ def test_a_range_is_what_integration_over_it_says(n_mixtures):
         rows = np.repeat([[np.nan], [np.nan], [evidence["y"]], [np.nan]], 64, axis=1)
         rows[0] = low + 0.75 + 0.75 * NODES
         shares = 0.75 * WEIGHTS * np.exp(mixture.log_density(rows))
-        mean, variance = moments(mixture, rows, [0, 3])
+        mean, variance = mixture_conditional_moments(mixture, rows, [0, 3])
         marginal, conditional, told, draw = model.answer(
             [Marginal(evidence), Conditional(("k",), evidence), Moments((), evidence), Sample(2, evidence)]
         )
         assert marginal["density"] == pytest.approx(shares.sum(), rel=1e-10)
         shares /= shares.sum()
-        p = shares @ marginals(mixture, rows, [1])[0]
+        p = shares @ mixture_conditional_marginals(mixture, rows, [1])[0]
         assert list(conditional["distributions"]["k"].values()) == pytest.approx(p, rel=1e-10)
         for i, name in enumerate(("length", "z")):
             own = shares @ mean[:, i]

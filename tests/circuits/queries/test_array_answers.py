@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
-from learners.circuits.map.query import whole_circuit
+from learners.circuits.map.query import prepared_map_circuit
 from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.array_answers import class_posterior, conditional, marginals, moments, sample
 from learners.circuits.structures.random_regions import random_regions
@@ -43,14 +43,14 @@ def test_marginals_are_those_of_enumeration(way, parts):
 
 def forced(way, ask):
     """The answer if rows go one by one, in blocks, or as too small for linear space."""
-    one_by_one, few = answers.posteriors, answers.FEW_ROWS
+    one_by_one, few = answers.rowwise_posteriors, answers.FEW_ROWS
     if way == "in logarithms":
-        answers.posteriors = lambda arrays, wanted, x, rows, moments, scratch, out: out.fill(np.nan)
+        answers.rowwise_posteriors = lambda arrays, wanted, x, rows, moments, scratch, out: out.fill(np.nan)
     answers.FEW_ROWS = 0 if way == "in blocks" else 1000
     try:
         return ask()
     finally:
-        answers.posteriors, answers.FEW_ROWS = one_by_one, few
+        answers.rowwise_posteriors, answers.FEW_ROWS = one_by_one, few
 
 
 @given(circuits_and_rows())
@@ -217,7 +217,7 @@ def test_only_the_queries_asked_last_are_kept():
     circuit = independent([(0.5, 0.5)] * 50)
     for v in range(50):
         marginals(circuit, np.full((50, 5), np.nan), [v])
-    ready = answers.linear_circuit(circuit)
+    ready = answers.linear_space_circuit(circuit)
     assert list(ready.queries) == [(v,) for v in range(50 - answers.MOST_KEPT, 50)]
 
 
@@ -228,7 +228,7 @@ def test_threads_may_ask_of_one_circuit_at_the_same_time(monkeypatch):
 
     def ask(circuit, n_times=1):
         found = [marginals(circuit, x, pair)[0] for _ in range(n_times) for pair in asked]
-        return np.array(found[-len(asked) :]), whole_circuit(circuit).finite.log_bound
+        return np.array(found[-len(asked) :]), prepared_map_circuit(circuit).finite.log_bound
 
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Source, drive
-from learners.circuits.evaluation.leaf_shapes import peaks
+from learners.circuits.evaluation.leaf_shapes import leaf_modes_of_variable
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
     fill_cells,
@@ -155,7 +155,7 @@ def test_rows_of_probability_zero_are_left_and_others_filled():
 
 def test_peaks_are_told_once_and_ascending():
     circuit = parse_text(["vars 0 0 0", "0 gauss 0 2 1", "1 pois 1 3.7", "2 expo 2 0.5", "3 prod 0 1 2"])
-    assert [peaks(circuit, v).tolist() for v in range(3)] == [[2.0], [3.0], [0.0]]
+    assert [leaf_modes_of_variable(circuit, v).tolist() for v in range(3)] == [[2.0], [3.0], [0.0]]
 
 
 TIMES = {

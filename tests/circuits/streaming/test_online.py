@@ -17,10 +17,10 @@ from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICA
 from learners.circuits.streaming.online import (
     PseudoCounts,
     StreamingPosterior,
-    pseudo_counts_of,
+    circuit_pseudo_counts,
 )
-from learners.circuits.streaming.projection_kernels import ADF, LARGE, project
-from learners.circuits.streaming.shards import merged_onto
+from learners.circuits.streaming.projection_kernels import ADF, LARGE, project_onto_dirichlet
+from learners.circuits.streaming.shards import merge_shard_posteriors
 from learners.circuits.structures.text import CircuitBuilder, read_text
 from learners.errors import InvalidParameter, StatisticMismatch
 from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
@@ -134,7 +134,7 @@ def test_numeric_leaves_learn_the_rows_they_explain():
     circuit = build.circuit()
     rng = np.random.default_rng(5)
     x = np.stack([rng.normal(7, 0.5, 5000), rng.poisson(11, 5000), rng.exponential(0.25, 5000)])
-    posterior = StreamingPosterior(circuit, pseudo_counts_of(circuit, 2.0))
+    posterior = StreamingPosterior(circuit, circuit_pseudo_counts(circuit, 2.0))
     posterior.update(x)
     mean, std, rate, speed = posterior.circuit().leaf_parameters
     n = 5002
@@ -157,7 +157,7 @@ def test_tiny_probabilities_are_learned_from_like_others():
         ]
         build.sum(tops, np.log([0.5, 0.5]))
         circuit = build.circuit()
-        posterior = StreamingPosterior(circuit, pseudo_counts_of(circuit, 10.0))
+        posterior = StreamingPosterior(circuit, circuit_pseudo_counts(circuit, 10.0))
         posterior.update(np.ones((n, 4), np.uint8))
         assert posterior.n_impossible == 0
         counts.append(posterior.pseudo_counts().edge[-2:])
@@ -206,7 +206,7 @@ def test_large_pseudo_counts_are_projected_without_slopes(alpha, other, share, n
     entry[0] = counts
     shares = np.zeros((5, counts.size))
     shares[0, 0] = share
-    project(entry, node, 0, 0, counts.size, share, ADF, shares)
+    project_onto_dirichlet(entry, node, 0, 0, counts.size, share, ADF, shares)
     grown = entry[0] - counts
     assert entry[1] == pytest.approx(entry[0] / entry[0].sum())
     after = counts + grown
@@ -222,6 +222,6 @@ def test_shards_that_have_less_left_than_the_prior_keep_what_they_agree_on(proje
     left = PseudoCounts(np.array([1.0, 4.0, 2.0, 2.0, 0.0, 0.0]), circuit.leaf_parameters * 0, 1.0)
     prior = PseudoCounts(np.array([30.0, 30.0, 2.0, 2.0, 0.0, 0.0]), circuit.leaf_parameters * 0, 1.0)
     start = StreamingPosterior(circuit, prior, projection)
-    merged = merged_onto(start, [StreamingPosterior(circuit, left, projection) for _ in range(3)])
+    merged = merge_shard_posteriors(start, [StreamingPosterior(circuit, left, projection) for _ in range(3)])
     # Of the first 3 in all, five sixths are what may be taken off: half a row stays.
     assert merged.pseudo_counts().edge[:4] == pytest.approx([0.5, 9.5, 2.0, 2.0])

@@ -6,8 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import polygamma, psi
 
-from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, filter_block, put_two
-from learners.circuits.streaming.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, digamma_step, project
+from learners.circuits.streaming.online_kernels import (
+    N_BLOCK,
+    N_ROOM,
+    filter_binary_node_block,
+    write_binary_node_to_block,
+)
+from learners.circuits.streaming.projection_kernels import (
+    ADF,
+    FARTHEST,
+    MOVED,
+    UNKNOWN,
+    digamma_difference,
+    project_onto_dirichlet,
+)
 
 
 def drawn(seed, n_nodes):
@@ -23,12 +35,12 @@ def update_pairs(entry, node, share):
     n_nodes = share.shape[0]
     block, room = np.zeros(N_BLOCK, int), np.ones(N_ROOM)
     for k in range(n_nodes):
-        put_two.py_func(entry, node, k, 2 * k, share[k, 0], share[k, 1], block, k, room)
-    filter_block(entry, node, 2 * np.arange(n_nodes + 1), block, n_nodes, room, np.zeros((5, 2)))
+        write_binary_node_to_block.py_func(entry, node, k, 2 * k, share[k, 0], share[k, 1], block, k, room)
+    filter_binary_node_block(entry, node, 2 * np.arange(n_nodes + 1), block, n_nodes, room, np.zeros((5, 2)))
 
 
 def wrong_by(counts, after, share):
-    """By what ψ of the pseudo-counts misses the equations of `project`; share (2,) are those of the row."""
+    """By what ψ of the pseudo-counts misses the equations of `project_onto_dirichlet`; share (2,) are those of the row."""
     wanted = share / counts - share.sum() / counts.sum()
     return (psi(after) - psi(counts)) - (psi(after.sum()) - psi(counts.sum())) - wanted
 
@@ -56,7 +68,7 @@ def test_a_block_is_as_one_by_one(seed):
     for k in range(N_BLOCK):
         shares = np.zeros((5, 2))
         shares[0] = share[k]
-        project(single, single_node, k, 2 * k, 2 * k + 2, share[k].sum(), ADF, shares)
+        project_onto_dirichlet(single, single_node, k, 2 * k, 2 * k + 2, share[k].sum(), ADF, shares)
     assert entry[:2] == pytest.approx(single[:2], rel=1e-7)
     assert node[0] == pytest.approx(single_node[0], rel=1e-7)
 
@@ -86,7 +98,7 @@ def test_digamma_steps_are_those_of_scipy():
     for _ in range(2000):
         x = 10 ** rng.uniform(-3, 2)
         d = x * rng.uniform(-0.9, 3)
-        moved, slope = digamma_step(x, d)
+        moved, slope = digamma_difference(x, d)
         assert moved == pytest.approx(psi(x + d) - psi(x), rel=1e-8, abs=1e-12)
         assert slope == pytest.approx(polygamma(1, x + d), rel=1e-9)
 
@@ -105,11 +117,11 @@ def update(entry, node, share):
     shares = np.empty((5, n))
     for k in range(n_nodes):
         shares[0] = share[k]
-        project(entry, node, k, k * n, k * n + n, share[k].sum(), ADF, shares)
+        project_onto_dirichlet(entry, node, k, k * n, k * n + n, share[k].sum(), ADF, shares)
 
 
 def off(counts, after, share):
-    """By what share of itself each pseudo-count misses the equations of `project`."""
+    """By what share of itself each pseudo-count misses the equations of `project_onto_dirichlet`."""
     wanted = share / counts - share.sum() / counts.sum()
     missed = (psi(after) - psi(counts)) - (psi(after.sum()) - psi(counts.sum())) - wanted
     return np.abs(missed / polygamma(1, after) / after).max()

@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from learners import Source, drive, encode, learner, load_model
-from learners.circuits.structures.column_models import chosen_leaves
-from learners.circuits.structures.densities import grid_of, warp_of
+from learners.circuits.structures.column_models import choose_leaf_distribution
+from learners.circuits.structures.densities import coarsest_decimal_grid, fit_density_transform
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Impute, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
@@ -35,7 +35,7 @@ def model():
 def choice_of(x, n_bins=1):
     histogram = Histogram.of(x, np.zeros(x.size, np.int64), 1)
     cuts = equal_frequency_cut_points(histogram, n_bins) if n_bins > 1 else ()
-    return chosen_leaves(Attribute("a", "numeric", cuts=cuts, arrow_type="double"), histogram)
+    return choose_leaf_distribution(Attribute("a", "numeric", cuts=cuts, arrow_type="double"), histogram)
 
 
 @pytest.mark.parametrize(
@@ -76,19 +76,19 @@ def test_masses_and_densities_are_never_compared():
     ],
 )
 def test_a_grid_is_found_where_there_is_one(x, step):
-    grid = grid_of(np.array(x))
+    grid = coarsest_decimal_grid(np.array(x))
     assert (grid and grid.step) == (step and pytest.approx(step))
 
 
 def test_numbers_of_seven_digits_have_a_grid_of_their_own():
     x = np.unique(np.float32([0.1, 0.2, 0.7]).astype(np.float64))
-    assert grid_of(x) is None
-    assert grid_of(x, "float").step == pytest.approx(0.1)
+    assert coarsest_decimal_grid(x) is None
+    assert coarsest_decimal_grid(x, "float").step == pytest.approx(0.1)
 
 
 def test_a_quantile_transform_ascends_through_repeated_numbers():
     x, n = np.array([0.0, 1.0, 50.0]), np.array([900, 50, 50])
-    warp = warp_of("quantile", x, n, grid_of(np.array([0.0, 1.0])))
+    warp = fit_density_transform("quantile", x, n, coarsest_decimal_grid(np.array([0.0, 1.0])))
     assert (np.diff(warp.x) > 0).all()
     assert (np.diff(warp.z) > 0).all()
     assert warp.of(warp.x) == pytest.approx(warp.z)

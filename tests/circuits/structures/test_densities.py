@@ -18,8 +18,8 @@ from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, POISSON
 from learners.circuits.queries.answer_kernels import leaf_value
 from learners.circuits.streaming.online import StreamingPosterior
-from learners.circuits.streaming.shards import merged_onto
-from learners.circuits.structures.densities import Densities, densities_of, with_densities
+from learners.circuits.streaming.shards import merge_shard_posteriors
+from learners.circuits.structures.densities import Densities, interval_densities, replace_intervals_by_densities
 from learners.circuits.structures.text import CircuitBuilder
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
@@ -27,7 +27,7 @@ from learners.passes.learner import MemoryStore
 from learners.registry import recipes
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
-from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
 from learners.schema.overrides import ColumnOverride
 from tests.circuits.map_circuits import random_circuit
 from tests.passes.test_engine import same
@@ -57,7 +57,7 @@ def test_a_density_takes_the_place_of_each_interval(seed):
         v: Densities(str(rng.choice(NAMES)), rng.uniform(0.5, 3, n), rng.uniform(0.5, 2, n), 0.1)
         for v, n in ((v, int(circuit.n_values[v])) for v in chosen)
     }
-    made = with_densities(circuit, densities)
+    made = replace_intervals_by_densities(circuit, densities)
     row = [float(rng.poisson(2)) if v in densities else float(rng.integers(n)) for v, n in enumerate(circuit.n_values)]
     worlds = np.array(list(itertools.product(*map(range, circuit.n_values.tolist()))), np.float64).T
     total = 0.0
@@ -83,7 +83,7 @@ def histogram_of(x):
 def test_densities_are_those_of_the_numbers_in_each_interval():
     x = np.array([0.0, 1.0, 1.0, 2.0, 10.0, 14.0])
     column = Attribute("x", "numeric", cuts=(2.0, 5.0), distribution="gaussian")
-    own = densities_of(column, histogram_of(x))
+    own = interval_densities(column, histogram_of(x))
     assert own.mean[[0, 2]] == pytest.approx([1.0, 12.0])
     assert own.mean[1] == pytest.approx(x.mean()), "an interval without rows begins as the whole column"
     assert own.narrowest == pytest.approx(1 / math.sqrt(12)), "half a step of what is recorded in steps of one"
@@ -99,7 +99,7 @@ def test_densities_are_those_of_the_numbers_in_each_interval():
 )  # fmt: skip
 def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):
     with pytest.raises(SchemaError, match=word):
-        densities_of(Attribute("x", "numeric", cuts=(0.7,), distribution=distribution), histogram_of(x))
+        interval_densities(Attribute("x", "numeric", cuts=(0.7,), distribution=distribution), histogram_of(x))
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def all_ways(table, schema):
     """The same rows from Arrow, in pieces, as records and as columns."""
     rows = table.drop_columns(["kind"])
     pieces = pa.concat_tables([rows.slice(0, 7), rows.slice(7)])
-    return [encode(rows, schema), encode(pieces, schema), encode_records(rows.to_pylist(), schema),
-            encode_columns(rows.to_pydict(), schema)]  # fmt: skip
+    return [encode(rows, schema), encode(pieces, schema), encode_json_records(rows.to_pylist(), schema),
+            encode_json_columns(rows.to_pydict(), schema)]  # fmt: skip
 
 
 HOW = [
@@ -258,7 +258,7 @@ def test_a_column_mostly_of_zeros_does_not_become_one_either(distribution, learn
 
 def test_a_missing_number_says_nothing(untrained):
     rows = [{"colour": "red"}, {"colour": "red", "height": None}, {"colour": "red", "height": float("nan")}]
-    logs = untrained.log_likelihood(encode_records(rows, untrained.schema))
+    logs = untrained.log_likelihood(encode_json_records(rows, untrained.schema))
     assert logs[0] == logs[1] == logs[2]
 
 
@@ -289,7 +289,7 @@ def test_shards_of_a_stream_keep_the_bound(table):
     whole.update(rows)
     left.update(rows[:, :1500])
     right.update(rows[:, 1500:])
-    merged = merged_onto(none, [left, right])
+    merged = merge_shard_posteriors(none, [left, right])
     assert merged.n_rows == whole.n_rows
     spread = merged.circuit().leaf_parameters[start.leaf_starts[:-1][start.kind == 4] + 1]
     assert spread.min() >= 3.0
@@ -312,7 +312,7 @@ def test_a_row_that_cannot_be_has_the_class_distribution(table):
     model = learned(table, {**OTHERS, "learning": "none"})
     (prior,) = model.answer([Conditional(("kind",))])
     rows = [{"height": 170.0, "visits": 3.5, "wait": 1.0}, {"height": 170.0, "visits": 3, "wait": 1.0}]
-    impossible, possible = model.predict_proba(encode_records(rows, model.schema))
+    impossible, possible = model.predict_proba(encode_json_records(rows, model.schema))
     assert impossible.tolist() == pytest.approx(list(prior["distributions"]["kind"].values()), abs=1e-12)
     assert abs(possible - impossible).max() > 0.01
 

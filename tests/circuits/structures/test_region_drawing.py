@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
-from learners.circuits.structures.region_drawing import PictureTooLarge, regions, to_dot, to_svg
+from learners.circuits.structures.region_drawing import PictureTooLarge, circuit_regions, to_dot, to_svg
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
 from tests.circuits.queries.test_queries import CIRCUIT, SCHEMA
@@ -113,7 +113,7 @@ def test_regions_are_the_nodes_over_the_same_columns(seed, n_variables):
         for child in circuit.children[circuit.child_starts[node] : circuit.child_starts[node + 1]].tolist():
             if tuple(circuit.scope(child)) != scope:
                 below.setdefault(scope, set()).add(tuple(circuit.scope(child)))
-    found = regions(circuit)
+    found = circuit_regions(circuit)
     assert found[-1].variables == tuple(circuit.scope(circuit.root))
     assert {region.variables for region in found} == {scope for scope, _ in own}
     for region in found:

@@ -9,8 +9,8 @@ from learners.circuits.em.em import Fit, Rows, batch_em
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.parameters import CircuitParameters
 from learners.circuits.structures.chow_liu import chow_liu
-from learners.circuits.structures.random_regions import clusters_of, mixture, mixture_of_clusters
-from learners.circuits.structures.search import choose, codes_of, work_of
+from learners.circuits.structures.random_regions import k_means_row_clusters, mixture_of_circuits, mixture_of_clusters
+from learners.circuits.structures.search import choose_circuit_structure, codes_and_domain_sizes, search_work_budget
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, InvalidParameter
 from learners.registry import recipes
@@ -41,15 +41,15 @@ def pairs_of(rows):
 
 def test_a_mixture_is_the_weighted_sum_of_its_parts():
     parts = [chow_liu(pairs_of(rows_of(200, seed))) for seed in range(3)]
-    whole = mixture(parts, [1.0, 2.0, 5.0])
+    whole = mixture_of_circuits(parts, [1.0, 2.0, 5.0])
     x = rows_of(50, 9).x
     expected = sum(w / 8 * np.exp(log_values(part, x)) for w, part in zip([1, 2, 5], parts, strict=True))
     np.testing.assert_allclose(np.exp(log_values(whole, x)), expected, rtol=1e-12)
     assert whole.n_nodes == 1 + sum(part.n_nodes for part in parts)
     with pytest.raises(InvalidParameter, match="one circuit or more"):
-        mixture([], [])
+        mixture_of_circuits([], [])
     with pytest.raises(InvalidParameter, match="same variables"):
-        mixture([parts[0], two_columns()], [1, 1])
+        mixture_of_circuits([parts[0], two_columns()], [1, 1])
 
 
 def two_columns():
@@ -62,15 +62,15 @@ def test_clusters_find_the_groups_and_repeat():
     rng = np.random.default_rng(0)
     group = rng.random(400) < 0.5
     x = (rng.random((10, 400)) < np.where(group, 0.9, 0.1)).astype(np.int64)
-    found = clusters_of(x, [2] * 10, 2, seed=1)
+    found = k_means_row_clusters(x, [2] * 10, 2, seed=1)
     assert max(np.mean(found == group), np.mean(found != group)) > 0.95
-    np.testing.assert_array_equal(found, clusters_of(x, [2] * 10, 2, seed=1))
+    np.testing.assert_array_equal(found, k_means_row_clusters(x, [2] * 10, 2, seed=1))
 
 
 def test_each_part_is_made_of_the_rows_of_its_cluster():
     rows, cluster = rows_of(300, 2), np.arange(300) % 3
     made = mixture_of_clusters(schema_of(), rows, cluster, lambda pairs, _: chow_liu(pairs))
-    by_hand = mixture([chow_liu(pairs_of(rows.rows(cluster == i))) for i in range(3)], [1, 1, 1])
+    by_hand = mixture_of_circuits([chow_liu(pairs_of(rows.rows(cluster == i))) for i in range(3)], [1, 1, 1])
     assert made == by_hand
 
 
@@ -96,8 +96,10 @@ def test_steps_gain_and_the_best_circuit_is_kept():
 def test_the_search_finds_the_groups_and_does_not_depend_on_threads():
     fit, valid = rows_of(3000, 6), rows_of(600, 7)
     said = []
-    one = choose(schema_of(), fit, valid, minutes=0.006, report=lambda share, note: said.append((share, note)))
-    two = choose(schema_of(), fit, valid, minutes=0.006, threads=2)
+    one = choose_circuit_structure(
+        schema_of(), fit, valid, minutes=0.006, report=lambda share, note: said.append((share, note))
+    )
+    two = choose_circuit_structure(schema_of(), fit, valid, minutes=0.006, threads=2)
     assert one.circuit == two.circuit and one.tried == two.tried
     values = [each.valid for each in one.tried if not np.isnan(each.valid)]
     tree = next(each for each in one.tried if each.name == "Chow-Liu tree")
@@ -106,30 +108,30 @@ def test_the_search_finds_the_groups_and_does_not_depend_on_threads():
     assert {each.how for each in one.tried} <= {"ended", "stopped", "out of work", "too large"}
     assert said and all(0 <= share <= 1.01 for share, _ in said)
     spent = sum(each.n_passes * each.n_edges * 3000.0 for each in one.tried)
-    assert spent <= work_of(0.006) * 1.01
+    assert spent <= search_work_budget(0.006) * 1.01
 
 
 def test_what_would_take_too_much_is_left_out_and_told():
     fit, valid = rows_of(1000, 6), rows_of(100, 7)
-    found = choose(schema_of(), fit, valid, minutes=6e-5)
+    found = choose_circuit_structure(schema_of(), fit, valid, minutes=6e-5)
     left = {each.name for each in found.tried if each.how == "too large"}
     assert "hidden tree of 32 states" in left and "Chow-Liu tree" not in left
     with pytest.raises(InvalidParameter, match="minutes"):
-        choose(schema_of(), fit, valid, minutes=0)
+        choose_circuit_structure(schema_of(), fit, valid, minutes=0)
     with pytest.raises(EmptyData, match="too few rows"):
-        choose(schema_of(), fit, valid.rows(slice(0)), minutes=1)
+        choose_circuit_structure(schema_of(), fit, valid.rows(slice(0)), minutes=1)
 
     def stop(_share, _note):
         raise Cancelled("enough")
 
     with pytest.raises(Cancelled, match="enough"):
-        choose(schema_of(), fit, valid, minutes=1, report=stop)
+        choose_circuit_structure(schema_of(), fit, valid, minutes=1, report=stop)
 
 
 def test_codes_leave_missing_out_and_have_the_class_last():
     attribute = Attribute("v", "nominal", ("a", "b"), has_missing=True)
     schema = Schema((attribute,), "y", ("n", "p"))
-    codes, sizes = codes_of(schema, np.array([[0, 1, 2]], np.uint8), np.array([1, 0, 1], np.uint8))
+    codes, sizes = codes_and_domain_sizes(schema, np.array([[0, 1, 2]], np.uint8), np.array([1, 0, 1], np.uint8))
     assert codes.tolist() == [[-1, 0, 1], [1, 0, 1]] and sizes == [2, 2]
 
 

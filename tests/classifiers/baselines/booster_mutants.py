@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from service.product.versions import export_import
-from storage.models.model_file import read_model
+from storage.models.model_file import read_model_file
 
 REFUSED = 3  # the exit code
 
@@ -28,11 +28,11 @@ def change(array, rng):
 
 
 def attempt(header, arrays):
-    os._exit(REFUSED if export_import.reason_to_refuse(header, arrays) else 0)
+    os._exit(REFUSED if export_import.model_refusal_reason(header, arrays) else 0)
 
 
 def main(path, n, seed):
-    header, arrays = read_model(path)
+    header, arrays = read_model_file(path)
     rng, ends = random.Random(seed), Counter()
     fork = multiprocessing.get_context("fork")
     for _ in range(n):

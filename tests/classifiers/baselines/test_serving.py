@@ -13,7 +13,7 @@ from service.http.app import create_app
 from service.requests.requests import EvaluateRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.models.model_file import read_model
+from storage.models.model_file import read_model_file
 from tests.classifiers.baselines.test_xgboost import rows
 
 
@@ -33,9 +33,11 @@ def settings(tmp_path, monkeypatch):
         model="trees",
     )
     with Workspace(made) as workspace:
-        version = product.train(workspace, request, lambda _: None)
-        measured = product.evaluate(workspace, EvaluateRequest(model="trees", uris=request.uris), lambda _: None)
-        header, _ = read_model(version.duckdb_path)
+        version = product.train_model_version(workspace, request, lambda _: None)
+        measured = product.evaluate_model_version(
+            workspace, EvaluateRequest(model="trees", uris=request.uris), lambda _: None
+        )
+        header, _ = read_model_file(version.duckdb_path)
     assert version.metrics["zero_one_loss"] < 0.25
     assert measured["n_test_rows"] == 1200
     assert header["facts"]["external_memory"] is True

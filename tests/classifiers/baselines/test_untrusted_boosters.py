@@ -13,7 +13,7 @@ import pytest
 
 from learners import Source, drive, load_model
 from learners.classifiers.baselines import boosted_checks
-from learners.classifiers.baselines.boosted import BoostedModel, loaded_booster
+from learners.classifiers.baselines.boosted import BoostedModel, load_xgboost_booster
 from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.registry import recipes
 from service.product.versions import export_import
@@ -45,7 +45,7 @@ def trained(n_classes):
 
 
 def document(model):
-    return json.loads(bytes(loaded_booster(model.to_arrays()[1]["booster"]).save_raw("json")))
+    return json.loads(bytes(load_xgboost_booster(model.to_arrays()[1]["booster"]).save_raw("json")))
 
 
 def serialised(told):
@@ -115,9 +115,9 @@ def test_a_model_that_ends_its_process_is_refused(tmp_path, monkeypatch):
     damaged = arrays | {"booster": np.array(arrays["booster"])[:-40]}
     cut = write_model(tmp_path, "m", 2, header, damaged, {}).duckdb_path
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        export_import.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+        export_import.try_imported_model(workspace, tmp_path / "bundle", sound, header, arrays)
         with pytest.raises(CorruptFile, match=r"cannot be used|ends the process that reads it"):
-            export_import.try_model(workspace, tmp_path / "bundle", cut, header, damaged)
+            export_import.try_imported_model(workspace, tmp_path / "bundle", cut, header, damaged)
         monkeypatch.setattr(export_import, "_tried_file", dies)
         with pytest.raises(CorruptFile, match="ends the process that reads it"):
-            export_import.try_model(workspace, tmp_path / "bundle", sound, header, arrays)
+            export_import.try_imported_model(workspace, tmp_path / "bundle", sound, header, arrays)

@@ -16,7 +16,7 @@ from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
-from learners.schema.encoding.json_records import encode_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
 
 N = 1200
@@ -102,7 +102,7 @@ def test_absent_missing_and_unseen_values_go_one_way(trained):
     known = {"word": "w1", "number": 0.5, "small": 3}
     classify = record_classifier(model)
     for record in (known, {"word": "w1"}, {}, {"word": None}):
-        chunk = encode_records([record], model.schema)
+        chunk = encode_json_records([record], model.schema)
         np.testing.assert_array_equal(classify(record), model.predict_proba(chunk)[0])
         assert classify(record).sum() == pytest.approx(1)
     without = {"number": 0.5, "small": 3}

@@ -14,12 +14,12 @@ from learners.classifiers.estimates.context_tree import (
     CHANCE_NATS,
     Levels,
     context_tree_from_cells,
-    each_grown,
+    iterate_tree_levels,
     m_estimates,
-    prune,
-    telling_levels,
+    n_informative_parents,
+    prune_uninformative_parents,
 )
-from learners.classifiers.estimates.tree_kernels import sort_ascending
+from learners.classifiers.estimates.tree_kernels import shell_sort
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.errors import InvalidParameter
@@ -112,7 +112,7 @@ def test_m_estimates_are_the_formula_at_every_node(drawn, m):
 
 @kernel
 def sorted_by_kernel(values, n):
-    sort_ascending(values, n)
+    shell_sort(values, n)
 
 
 @given(values=st.lists(st.integers(-5, 1_000), max_size=200), data=st.data())
@@ -125,7 +125,7 @@ def test_the_first_values_are_sorted_and_the_others_stay(values, data):
 
 def levels_of(chunk, sizes, n_classes, attribute, parents):
     families = FamilyCounts(strategies.schema_of(sizes, n_classes), (Family(attribute, parents),))
-    return next(each_grown(laws.updated(families, [chunk])))
+    return next(iterate_tree_levels(laws.updated(families, [chunk])))
 
 
 def chunk_of(rng, n, follows):
@@ -151,7 +151,7 @@ def test_telling_levels_predict_left_out_rows_best(follows, seed):
             given = (parents[:depth], x[list(parents[:depth]), row], 4, weights[: depth + 1])
             score += log(estimate(x[:, others], y[others], 2, x[2, row], y[row], *given))
         scores.append(score)
-    assert telling_levels(levels_of(chunk, (3, 2, 4), 2, 2, parents)) == min(
+    assert n_informative_parents(levels_of(chunk, (3, 2, 4), 2, 2, parents)) == min(
         d for d in range(3) if scores[d] >= max(scores) - CHANCE_NATS
     )
 
@@ -159,7 +159,7 @@ def test_telling_levels_predict_left_out_rows_best(follows, seed):
 def test_parents_that_tell_something_stay_and_others_go():
     chunk = chunk_of(np.random.default_rng(0), 3000, "a")
     grown = [levels_of(chunk, (3, 2, 4), 2, a, parents) for a, parents in ((0, ()), (1, ()), (2, (0, 1)))]
-    structure, trees = prune(Structure((0, 1, 2), ((), (), (0, 1))), grown)
+    structure, trees = prune_uninformative_parents(Structure((0, 1, 2), ((), (), (0, 1))), grown)
     assert structure == Structure((0, 1, 2), ((), (), (0,)))
     counted = levels_of(chunk, (3, 2, 4), 2, 2, (0,)).tree()
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(trees[2], counted, strict=True))
@@ -178,7 +178,7 @@ def test_a_network_loses_edges_that_tell_nothing(parameters, n_edges):
 
 def test_prune_is_a_boolean():
     with pytest.raises(InvalidParameter, match="prune"):
-        recipes.parse_parameters("kdb", {"prune": "sometimes"})
+        recipes.parse_learner_parameters("kdb", {"prune": "sometimes"})
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_prune_is_a_boolean():
     ],
 )
 def test_hdp_map_is_the_estimator_unless_another_is_named_or_m_is(learner, parameters, estimator):
-    assert recipes.parse_parameters(learner, parameters).estimator == estimator
+    assert recipes.parse_learner_parameters(learner, parameters).estimator == estimator
 
 
 def test_a_cut_tree_holds_nothing_of_what_was_cut_off():
@@ -218,5 +218,5 @@ def test_trees_are_cut_one_after_the_other():
     with pytest.MonkeyPatch.context() as patch:
         laid_out = Levels.tree
         patch.setattr(Levels, "tree", lambda levels, depth: events.append("cut") or laid_out(levels, depth))
-        prune(Structure((0, 1, 2), ((), (), ())), grown())
+        prune_uninformative_parents(Structure((0, 1, 2), ((), (), ())), grown())
     assert events == ["grow 0", "cut", "grow 1", "cut", "grow 2", "cut"]

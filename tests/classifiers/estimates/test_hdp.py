@@ -7,7 +7,7 @@ from scipy import special, stats
 from learners.classifiers.estimates import hdp, hdp_kernels, hdp_sampler
 from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import Chain, HDPParameters, hdp_map_estimates, split_r_hat
-from learners.classifiers.estimates.hdp_sampler import hdp_estimates
+from learners.classifiers.estimates.hdp_sampler import hdp_gibbs_estimates
 from learners.errors import Cancelled, InvalidParameter
 from learners.kernels import random
 from learners.kernels.jit import kernel
@@ -61,7 +61,7 @@ def random_nested(rng, depth, n_values, n_branches=2):
 def test_the_worked_examples_of_the_paper(nested, root, wanted):
     """To the error of 250,000 draws: the exact values are 0.8756, 0.8363, 0.8571 and 0.7936 within half a unit of the third decimal."""
     tree, _ = tree_of(nested, 2)
-    result = hdp_estimates([tree], HDPParameters(iterations=250_000, root=root))[0]
+    result = hdp_gibbs_estimates([tree], HDPParameters(iterations=250_000, root=root))[0]
     cell = int(tree.cell_starts[1])  # class 0, value 0
     assert abs(result.estimates.probability[cell] - wanted) < 2.4e-3
     exact, _ = posterior(nested, 2, root) if nested[1][0] == 4 else ({}, {})
@@ -82,7 +82,7 @@ def test_estimates_and_tables_against_enumeration(depth, root):
         exact, exact_tables = posterior(nested, 3, root)
         tree, paths = tree_of(nested, 3)
         parameters = HDPParameters(iterations=100_000, root=root, tying="single", seed=int(rng.integers(1 << 30)))
-        result = hdp_estimates([tree], parameters)[0]
+        result = hdp_gibbs_estimates([tree], parameters)[0]
         for node, path in enumerate(paths):
             assert np.abs(distribution(tree, result.estimates, node) - exact[path]).max() < 5e-3
         for cell, drawn in tables_of(tree, paths, parameters, exact_tables).items():
@@ -117,7 +117,9 @@ def table_of_item(chain, item):
 def _redraw(chain, item):
     """With siblings t is not in the state; draw it again from its conditional, which leaves its distribution as it is."""
     above = chain.plan.item_parent[item]
-    t, counter = random.tables_variate(chain.state.n[item], chain.state.weight[above], np.uint64(chain.state.random[0]))
+    t, counter = random.crp_table_count_variate(
+        chain.state.n[item], chain.state.weight[above], np.uint64(chain.state.random[0])
+    )
     chain.state.random[0] = counter
     return t
 
@@ -126,7 +128,7 @@ def test_tying_by_level_against_enumeration():
     nested = {0: {0: {0: 3, 1: 1}, 1: {1: 2}}, 1: {0: {0: 2}}}
     exact, _ = posterior(nested, 2, "unit", tying="level")
     tree, paths = tree_of(nested, 2)
-    result = hdp_estimates([tree], HDPParameters(iterations=300_000))[0]
+    result = hdp_gibbs_estimates([tree], HDPParameters(iterations=300_000))[0]
     for node, path in enumerate(paths):
         assert np.abs(distribution(tree, result.estimates, node) - exact[path]).max() < 4e-3
 
@@ -140,7 +142,7 @@ def large_tree(seed=0, n=3000):
 
 
 @pytest.mark.parametrize("tying", ["level", "parent", "single"])
-@pytest.mark.parametrize("estimate", [hdp_estimates, hdp_map_estimates])
+@pytest.mark.parametrize("estimate", [hdp_gibbs_estimates, hdp_map_estimates])
 def test_every_node_sums_to_one(estimate, tying):
     tree = large_tree()
     result = estimate([tree], HDPParameters(iterations=100, tying=tying))[0]
@@ -153,16 +155,16 @@ def test_every_node_sums_to_one(estimate, tying):
 def test_seeds_repeat_and_threads_do_not_matter():
     trees = [large_tree(seed, 500 * (seed + 1)) for seed in range(4)]
     parameters = HDPParameters(iterations=200, seed=7)
-    one = hdp_estimates(trees, parameters, threads=1)
-    four = hdp_estimates(trees, parameters, threads=4)
-    other = hdp_estimates(trees, HDPParameters(iterations=200, seed=8))
+    one = hdp_gibbs_estimates(trees, parameters, threads=1)
+    four = hdp_gibbs_estimates(trees, parameters, threads=4)
+    other = hdp_gibbs_estimates(trees, HDPParameters(iterations=200, seed=8))
     for a, b, c in zip(one, four, other, strict=True):
         assert np.array_equal(a.estimates.probability, b.estimates.probability)
         assert np.array_equal(a.variance, b.variance)
         assert not np.array_equal(a.estimates.probability, c.estimates.probability)
 
 
-@pytest.mark.parametrize("estimate", [hdp_estimates, hdp_map_estimates])
+@pytest.mark.parametrize("estimate", [hdp_gibbs_estimates, hdp_map_estimates])
 def test_nothing_depends_on_how_often_a_sampler_looks_whether_to_stop(estimate, monkeypatch):
     parameters = HDPParameters(iterations=250)
     whole = estimate([large_tree()], parameters)[0]
@@ -175,17 +177,17 @@ def test_nothing_depends_on_how_often_a_sampler_looks_whether_to_stop(estimate, 
 
 def test_the_fixed_point_is_near_the_sampler():
     tree = large_tree()
-    sampled = hdp_estimates([tree], HDPParameters(iterations=5000))[0]
+    sampled = hdp_gibbs_estimates([tree], HDPParameters(iterations=5000))[0]
     solved = hdp_map_estimates([tree], HDPParameters())[0]
     weight = tree.cell_count / tree.cell_count.sum()
     assert weight @ np.abs(np.log(sampled.estimates.probability / solved.estimates.probability)) < 0.02
 
 
 def test_auto_stops_when_settled_and_says_when():
-    result, other = hdp_estimates([large_tree(), large_tree(1, 60)], HDPParameters(iterations="auto"))
+    result, other = hdp_gibbs_estimates([large_tree(), large_tree(1, 60)], HDPParameters(iterations="auto"))
     assert 1000 <= result.n_sweeps <= 51_000
     assert all(not found.is_settled or not found.r_hat > 1.1 for found in (result, other))
-    long = hdp_estimates([large_tree()], HDPParameters(iterations=20_000))[0]
+    long = hdp_gibbs_estimates([large_tree()], HDPParameters(iterations=20_000))[0]
     relative = result.estimates.probability / long.estimates.probability - 1
     assert np.sqrt(np.mean(relative**2)) < 0.05
 
@@ -194,7 +196,7 @@ def test_what_has_not_settled_gets_the_deterministic_estimates_and_says_so(monke
     tree = large_tree()
     monkeypatch.setattr(hdp_sampler, "AUTO_MOST", 1_000)
     monkeypatch.setattr(hdp_sampler, "AUTO_DIFFERENCE", 0.0)
-    (sampled,) = hdp_estimates([tree], HDPParameters(iterations="auto"))
+    (sampled,) = hdp_gibbs_estimates([tree], HDPParameters(iterations="auto"))
     (solved,) = hdp_map_estimates([tree], HDPParameters())
     assert not sampled.is_settled
     assert np.array_equal(sampled.estimates.probability, solved.estimates.probability)
@@ -206,7 +208,7 @@ def test_what_has_not_settled_gets_the_deterministic_estimates_and_says_so(monke
 
 def test_the_traces_are_those_of_the_draws():
     tree = large_tree()
-    result = hdp_estimates([tree], HDPParameters(iterations=2000))[0]
+    result = hdp_gibbs_estimates([tree], HDPParameters(iterations=2000))[0]
     assert result.log_likelihood.shape == (180,)
     leaves = slice(tree.cell_starts[tree.level_starts[-2]], None)
     mean = tree.cell_count[leaves] @ np.log(result.estimates.probability[leaves])
@@ -219,7 +221,7 @@ def test_counts_of_millions_stay_finite():
     y = np.array([0, 0, 1, 1])
     tree = context_tree_from_cells(y, np.array([[0], [1], [0], [1]]), np.array([0, 1, 0, 1]), np.full(4, 50_000_000), 2)
     for result in (
-        hdp_estimates([tree], HDPParameters(iterations=50))[0],
+        hdp_gibbs_estimates([tree], HDPParameters(iterations=50))[0],
         hdp_map_estimates([tree], HDPParameters())[0],
     ):
         assert np.all(np.isfinite(result.estimates.probability))
@@ -233,7 +235,7 @@ def test_cancelling_stops_all_threads():
 
     before = threading.active_count()
     with pytest.raises(Cancelled):
-        hdp_estimates([large_tree(seed) for seed in range(6)], HDPParameters(iterations=10**7), 2, advance)
+        hdp_gibbs_estimates([large_tree(seed) for seed in range(6)], HDPParameters(iterations=10**7), 2, advance)
     assert threading.active_count() == before
 
 
@@ -255,7 +257,7 @@ def normals(out):  # OUT (n,)
 def tables(n, a, out):  # OUT (m,)
     counter = np.uint64(5)
     for i in range(out.size):
-        out[i], counter = random.tables_variate(n, a, counter)
+        out[i], counter = random.crp_table_count_variate(n, a, counter)
 
 
 def test_variates_have_their_distributions():
@@ -310,7 +312,7 @@ def test_parameters_are_checked():
 
 def test_one_signature_a_kernel():
     trees = [large_tree(), tree_of({0: {0: 2}, 1: {0: 4, 1: 9}}, 2)[0]]
-    hdp_estimates(trees, HDPParameters(iterations=20))
+    hdp_gibbs_estimates(trees, HDPParameters(iterations=20))
     hdp_map_estimates(trees, HDPParameters())
-    for one in (hdp_kernels.run_sweeps, hdp_kernels.run_fixed_point, hdp_kernels.add_estimates):
+    for one in (hdp_kernels.run_hdp_gibbs_sweeps, hdp_kernels.run_hdp_fixed_point, hdp_kernels.add_hdp_estimates):
         assert len(one.signatures) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup import elimination
 from learners.classifiers.lookup.elimination import Elimination
-from learners.classifiers.lookup.look_up_tables import log_joints, of_family
+from learners.classifiers.lookup.look_up_tables import family_lookup_tables, fill_class_log_joints
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.structure import Structure
 from learners.models.query import Conditional
@@ -135,7 +135,7 @@ def naive_sum(model, row, missing, plan, sizes):
                 own = codes[[*parents, attribute]]
                 own.setflags(write=False)
                 out = np.empty((1, logs.size))
-                log_joints(of_family(model._tables, i, len(parents)), own, 0, 1, out)
+                fill_class_log_joints(family_lookup_tables(model._tables, i, len(parents)), own, 0, 1, out)
                 logs = logs + out[0]
         summed = {v for scope in plan.scopes.values() for v in scope}
         n_alike = np.prod([sizes[v] for v in missing - summed])

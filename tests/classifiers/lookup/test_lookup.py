@@ -7,20 +7,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners import KDB, NB, TAN, FewPassClassifier, encode, load_model
-from learners.classifiers.estimates.context_tree import GRID, context_tree_from_cells, m_estimates, trees_of
+from learners.classifiers.estimates.context_tree import GRID, build_context_trees, context_tree_from_cells, m_estimates
 from learners.classifiers.estimates.hdp import Chain, HDPParameters
 from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
-from learners.classifiers.lookup.look_up_tables import probabilities
+from learners.classifiers.lookup.look_up_tables import fill_class_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.selection import choose_m
-from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.classifiers.m_selection import select_m_by_hold_out
+from learners.classifiers.structure import (
+    Structure,
+    k_dependence_structure,
+    naive_bayes_structure,
+    tree_augmented_structure,
+)
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
 from learners.errors import InvalidParameter
 from learners.schema import Chunk
-from learners.schema.encoding.json_records import encode_records
+from learners.schema.encoding.json_records import encode_json_records
 from service.operations.bench import KnownNetwork
 from tests import laws, strategies
 from tests.naive import estimates as naive
@@ -34,7 +39,7 @@ TOLERANCE = 2e-5
 
 def model_of(schema, structure, chunk, m):
     families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
-    trees = trees_of(families)
+    trees = build_context_trees(families)
     estimates = [m_estimates(tree, m) for tree in trees]
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, {"m": m})
 
@@ -42,7 +47,7 @@ def model_of(schema, structure, chunk, m):
 def looked_up(model, asked):
     """What the tables alone say: an unseen parent ends the context. Answers sum it out: see `test_elimination`."""
     found = np.empty((asked.n_rows, model.schema.n_classes))
-    probabilities(model._tables, asked.x, 0, asked.n_rows, found)
+    fill_class_probabilities(model._tables, asked.x, 0, asked.n_rows, found)
     return found
 
 
@@ -160,12 +165,12 @@ def test_m_is_the_best_of_the_grid_on_the_hold_out(k):
     schema = strategies.schema_of((3, 4, 2, 5), 3)
     chunk = strategies.chunk_of(k, schema, 400, 1.5)
     pairs = laws.updated(PairwiseCounts(schema), [chunk])
-    structure = k_dependence(pairs, k) if k else naive_structure(4)
+    structure = k_dependence_structure(pairs, k) if k else naive_bayes_structure(4)
     families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
     held = laws.updated(HoldOut(schema), [chunk]).draw()
     assert held.n_rows == 40
     rest = without(chunk, held)
-    best, rmse = choose_m(structure, families, held)
+    best, rmse = select_m_by_hold_out(structure, families, held)
     sizes = schema.domain_sizes.tolist()
     expected = {
         m: naive.rmse_on(held.x, held.y, rest.x, rest.y, sizes, 3, structure.order, structure.parents, m) for m in GRID
@@ -191,7 +196,7 @@ def test_m_is_chosen_fairly_where_many_values_are_rare():
     families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
     held = laws.updated(HoldOut(schema), [chunk]).draw()
     rest = without(chunk, held)
-    _, rmse = choose_m(structure, families, held)
+    _, rmse = select_m_by_hold_out(structure, families, held)
     for m in GRID:
         expected = naive.rmse_on(
             held.x, held.y, rest.x, rest.y, (200, 3, 200), 2, structure.order, structure.parents, m
@@ -202,9 +207,9 @@ def test_m_is_chosen_fairly_where_many_values_are_rare():
 def test_without_a_hold_out_m_is_one():
     schema = strategies.schema_of((3, 4), 2)
     chunk = strategies.chunk_of(0, schema, 9)
-    structure = naive_structure(2)
+    structure = naive_bayes_structure(2)
     families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
-    assert choose_m(structure, families, laws.updated(HoldOut(schema), [chunk]).draw()) == (1.0, {})
+    assert select_m_by_hold_out(structure, families, laws.updated(HoldOut(schema), [chunk]).draw()) == (1.0, {})
 
 
 def test_nothing_known_of_a_row_gives_the_smoothed_prior():
@@ -219,11 +224,11 @@ def test_nothing_known_of_a_row_gives_the_smoothed_prior():
 def test_a_row_that_no_class_can_produce_gets_the_prior_and_not_nan():
     schema = strategies.schema_of((2, 2), 2)
     training = Chunk(np.array([[0, 0, 1], [0, 0, 1]], np.uint8), np.array([0, 1, 1], np.uint8))
-    training_only_equal = model_of(schema, naive_structure(2), training, 0.0)
+    training_only_equal = model_of(schema, naive_bayes_structure(2), training, 0.0)
     never = Chunk(np.array([[1], [1]], np.uint8), None)
     assert training_only_equal.predict_proba(never)[0] == pytest.approx([0, 1])
     training = Chunk(np.array([[0, 1], [0, 1]], np.uint8), np.array([0, 1], np.uint8))
-    model = model_of(schema, naive_structure(2), training, 0.0)
+    model = model_of(schema, naive_bayes_structure(2), training, 0.0)
     assert model.predict_proba(Chunk(np.array([[0], [1]], np.uint8), None))[0] == pytest.approx([0.5, 0.5])
 
 
@@ -232,7 +237,7 @@ def test_threads_do_not_change_predictions(n_rows):
     schema = strategies.schema_of((3, 300, 4, 2), 3)
     training = strategies.chunk_of(0, schema, 3000)
     pairs = laws.updated(PairwiseCounts(schema), [training])
-    model = model_of(schema, tree_augmented(pairs), training, 1.0)
+    model = model_of(schema, tree_augmented_structure(pairs), training, 1.0)
     asked = strategies.chunk_of(1, schema, n_rows)
     one = model.predict_proba(asked, threads=1)
     assert one.shape == (n_rows, 3)
@@ -344,8 +349,8 @@ def test_the_weight_of_a_null_is_that_of_its_definition():
     fitted = NB(m=1.0).fit(columns, y)
     model = fitted.model_
     row = {"a": "x", "b": "y", "c": None, "d": None}
-    as_value = encode_records([row], model.schema).x
-    hidden = encode_records([{"a": "x", "b": "y"}], model.schema).x
+    as_value = encode_json_records([row], model.schema).x
+    hidden = encode_json_records([{"a": "x", "b": "y"}], model.schema).x
     joint_value, joint_hidden = (np.exp(model.log_joint(Chunk(x, None))[0]) for x in (as_value, hidden))
     hiding = 1 / 5 / 6  # 0 to 4 of four columns are hidden with equal probability, and there are six ways to hide two
     p_value = joint_value.sum() / (joint_value.sum() + hiding * joint_hidden.sum())

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners import Source, drive, encode, infer_schema, load_model, record_classifier
-from learners.classifiers.estimates.context_tree import trees_of
+from learners.classifiers.estimates.context_tree import build_context_trees
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup import lookup
-from learners.classifiers.lookup.checks import check_arrays
+from learners.classifiers.lookup.checks import check_lookup_arrays
 from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.family_counts import FamilyCounts
@@ -57,7 +57,7 @@ def test_ten_thousand_classes_are_learned_and_told_apart(extreme, learner, param
     assert np.allclose(found.sum(axis=1), 1)
     assert (found.argmax(axis=1) == chunk.y).mean() > 0.85
     header, arrays = model.to_arrays()
-    check_arrays(header, arrays)
+    check_lookup_arrays(header, arrays)
     assert np.array_equal(load_model(header, arrays).predict_proba(chunk), found)
     without = {name: array for name, array in arrays.items() if name not in header["derived"]}
     assert np.array_equal(load_model(header, without).predict_proba(chunk), found)
@@ -77,7 +77,7 @@ def test_tables_of_many_classes_answer_as_the_others(data):
     """With the hierarchical estimates, which m-estimates in test_lookup are not."""
     schema, structure, training, asked = data.draw(networks(unseen=True))
     families = laws.updated(FamilyCounts(schema, structure.families()), [training])
-    trees = trees_of(families)
+    trees = build_context_trees(families)
     estimates = [posterior.estimates for posterior in hdp_map_estimates(trees, HDPParameters())]
     found = []
     for most in (0, 256):
@@ -85,7 +85,7 @@ def test_tables_of_many_classes_answer_as_the_others(data):
             patch.setattr(lookup, "FEW_CLASSES", most)
             model = LookupModel.of(schema, structure, families.class_counts, trees, list(estimates), {})
             found.append((model.predict_proba(asked), model.log_joint(asked), model.log_terms(asked)[1]))
-            check_arrays(*model.to_arrays())
+            check_lookup_arrays(*model.to_arrays())
     for many, few in zip(*found, strict=True):
         assert np.allclose(many, few, rtol=1e-5, atol=2e-5)
 
@@ -99,7 +99,7 @@ def stored():
 def refused(change, name, says):
     header, arrays = stored()
     with pytest.raises(InvalidArray, match=says):
-        check_arrays(header, dict(arrays) | {f"many_{name}": change(arrays[f"many_{name}"].copy())})
+        check_lookup_arrays(header, dict(arrays) | {f"many_{name}": change(arrays[f"many_{name}"].copy())})
 
 
 @pytest.mark.parametrize(

@@ -3,39 +3,45 @@
 import numpy as np
 import pytest
 
-from learners.ensembles.correction.boosting import MOST_ROUNDS, PATIENCE, boost, is_done, pool_weights
+from learners.ensembles.correction.boosting import (
+    MOST_ROUNDS,
+    PATIENCE,
+    boost_ensemble_correction,
+    boosting_pool_weights,
+    has_boosting_converged,
+)
 from learners.ensembles.weights import Rows
-from learners.passes.engine import unheard
+from learners.passes.engine import ignore_progress
 from learners.schema import Chunk
 from tests.ensembles.test_pool import trained
 
 
 def test_a_way_ends_after_rounds_without_gain():
     losses = [1.0, 0.9, *[0.95] * PATIENCE]
-    assert is_done(losses, least=2.0) and not is_done(losses[:-1], least=2.0)
+    assert has_boosting_converged(losses, least=2.0) and not has_boosting_converged(losses[:-1], least=2.0)
 
 
 def test_a_way_ends_where_its_gains_no_longer_pay():
     slow = list(1.0 - 1e-5 * np.arange(2 * PATIENCE + 1))
-    assert is_done(slow, least=2.0)
+    assert has_boosting_converged(slow, least=2.0)
     fast = list(1.0 - 1e-2 * np.arange(2 * PATIENCE + 1))
-    assert not is_done(fast, least=0.7)
+    assert not has_boosting_converged(fast, least=0.7)
 
 
 def test_a_way_ends_where_it_heads_for_more_than_is_had():
     to_half = list(0.5 + 1.0 / (1.0 + np.arange(4 * PATIENCE + 1)))  # .512 so far
-    assert is_done(to_half, least=0.47) and not is_done(to_half, least=0.49)
-    assert not is_done(to_half[:-1], least=0.47)
+    assert has_boosting_converged(to_half, least=0.47) and not has_boosting_converged(to_half, least=0.49)
+    assert not has_boosting_converged(to_half[:-1], least=0.47)
 
 
 def test_a_way_that_gains_for_long_goes_on():
     """Seven classes of covtype: boosting from nothing was at .52 after 40 rounds and at .39 after 240, beside .34."""
     losses = list(0.33 + 2.0 / (5.0 + np.arange(4 * PATIENCE + 1)) ** 0.6)
-    assert losses[-1] > 1.3 * 0.34 and not is_done(losses, least=0.34)
+    assert losses[-1] > 1.3 * 0.34 and not has_boosting_converged(losses, least=0.34)
 
 
 def test_a_way_has_a_last_round():
-    assert is_done(list(1.0 / (1.0 + np.arange(MOST_ROUNDS + 1))), least=0.0)
+    assert has_boosting_converged(list(1.0 / (1.0 + np.arange(MOST_ROUNDS + 1))), least=0.0)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -43,8 +49,8 @@ def test_the_correction_of_an_interaction_does_not_depend_on_threads(threads):
     model, x, y = trained("eskdb", 2)
     rows = Chunk(x, y.astype(x.dtype))
     flat = np.full((rows.n_rows, 2), -np.log(2.0))
-    found = boost(model.schema, rows, flat, 0, threads, unheard)
-    again = boost(model.schema, rows, flat, 0, 2, unheard)
+    found = boost_ensemble_correction(model.schema, rows, flat, 0, threads, ignore_progress)
+    again = boost_ensemble_correction(model.schema, rows, flat, 0, 2, ignore_progress)
     assert found is not None and again is not None
     assert found.weights == again.weights
     assert [one.save_raw("ubj") for one in found.boosters] == [one.save_raw("ubj") for one in again.boosters]
@@ -59,4 +65,4 @@ def test_trees_from_nothing_stay_only_where_they_pay():
     scores[:, 1] += 2.0 * y - 1.0
     other[:, 1] += 2.0 * y - 1.0
     useless, useful = (np.stack([scores, two], axis=1).astype(np.float32) for two in (noise, other))
-    assert pool_weights(useless, rows, 1)[1] == 0.0 and pool_weights(useful, rows, 1)[1] > 0.1
+    assert boosting_pool_weights(useless, rows, 1)[1] == 0.0 and boosting_pool_weights(useful, rows, 1)[1] > 0.1

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from learners.classifiers.baselines.boosted import CodeTable
-from learners.ensembles.correction.forest import check_forest, flat_forest, forest_of_arrays
-from learners.ensembles.correction.forest_kernels import add_scores
+from learners.ensembles.correction.forest import check_forest, flatten_xgboost_forest, forest_from_arrays
+from learners.ensembles.correction.forest_kernels import add_forest_scores
 from learners.errors import InvalidArray
 from tests import strategies
 from tests.naive import ensembles as naive
@@ -49,14 +49,14 @@ def expected(schema, boosters, x, is_parted=True):
 
 def scores_of(forest, schema, x):
     scores = np.zeros((x.shape[1], schema.n_classes))
-    add_scores(forest, x, schema.domain_sizes, scores)
+    add_forest_scores(forest, x, schema.domain_sizes, scores)
     return scores
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
 def test_whole_rows_get_the_leaves_of_xgboost(n_classes):
     schema, boosters, x = grown(n_classes)
-    forest = flat_forest(schema, boosters, WEIGHTS)
+    forest = flatten_xgboost_forest(schema, boosters, WEIGHTS)
     assert {0, 3} <= set(forest.attributes.tolist()), "the wide columns are split"
     assert scores_of(forest, schema, x) == pytest.approx(expected(schema, boosters, x), abs=1e-5)
 
@@ -66,7 +66,7 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
     schema, boosters, x = grown(n_classes)
     is_absent = np.random.default_rng(3).random(x.shape) < 0.4
     x = np.where(is_absent, schema.domain_sizes[:, np.newaxis], x).astype(schema.code_dtype)
-    found = scores_of(flat_forest(schema, boosters, WEIGHTS), schema, x)
+    found = scores_of(flatten_xgboost_forest(schema, boosters, WEIGHTS), schema, x)
     assert found == pytest.approx(expected(schema, boosters, x), abs=1e-5)
 
 
@@ -74,13 +74,15 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
 def test_trees_without_shares_answer_as_they_did(n_classes):
     """Models of before 25 November 2026: a missing column goes where XGBoost sends it."""
     schema, boosters, x = grown(n_classes)
-    arrays = {f"forest_{name}": array for name, array in flat_forest(schema, boosters, WEIGHTS)._asdict().items()}
+    arrays = {
+        f"forest_{name}": array for name, array in flatten_xgboost_forest(schema, boosters, WEIGHTS)._asdict().items()
+    }
     del arrays["forest_left_shares"]
     check_forest(schema, arrays)
     for name in ("node_starts", "leaf_starts"):
         with pytest.raises(InvalidArray, match=f"forest_{name}.*points past the end"):
             check_forest(schema, arrays | {f"forest_{name}": np.full_like(arrays[f"forest_{name}"], 2**63 - 1)})
-    forest = forest_of_arrays(schema, arrays)
+    forest = forest_from_arrays(schema, arrays)
     x = np.where(np.random.default_rng(4).random(x.shape) < 0.4, schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
     as_sent = expected(schema, boosters, x, is_parted=False)
     assert scores_of(forest, schema, x) == pytest.approx(as_sent, abs=1e-5)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.orders.formats.bif import parse_bif, write_bif
+from learners.orders.formats.bif import format_bif, parse_bif
 from learners.orders.formats.network_files import read_network
 from learners.orders.formats.network_tables import Network, NetworkFileError
 from tests.orders.conftest import NETWORKS, needs_networks
@@ -120,7 +120,7 @@ networks = some_networks()
 def test_what_is_written_is_read_again(network):
     first, *others = network.values
     values = network.values[first]
-    text = write_bif("any name", network)
+    text = format_bif("any name", network)
     assert parse_bif(text) == network
     bare = re.sub(r"//[^\n]*\n", "", text)
     assert STRICT.fullmatch(bare)
@@ -131,7 +131,7 @@ def test_what_is_written_is_read_again(network):
 
 def test_words_that_the_format_lacks_are_told_in_comments():
     network = Network({"age": ("(-inf, 5]", 'say "x"', "say 'x'"), "table": ("yes", "no")}, {"age": (), "table": ()})
-    text = write_bif("my net", network)
+    text = format_bif("my net", network)
     assert "network my_net {" in text
     assert "type discrete [ 3 ] { inf_5, say_x, say_x_2 };" in text
     assert '// means vtable: ["table", {}]' in text
@@ -161,7 +161,7 @@ def test_a_large_table_is_read():
     rows = {(str(a), str(b)): (0.25,) * 4 for a in range(250) for b in range(250)}
     numbers = tuple(map(str, range(250)))
     values = {"x": numbers, "y": numbers, "z": tuple("abcd")}
-    text = write_bif("large", Network(values, {"x": (), "y": (), "z": ("x", "y")}, {"z": rows}))
+    text = format_bif("large", Network(values, {"x": (), "y": (), "z": ("x", "y")}, {"z": rows}))
     assert len(text) > 2_000_000
     assert len(parse_bif(text).tables["z"]) == 62_500
 

@@ -10,8 +10,13 @@ from hypothesis import given
 
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional
-from learners.orders.formats.network_files import chosen_format, parse_network, read_network, write_network
-from learners.orders.formats.network_tables import Network, NetworkFileError, in_words
+from learners.orders.formats.network_files import (
+    choose_network_file_format,
+    format_network,
+    parse_network,
+    read_network,
+)
+from learners.orders.formats.network_tables import Network, NetworkFileError, replace_network_names
 from learners.registry.discrete_networks import network_model
 from tests.orders.formats.test_bif import ASIA, networks
 
@@ -66,7 +71,7 @@ def test_xdsl_is_read():
 def test_what_we_write_is_what_others_have_read(form):
     """`read-by-others.csv` holds what pgmpy and pyAgrum made of these files."""
     text = (PUBLISHED / f"ours.{form}").read_text()
-    assert write_network("plant", FIXED, chosen_format(f"a.{form}", None)) == text
+    assert format_network("plant", FIXED, choose_network_file_format(f"a.{form}", None)) == text
     assert parse_network(text.encode(), "it").parents == FIXED.parents
     told = network_model(FIXED).answer([Conditional(("size", "a word"), {"late": "yes"})])[0]["distributions"]
     expected = [p for distribution in told.values() for p in distribution.values()]
@@ -84,7 +89,7 @@ def test_what_we_write_is_what_others_have_read(form):
     "file", ["of-pgmpy.bif", "of-pgmpy.bifxml", "of-pgmpy.xdsl", "of-pyagrum.bif", "of-pyagrum.bifxml"]
 )
 def test_what_others_write_is_read(file):
-    network, (plain, _) = read_network(PUBLISHED / file), in_words(FIXED)
+    network, (plain, _) = read_network(PUBLISHED / file), replace_network_names(FIXED)
     assert network.values == plain.values
     for name in network.values:
         expected = {frozenset(context): row for context, row in rows_of(plain, name)}
@@ -111,7 +116,7 @@ def test_xdsl_of_pyagrum_with_its_other_order_is_refused():
 @given(networks)
 def test_every_format_keeps_names_values_and_numbers(network):
     for form in ("bif", "xmlbif", "xdsl"):
-        again = parse_network(write_network("any name", network, form).encode(), "it")
+        again = parse_network(format_network("any name", network, form).encode(), "it")
         assert again.values == network.values and again.parents == network.parents
         for name in network.values:
             assert again.probabilities(name) == network.probabilities(name)
@@ -161,14 +166,14 @@ def test_files_beyond_the_bound_are_refused(tmp_path, monkeypatch):
 
 
 def test_formats_are_chosen_by_name_or_ending():
-    assert [chosen_format(path, None) for path in (None, "a.BIF", "a.xml", "a.xdsl")] == [
+    assert [choose_network_file_format(path, None) for path in (None, "a.BIF", "a.xml", "a.xdsl")] == [
         "bif",
         "bif",
         "xmlbif",
         "xdsl",
     ]
-    assert chosen_format("a.txt", "xdsl") == "xdsl"
+    assert choose_network_file_format("a.txt", "xdsl") == "xdsl"
     with pytest.raises(InvalidParameter, match=r"names of network files end in one of \.bif, \.xmlbif"):
-        chosen_format("a.txt", None)
+        choose_network_file_format("a.txt", None)
     with pytest.raises(InvalidParameter, match="formats of networks are bif, xmlbif, xdsl"):
-        chosen_format("a.bif", "net")
+        choose_network_file_format("a.bif", "net")

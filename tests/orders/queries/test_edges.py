@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from learners.models.query import Edges, Effects, Graph, Paths
-from learners.orders.lattice.lattice import Coverage, OrderPosterior, complete_lattice, order_sums
+from learners.orders.lattice.lattice import Coverage, OrderPosterior, lattice_of_all_orders, lattice_order_sums
 from learners.orders.parameters import OrderParameters
-from learners.orders.queries.edges import MOST_SETS, ConditionalPosteriors, with_candidates
+from learners.orders.queries.edges import MOST_SETS, ConditionalPosteriors, add_present_edge_candidates
 from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bdeu_bge import Standard
 from learners.orders.scores.scores import Edges as KnownEdges
@@ -69,10 +69,12 @@ def test_a_known_parent_that_is_no_candidate_becomes_one(is_exact):
     told = ours.answer(Edges(present=("d->a",)))
     wider = (np.array([1, 3], np.int64), *FEW[1:])
     scores = family_scores(ours.posterior.bge, StructurePrior(), candidates=wider)
-    sums = order_sums(scores, complete_lattice(scores), KnownEdges(frozenset({(3, 0)})))
+    sums = lattice_order_sums(scores, lattice_of_all_orders(scores), KnownEdges(frozenset({(3, 0)})))
     by_edge = {(each["from"], each["to"]): each["probability"] for each in told["edges"]}
     assert by_edge["d", "a"] == pytest.approx(1)
-    own = with_candidates(ours.posterior.scores, ours.posterior.bge, StructurePrior(), frozenset({(3, 0)}), D - 1)
+    own = add_present_edge_candidates(
+        ours.posterior.scores, ours.posterior.bge, StructurePrior(), frozenset({(3, 0)}), D - 1
+    )
     np.testing.assert_allclose(own.logs, scores.logs)
     exact = GraphQueries(OrderPosterior(scores, None, Coverage(), ours.posterior.bge, Standard.none(D)), NAMES)
     np.testing.assert_allclose(probabilities(told), probabilities(exact.answer(Edges(present=("d->a",)))), atol=1e-9)

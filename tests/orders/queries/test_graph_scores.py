@@ -5,8 +5,12 @@ import pyarrow as pa
 import pytest
 
 from learners.models.query import Edges, Score
-from learners.orders.lattice.graph_samples import as_sets
-from learners.orders.queries.graph_scores import UnscoredFamily, estimated_log_orders, log_family
+from learners.orders.lattice.graph_samples import graph_parent_bitsets
+from learners.orders.queries.graph_scores import (
+    UnscoredFamily,
+    estimate_log_order_count,
+    family_log_marginal_likelihood,
+)
 from learners.orders.scores.bdeu_bge import BDeu
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive
@@ -108,13 +112,13 @@ def test_families_of_any_size_are_those_of_the_definition():
     bge, bdeu = bge_of(x), BDeu(Rows(codes), np.full(6, 3), 2.0)
     log_bge, log_bdeu = naive_bge(x), naive_bdeu(codes, [3] * 6, 2.0)
     for own in ((), (1,), (2, 4), (1, 2, 3, 4, 5)):
-        assert log_family(bge, 0, own) == pytest.approx(log_bge(0, own), abs=1e-8)
-        assert log_family(bdeu, 0, own) == pytest.approx(log_bdeu(0, own), abs=1e-8)
+        assert family_log_marginal_likelihood(bge, 0, own) == pytest.approx(log_bge(0, own), abs=1e-8)
+        assert family_log_marginal_likelihood(bdeu, 0, own) == pytest.approx(log_bdeu(0, own), abs=1e-8)
 
 
 def test_the_orders_of_a_graph_are_estimated():
     graph = ((), (0,), (0,), (1, 2), (), (4,))
-    log, error = estimated_log_orders(as_sets(graph), 7)
+    log, error = estimate_log_order_count(graph_parent_bitsets(graph), 7)
     assert log == pytest.approx(np.log(naive.n_orders(graph)), abs=5 * error)
 
 

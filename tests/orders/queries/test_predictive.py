@@ -10,7 +10,7 @@ from learners import Source, drive
 from learners.errors import UnknownColumn
 from learners.models.estimation import Average
 from learners.orders.queries import predictive
-from learners.orders.queries.predictive import GraphAverage, NoRows, log_densities
+from learners.orders.queries.predictive import GraphAverage, NoRows, predictive_log_densities
 from learners.orders.scores.bdeu_bge import BGe, BGePrior
 from learners.registry import recipes
 from tests.naive import orders as naive
@@ -35,7 +35,7 @@ def test_a_row_is_as_probable_as_it_raises_the_score(prior):
 
     new = gaussian_table(4, 5, 2) * 3 - 1
     expected = [log_score(np.vstack([x, row])) - log_score(x) for row in new]
-    np.testing.assert_allclose(log_densities(bge_of(x, prior), GRAPH, new), expected, rtol=1e-9)
+    np.testing.assert_allclose(predictive_log_densities(bge_of(x, prior), GRAPH, new), expected, rtol=1e-9)
 
 
 def test_densities_add_up_to_one_in_the_units_of_the_columns():

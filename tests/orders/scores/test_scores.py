@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from learners.errors import InvalidParameter
 from learners.orders.scores.bdeu_bge import BDeu, BGePrior, TooManyCombinations
-from learners.orders.scores.candidates import greedy_candidates
+from learners.orders.scores.candidates import greedy_candidate_parents
 from learners.orders.scores.scores import StructurePrior
 from tests.naive import orders as naive
 from tests.orders.problems import (
@@ -129,7 +129,7 @@ def test_greedy_candidates_are_those_of_the_best_sets(most_candidates):
     d = 6
     x = gaussian_table(d, 60, 7)
     prior = StructurePrior("fair", frozenset({(2, 1)}), frozenset({(3, 1)}))
-    found = greedy_candidates(bge_of(x), prior, most_candidates, d - 1)
+    found = greedy_candidate_parents(bge_of(x), prior, most_candidates, d - 1)
     log_family = naive_bge(x)
     for node in range(d):
         chosen = [2] if node == 1 else []
@@ -152,6 +152,6 @@ def test_greedy_candidates_of_nominal_columns_hold_the_parents():
     others = rng.integers(0, 3, (5, 500))
     codes = np.vstack([others, parents, parents[0] ^ parents[1]])
     score = BDeu(Rows(codes), np.array([3] * 5 + [2] * 3), 1.0)
-    found = greedy_candidates(score, StructurePrior(), 2, 3)
+    found = greedy_candidate_parents(score, StructurePrior(), 2, 3)
     assert found[7].tolist() == [5, 6]
     assert naive.n_orders(((), (0,), (0,))) == 2

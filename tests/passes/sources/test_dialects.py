@@ -17,7 +17,7 @@ from learners import Source, infer_schema
 from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB, StructurePosterior, SumProductNetwork
 from learners.passes.sources.csv import lines
-from learners.passes.sources.csv.types import declared_types
+from learners.passes.sources.csv.types import declared_text_types
 from learners.schema import Schema
 
 FRAME = pd.DataFrame(
@@ -32,7 +32,7 @@ def path(tmp_path):
 
 
 def read(path, columns=None):
-    return pa.Table.from_batches(Source.open(path, types=declared_types(None, columns)).batches()).to_pydict()
+    return pa.Table.from_batches(Source.open(path, types=declared_text_types(None, columns)).batches()).to_pydict()
 
 
 def by_sqlite(frame):
@@ -209,9 +209,9 @@ def test_bytes_that_the_said_encoding_does_not_have_are_named(path):
 )
 def test_wrong_options_are_refused_by_name(entry, field):
     with pytest.raises(InvalidParameter, match=field):
-        declared_types(None, {"*": entry})
+        declared_text_types(None, {"*": entry})
     with pytest.raises(InvalidParameter, match=r"say '\w+' of all columns, under '\*'"):
-        declared_types(None, {"x": entry})
+        declared_text_types(None, {"x": entry})
 
 
 def test_the_model_reads_later_files_as_it_was_told_to(path):
@@ -219,15 +219,15 @@ def test_the_model_reads_later_files_as_it_was_told_to(path):
     columns = {"*": {"delimiter": "^", "encoding": "latin-1", "comment": "#"}}
     model = NB(target="class", columns=columns).fit(path)
     assert model.predict(path)[:2].tolist() == ["a", "b"]
-    schema = infer_schema(Source.open(path, types=declared_types(None, columns)), "class", columns)
+    schema = infer_schema(Source.open(path, types=declared_text_types(None, columns)), "class", columns)
     again = Schema.from_json(schema.to_json())
     assert again.dialect == schema.dialect and again.attributes[0].values == ("hiver", "été")
-    plain = infer_schema(Source.open(path, types=declared_types(None, columns)), "class")
+    plain = infer_schema(Source.open(path, types=declared_text_types(None, columns)), "class")
     assert again.fingerprint == plain.fingerprint and "dialect" not in plain.to_json()
-    other = declared_types(None, {"*": columns["*"] | {"quote": ""}})
+    other = declared_text_types(None, {"*": columns["*"] | {"quote": ""}})
     assert (
         Source.open(path, types=other).files[0].footer_sha256
-        != Source.open(path, types=declared_types(again)).files[0].footer_sha256
+        != Source.open(path, types=declared_text_types(again)).files[0].footer_sha256
     )
 
 

@@ -18,9 +18,9 @@ import pytest
 from learners import encode, infer_schema
 from learners.errors import InvalidParameter, SourceError
 from learners.estimators import NB
-from learners.passes.sources.csv.types import declared_types
-from learners.passes.sources.row_filter import window
-from learners.passes.sources.source import Source, file_identity, type_family
+from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.row_filter import select_newest_rows
+from learners.passes.sources.source import Source, arrow_type_family, file_identity
 from learners.schema import Schema
 from tests.web import Quiet, serving
 
@@ -185,7 +185,7 @@ def test_a_partitioned_table_has_the_columns_of_its_folders(writer, dated, tmp_p
         source = Source.open(named)
         assert source.n_rows == 600
         assert source.arrow_schema.field("day").type == pa.date32()
-        assert type_family(source.arrow_schema.field("region").type) == "text"
+        assert arrow_type_family(source.arrow_schema.field("region").type) == "text"
         read = pa.Table.from_batches(list(source.batches(["size", "day", "region"])))
         expected = dated.select(["size", "day", "region"])
         key = [("size", "ascending")]
@@ -266,7 +266,7 @@ def test_a_window_follows_the_folders(dated, tmp_path, monkeypatch):
     FOLDER_WRITERS["pyarrow"](dated, tmp_path)
     source = Source.open(tmp_path)
     monkeypatch.setattr(Source, "read", lambda *_: pytest.fail("the folder tells its day"))
-    chosen = window(source, "2d", "day")
+    chosen = select_newest_rows(source, "2d", "day")
     days = {source.files[index].path.split("day=")[1][:10] for index in chosen.wanted}
     assert days == {"2026-01-03", "2026-01-04"}
 
@@ -300,7 +300,7 @@ def files(request, tmp_path):
 
 
 def opened(files, columns=None, schema=None):
-    return Source.open(files, types=declared_types(schema, columns))
+    return Source.open(files, types=declared_text_types(schema, columns))
 
 
 def rows(source):

@@ -10,7 +10,7 @@ import pytest
 from learners import Source, encode, infer_schema
 from learners.errors import ColumnWarning, InvalidParameter, SourceError
 from learners.estimators import NB, SumProductNetwork
-from learners.passes.sources.csv.types import declared_types, idle_options
+from learners.passes.sources.csv.types import declared_text_types, unused_csv_options
 from learners.schema import Schema
 
 MARKS = ["?", "-", ".", "None", "unknown", "(null)", "\\N", "NIL", "#DIV/0!"]
@@ -33,7 +33,7 @@ def test_one_mark_among_numbers_is_told_with_its_row_and_the_option_reads_it(mar
     assert hint.startswith(f"{path}: 399 of 400 values of 'x' are numbers; row 8 holds {mark!r}.")
     for name in ("x", "*"):
         columns = {name: {"missing": [mark]}}
-        source = Source.open(path, types=declared_types(None, columns))
+        source = Source.open(path, types=declared_text_types(None, columns))
         assert source.arrow_schema.field("x").type == pa.int64() and not source.hints
         assert next(source.batches())["x"].to_pylist() == [*range(7), None, *range(8, 400)]
 
@@ -59,13 +59,13 @@ def test_separators_are_told_and_read(texts, option, numbers, tmp_path):
     path = written(tmp_path / "t.csv", texts * 20)
     (hint,) = Source.open(path).hints
     assert all(f'"{name}": "{mark}"' in hint for name, mark in option.items())
-    source = Source.open(path, types=declared_types(None, {"x": option}))
+    source = Source.open(path, types=declared_text_types(None, {"x": option}))
     assert next(source.batches())["x"].to_pylist() == numbers * 20
 
 
 def test_a_point_is_no_decimal_point_where_it_separates_thousands(tmp_path):
     path = written(tmp_path / "t.csv", ["1.234", "1.5"] * 10)
-    source = Source.open(path, types=declared_types(None, {"x": {"decimal": ",", "thousands": "."}}))
+    source = Source.open(path, types=declared_text_types(None, {"x": {"decimal": ",", "thousands": "."}}))
     assert source.arrow_schema.field("x").type == pa.string()
     assert next(source.batches())["x"].to_pylist() == ["1.234", "1.5"] * 10, "texts stay as they are"
 
@@ -98,7 +98,7 @@ def test_forms_of_dates_are_told_and_read(texts, date_format, first, tmp_path):
     (hint,) = Source.open(path).hints
     assert json.dumps({"x": {"date_format": date_format}}) in hint
     for name in ("x", "*"):
-        source = Source.open(path, types=declared_types(None, {name: {"date_format": date_format}}))
+        source = Source.open(path, types=declared_text_types(None, {name: {"date_format": date_format}}))
         assert next(source.batches())["x"][0].as_py() == first and not source.hints
 
 
@@ -107,7 +107,7 @@ def test_either_order_of_day_and_month_is_offered_and_no_day_is_moved(tmp_path):
     (hint,) = Source.open(path).hints
     assert '{"x": {"date_format": "%m/%d/%Y"}} or {"x": {"date_format": "%d/%m/%Y"}}' in hint
     wrong = written(tmp_path / "wrong.csv", ["01/31/2024"] * 9 + ["02/30/2024"])
-    source = Source.open(wrong, types=declared_types(None, {"x": {"date_format": "%m/%d/%Y"}}))
+    source = Source.open(wrong, types=declared_text_types(None, {"x": {"date_format": "%m/%d/%Y"}}))
     assert source.arrow_schema.field("x").type == pa.string(), "there is no such day"
     assert "9 of 10 values of 'x' are dates or times; row 10 holds '02/30/2024'." in source.hints[0]
 
@@ -128,7 +128,7 @@ def test_a_prediction_names_the_row_and_the_value_that_is_no_time_or_no_number(t
 
 def test_options_of_all_columns_leave_dates_and_times_alone(tmp_path):
     (tmp_path / "t.csv").write_text("d;t;x\n" + "2024-01-31;10:30;1,5\n2024-02-01;11:30:10;?\n" * 5)
-    source = Source.open(tmp_path / "t.csv", types=declared_types(None, {"*": {"decimal": ",", "missing": ["?"]}}))
+    source = Source.open(tmp_path / "t.csv", types=declared_text_types(None, {"*": {"decimal": ",", "missing": ["?"]}}))
     assert source.arrow_schema.types == [pa.date32(), pa.time32("s"), pa.float64()]
     plain = Source.open(tmp_path / "t.csv")
     told, found = next(source.batches()), next(plain.batches())
@@ -140,10 +140,10 @@ def test_the_model_reads_later_files_as_it_was_told_to(tmp_path):
     texts = ["1,5", "2,5", "?", "7,5"] * 30
     path = written(tmp_path / "t.csv", texts)
     columns = {"x": {"decimal": ",", "missing": ["?"]}}
-    schema = infer_schema(Source.open(path, types=declared_types(None, columns)), None, columns)
+    schema = infer_schema(Source.open(path, types=declared_text_types(None, columns)), None, columns)
     again = Schema.from_json(schema.to_json())
     assert again == schema and again.attributes[0].reading == schema.attributes[0].reading
-    source = Source.open(path, types=declared_types(again))
+    source = Source.open(path, types=declared_text_types(again))
     codes = encode(pa.Table.from_batches(source.batches()), again).x[0]
     assert codes[:4].tolist() == [1, 2, 0, schema.attributes[0].n_values - 1]
     assert source.files[0].footer_sha256 != Source.open(path).files[0].footer_sha256
@@ -168,7 +168,7 @@ def test_wrong_options_are_refused_by_name(entry, tmp_path):
     with pytest.raises(
         InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands|unit|negative|date_format)"
     ):
-        declared_types(None, {"x": entry})
+        declared_text_types(None, {"x": entry})
 
 
 @pytest.mark.parametrize("value", ["01234", "007", "00.5", "0012"])
@@ -197,7 +197,7 @@ def test_a_model_of_earlier_that_learned_padded_digits_as_numbers_reads_them_so(
     table = pa.table({"x": [1, 2, 11] * 10, "month": [1, 2] * 15, "class": [1, 2, 1] * 10})
     x = {"cuts": [1.5]} if kind == "numeric" else kind
     schema = infer_schema(Source.of_table(table), "class", {"x": x, "month": "nominal"})
-    batch = next(Source.open(path, types=declared_types(schema)).batches())
+    batch = next(Source.open(path, types=declared_text_types(schema)).batches())
     assert batch["x"].to_pylist() == [1, 2, 11] * 10 and batch["month"].to_pylist() == [1] * 30
     assert encode(batch.select(["x"]), schema).x[0].tolist() == encode(table.select(["x"]), schema).x[0].tolist()
 
@@ -223,7 +223,7 @@ def test_a_reader_follows_the_values_that_the_model_has_learned(quote, tmp_path)
         "c,d,n,y\n"
         + f"{quote}NA{quote},u,1.5,{quote}NULL{quote}\nDE,v,NULL,b\nFR,{quote}NA{quote},{quote}NA{quote},b\n,NULL,,b\n"
     )
-    (batch,) = Source.open(path, types=declared_types(schema)).batches()
+    (batch,) = Source.open(path, types=declared_text_types(schema)).batches()
     assert batch.to_pydict() == {
         "c": ["NA", "DE", "FR", None], "d": ["u", "v", None, None], "n": [1.5, None, None, None], "y": ["NULL", "b", "b", "b"]
     }  # fmt: skip
@@ -244,4 +244,4 @@ def test_options_that_do_nothing_are_named(tmp_path):
     with pytest.warns(ColumnWarning, match="'missing' of column 'x'"):
         SumProductNetwork(columns=said, structure="chow-liu", passes=1).fit(table)
     path = written(tmp_path / "t.csv", ["1,5", "?"] * 20)
-    assert idle_options(said, [str(path), "t.parquet"]) == idle_options({"x": "nominal"}, []) == []
+    assert unused_csv_options(said, [str(path), "t.parquet"]) == unused_csv_options({"x": "nominal"}, []) == []

@@ -14,9 +14,9 @@ from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import GraphQueries
-from learners.registry.networks.interventions import adjustment_set, descendants
-from learners.registry.networks.network_answers import answer_all
-from learners.registry.networks.of_models import NoRows, network_of
+from learners.registry.networks.interventions import adjustment_set, descendant_nodes
+from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.of_models import NoRows, model_arc_network
 from tests.registry.networks.test_of_models import random_network
 from tests.strategies import up_to
 
@@ -107,7 +107,7 @@ def test_adjusting_for_the_named_columns_tells_the_same(seed):
             else:
                 found = sum(q for w, q in whole.items() if w[outcome] == y)
             assert p == pytest.approx(found, abs=TOLERANCE)
-    assert n_causes == len(descendants(network_of(model).parents, names.index(cause)))
+    assert n_causes == len(descendant_nodes(model_arc_network(model).parents, names.index(cause)))
 
 
 def test_a_confounder_is_named_and_only_what_is_needed():
@@ -214,8 +214,12 @@ def test_states_are_averaged_over_all_graphs(words):
             continue
         log_score = asked._own_logs(asked.parents_of(edges, "graph"))["log_score"]
         weight = n_orders * np.exp(log_score - model.best.log_score)
-        (told,) = answer_all(model, [Marginal({"z": "yes"}, do={"x": "yes"}, graph=edges or ())], words.network)
-        (own,) = answer_all(model, [Conditional("y", {"z": "yes"}, do={"x": "yes"}, graph=edges)], words.network)
+        (told,) = answer_network_queries(
+            model, [Marginal({"z": "yes"}, do={"x": "yes"}, graph=edges or ())], words.network
+        )
+        (own,) = answer_network_queries(
+            model, [Conditional("y", {"z": "yes"}, do={"x": "yes"}, graph=edges)], words.network
+        )
         weight *= told["probability"]
         expected += weight * np.array(list(own["distributions"]["y"].values()))
         total += weight

@@ -9,10 +9,10 @@ from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Impute, Map, Marginal, Sample
 from learners.registry.discrete_networks import network_model
-from learners.registry.networks.interventions import answer_after
+from learners.registry.networks.interventions import answer_after_intervention
 from learners.registry.networks.likelihood_weighting import NotSampled, NoWorlds
-from learners.registry.networks.network_answers import answer_all
-from learners.registry.networks.of_models import circuit_of, network_of
+from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.of_models import compile_model_circuit, model_arc_network
 from tests.registry.networks.test_of_models import random_network
 
 SAMPLING = Sampling(error=0.01, time_limit_s=60.0)
@@ -39,16 +39,16 @@ def test_samples_are_within_three_standard_errors():
     n_within = n_marginals = 0
     for seed in range(300):
         model, names, given = question(seed)
-        network = network_of(model)
+        network = model_arc_network(model)
         query = Conditional((names[3],), **given, sampling=Sampling(error=0.01, time_limit_s=60.0, seed=seed))
-        told, exact = answer_after(network, query, 0), answer_after(network, query)
+        told, exact = answer_after_intervention(network, query, 0), answer_after_intervention(network, query)
         assert "sampled" in told and "sampled" not in exact
         p, true = (np.array(list(each["distributions"][names[3]].values())) for each in (told, exact))
         errors = np.array(list(told["standard_errors"][names[3]].values()))
         assert told["sampled"]["is_reached"] and errors.max() <= 0.01 and p.sum() == pytest.approx(1.0)
         n_within += bool((np.abs(p - true) <= 3 * errors).all())
         query = Marginal(**given, sampling=Sampling(error=0.02, time_limit_s=60.0, seed=seed))
-        told, exact = answer_after(network, query, 0), answer_after(network, query)
+        told, exact = answer_after_intervention(network, query, 0), answer_after_intervention(network, query)
         # Of marginals without evidence the weights are all one, and rounding is all that differs.
         error = 3 * told["standard_error"] + 1e-12
         n_marginals += abs(told["probability"] - exact["probability"]) <= error
@@ -75,7 +75,10 @@ def test_a_classifier_too_large_for_a_circuit_answers_by_samples(table, make):
     assert names == set("abcdef")
     known = {model.schema.attributes[i].name for i in model.network.order}
     asked = [query for query in asked if set(query.evidence) <= known]
-    told, exact = answer_all(model, asked, too_large), answer_all(model, asked, lambda: circuit_of(model))
+    told, exact = (
+        answer_network_queries(model, asked, too_large),
+        answer_network_queries(model, asked, lambda: compile_model_circuit(model)),
+    )
     for ours, theirs in zip(told, exact, strict=True):
         assert ours["sampled"]["n"] >= 1000 and "sampled" not in theirs
         if "distributions" in ours:
@@ -91,10 +94,12 @@ def test_a_classifier_too_large_for_a_circuit_answers_by_samples(table, make):
 def test_samples_are_only_taken_when_asked_for(table):
     model = KDB(k=2).fit(table, "class").model_
     with pytest.raises(NetworkTooLarge, match="--sample"):
-        answer_all(model, [Conditional("class"), Conditional("class", sampling=SAMPLING)], too_large)
+        answer_network_queries(model, [Conditional("class"), Conditional("class", sampling=SAMPLING)], too_large)
     with pytest.raises(NotSampled, match="too large for an exact answer to 'map'"):
-        answer_all(model, [Map(sampling=SAMPLING)], too_large)
-    (exact,) = answer_all(model, [Conditional("class", sampling=SAMPLING)], lambda: circuit_of(model))
+        answer_network_queries(model, [Map(sampling=SAMPLING)], too_large)
+    (exact,) = answer_network_queries(
+        model, [Conditional("class", sampling=SAMPLING)], lambda: compile_model_circuit(model)
+    )
     assert "sampled" not in exact
     with pytest.raises(InvalidParameter, match="between 0 and 1"):
         Sampling(error=0.0)
@@ -103,12 +108,14 @@ def test_samples_are_only_taken_when_asked_for(table):
 def test_the_same_seed_samples_the_same_and_time_ends_it(table):
     model = KDB(k=2).fit(table, "class").model_
     first, second, other = (
-        answer_all(model, [Conditional("class", {"a": "v1"}, sampling=Sampling(0.005, 60.0, seed))], too_large)[0]
+        answer_network_queries(
+            model, [Conditional("class", {"a": "v1"}, sampling=Sampling(0.005, 60.0, seed))], too_large
+        )[0]
         for seed in (1, 1, 2)
     )
     assert first["distributions"] == second["distributions"] != other["distributions"]
     short = Sampling(error=1e-9, time_limit_s=0.05)
-    (told,) = answer_all(model, [Conditional("class", sampling=short)], too_large)
+    (told,) = answer_network_queries(model, [Conditional("class", sampling=short)], too_large)
     assert not told["sampled"]["is_reached"] and told["sampled"]["largest_error"] > 1e-9
 
 
@@ -118,13 +125,13 @@ def test_impossible_evidence_is_told():
     name = next(n for n, table in network.tables.items() for row in table.values() if 0.0 in row and () in table)
     value = network.values[name][network.tables[name][()].index(0.0)]
     with pytest.raises(NoWorlds, match=r"None of .* samples .* agrees with the evidence"):
-        answer_after(network_of(model), Marginal({name: value}, sampling=Sampling(0.01, 0.05)), 0)
+        answer_after_intervention(model_arc_network(model), Marginal({name: value}, sampling=Sampling(0.01, 0.05)), 0)
 
 
 def test_the_best_graph_of_a_posterior_is_sampled(table):
     posterior = StructurePosterior().fit(table)
     query = Conditional("class", {"a": "v1"}, sampling=SAMPLING)
-    (told,) = answer_all(posterior.model_, [query], too_large)
+    (told,) = answer_network_queries(posterior.model_, [query], too_large)
     exact = posterior.query(query)["distributions"]["class"]
     p, errors = told["distributions"]["class"], told["standard_errors"]["class"]
     assert all(abs(p[c] - exact[c]) <= 4 * errors[c] for c in p)

@@ -8,10 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.circuits.structures.from_network import NetworkTooLarge
-from learners.classifiers.estimates.context_tree import m_estimates, trees_of
+from learners.classifiers.estimates.context_tree import build_context_trees, m_estimates
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.classifiers.structure import Structure, k_dependence, naive_structure, tree_augmented
+from learners.classifiers.structure import (
+    Structure,
+    k_dependence_structure,
+    naive_bayes_structure,
+    tree_augmented_structure,
+)
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.registry.networks.of_models import network_circuit
@@ -28,7 +33,7 @@ def trained(seed, sizes, n_classes, structure_of, hierarchical=False, n_rows=60)
     structure = structure_of(pairs)
     families = FamilyCounts(schema, structure.families())
     families.update(chunk)
-    trees = trees_of(families)
+    trees = build_context_trees(families)
     if hierarchical:
         estimates = [posterior.estimates for posterior in hdp_map_estimates(trees, HDPParameters())]
     else:
@@ -77,10 +82,10 @@ def network_joint(model):
 
 
 STRUCTURES = {
-    "nb": lambda pairs: naive_structure(len(pairs.margins)),
-    "tan": tree_augmented,
-    "kdb2": lambda pairs: k_dependence(pairs, 2),
-    "kdb3": lambda pairs: k_dependence(pairs, 3),
+    "nb": lambda pairs: naive_bayes_structure(len(pairs.margins)),
+    "tan": tree_augmented_structure,
+    "kdb2": lambda pairs: k_dependence_structure(pairs, 2),
+    "kdb3": lambda pairs: k_dependence_structure(pairs, 3),
 }
 
 
@@ -109,7 +114,7 @@ def test_the_class_posterior_is_the_classifiers(seed):
 
 def test_tables_of_a_tree_shaped_network_set_the_size():
     sizes = [3] * 100
-    model = trained(0, sizes, 2, tree_augmented)
+    model = trained(0, sizes, 2, tree_augmented_structure)
     circuit = network_circuit(model)
     # Per attribute: 2 classes, 3 x 3 weights, and a product of at most its indicator and the subtrees.
     assert circuit.n_edges < 100 * 2 * (9 + 9)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from learners.errors import InvalidBuffers, SchemaError
 from learners.kernels.jit import kernel
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.batches import IndexCheck, join_tables, word_table
+from learners.schema.encoding.batches import IndexCheck, concatenate_text_tables, text_hash_table
 from learners.schema.encoding.encode import encode
-from learners.schema.hash_kernels import code_of_word, is_ascii
+from learners.schema.hash_kernels import is_ascii_text, lookup_text_code
 from tests.naive.encoding import code_of
 
 # Short and long ones that share their first eight, sixteen bytes; some of several bytes per letter.
@@ -36,7 +36,7 @@ SPOILED = pa.RecordBatch.from_pydict(
 
 @kernel
 def looked_up(address, length, end, table, mask, more):
-    return is_ascii(address, length, end), code_of_word(address, length, end, table, mask, more)
+    return is_ascii_text(address, length, end), lookup_text_code(address, length, end, table, mask, more)
 
 
 def code_in(word, table, first_slot, mask, words):
@@ -52,7 +52,7 @@ def code_in(word, table, first_slot, mask, words):
 
 @given(st.lists(st.lists(WORDS, max_size=40, unique=True), max_size=3), st.lists(WORDS, max_size=40))
 def test_text_is_found_as_in_a_dictionary(domains, others):
-    words, first_slots, masks = join_tables([word_table(domain, 5) for domain in domains])
+    words, first_slots, masks = concatenate_text_tables([text_hash_table(domain, 5) for domain in domains])
     for domain, slot, mask in zip(domains, first_slots.tolist(), masks.tolist(), strict=False):
         known = {word: 5 + number for number, word in enumerate(domain)}
         for word in [*others, *domain]:
@@ -73,7 +73,7 @@ def test_plain_and_dictionary_columns_have_the_same_codes(domain, words, has_mis
 
 def test_words_that_differ_in_any_byte_have_slots_of_their_own():
     for pattern in ("{}", "{}......", ".......{}", "value number {}", "{} is in front of a longer text", "{:>30}"):
-        table = word_table([pattern.format(i) for i in range(500)], 0)
+        table = text_hash_table([pattern.format(i) for i in range(500)], 0)
         taken = np.flatnonzero(table.slots[:, 0] >= 0)
         ends = np.flatnonzero(np.concatenate([[True], np.diff(taken) > 1, [True]]))
         assert taken.size == 500

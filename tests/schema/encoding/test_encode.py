@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from learners import Source, drive, infer_schema
 from learners.errors import EmptyData, SchemaError
-from learners.kernels.arrays import freeze
+from learners.kernels.arrays import freeze_arrays
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.encode import encode, numbers
-from learners.schema.encoding.json_records import encode_columns, encode_records, record_classifier
+from learners.schema.encoding.encode import encode, numeric_column_as_floats
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
 from learners.schema.kernels import MOST_COMPARED, interval_codes
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
@@ -61,8 +61,8 @@ def test_all_forms_of_rows_give_the_codes_of_the_naive_encoder(table):
     assert chunk.x.flags.c_contiguous
     assert not chunk.x.flags.writeable
     assert [schema.class_values()[k] for k in chunk.y] == table["class"].to_pylist()
-    assert np.array_equal(encode_records(table.to_pylist(), schema).x, expected)
-    assert np.array_equal(encode_columns(table.to_pydict(), schema).x, expected)
+    assert np.array_equal(encode_json_records(table.to_pylist(), schema).x, expected)
+    assert np.array_equal(encode_json_columns(table.to_pydict(), schema).x, expected)
     batches = [encode(batch, schema).x for batch in table.to_batches(max_chunksize=7)]
     assert np.array_equal(np.concatenate(batches, axis=1), expected)
     assert np.array_equal(encode(table.slice(5, 11), schema).x, expected[:, 5:16]), "an offset in the buffers"
@@ -76,8 +76,8 @@ def test_of_public_sets_too(path):
     some = table.take(np.random.default_rng(0).permutation(table.num_rows)[:150])
     expected = naive_codes(some, schema)
     assert np.array_equal(encode(some, schema).x, expected)
-    assert np.array_equal(encode_records(some.to_pylist(), schema).x, expected)
-    assert np.array_equal(encode_columns(some.to_pydict(), schema).x, expected)
+    assert np.array_equal(encode_json_records(some.to_pylist(), schema).x, expected)
+    assert np.array_equal(encode_json_columns(some.to_pydict(), schema).x, expected)
     assert expected.max() < schema.domain_sizes.max(), "nothing of the training data is unseen"
 
 
@@ -110,8 +110,8 @@ def all_forms(values, kind, schema):
     table = pa.table({"x": pa.array(values, kind)})
     return [
         encode(table, schema).x[0].tolist(),
-        encode_columns({"x": values}, schema).x[0].tolist(),
-        encode_records([{"x": value} for value in values], schema).x[0].tolist(),
+        encode_json_columns({"x": values}, schema).x[0].tolist(),
+        encode_json_records([{"x": value} for value in values], schema).x[0].tolist(),
     ]
 
 
@@ -171,8 +171,8 @@ def test_no_rows_give_no_codes(kind, values):
     chunk = encode(pa.table({"x": pa.array([], kind), "class": pa.array([], pa.string())}), schema)
     assert chunk.x.shape == (1, 0)
     assert chunk.y.shape == (0,)
-    assert encode_records([], schema).x.shape == (1, 0)
-    assert encode_columns({"x": []}, schema).x.shape == (1, 0)
+    assert encode_json_records([], schema).x.shape == (1, 0)
+    assert encode_json_columns({"x": []}, schema).x.shape == (1, 0)
     with pytest.raises(EmptyData, match="no rows"):
         drive(recipes.learner("nb", {}, "class"), Source.of_table(pa.table({"x": pa.array([], kind), "class": []})))
 
@@ -181,14 +181,14 @@ def test_large_whole_numbers_fall_in_the_same_interval_in_every_form():
     """Training compares float64: 2^53 + 1 is 2^53 there."""
     schema = numeric_schema(cuts=(2.0**53,))
     assert all_forms([2**53, 2**53 + 1, 2**53 + 2, -(2**60)], pa.int64(), schema) == [[0, 0, 1, 0]] * 3
-    assert encode_records([{"x": 10**400}, {"x": -(10**400)}], schema).x.tolist() == [[1, 0]]
-    assert encode_columns({"x": [10**400, 1.0, -(10**400)]}, schema).x.tolist() == [[1, 0, 0]]
+    assert encode_json_records([{"x": 10**400}, {"x": -(10**400)}], schema).x.tolist() == [[1, 0]]
+    assert encode_json_columns({"x": [10**400, 1.0, -(10**400)]}, schema).x.tolist() == [[1, 0, 0]]
 
 
 def test_days_are_exact_seconds_even_far_from_now():
     days = pa.array([0, 19_358, -104_250, 2_000_000_000, None], pa.int32())
     expected = [0.0, 19_358 * 86_400.0, -104_250 * 86_400.0, 2_000_000_000 * 86_400.0]
-    found = numbers(days.cast(pa.date32()), "day")
+    found = numeric_column_as_floats(days.cast(pa.date32()), "day")
     assert found[:4].tolist() == expected
     assert np.isnan(found[4])
 
@@ -204,8 +204,8 @@ def test_times_of_any_unit_fall_in_the_same_interval(unit):
         pa.table({"x": pa.array(moments, pa.timestamp(unit)).cast(pa.timestamp(unit, "UTC"))}),
     ):
         assert encode(table, schema).x[0].tolist() == [0, 0, 1]
-    assert encode_columns({"x": moments}, schema).x[0].tolist() == [0, 0, 1]
-    assert encode_columns({"x": [moment.isoformat() for moment in moments]}, schema).x[0].tolist() == [0, 0, 1]
+    assert encode_json_columns({"x": moments}, schema).x[0].tolist() == [0, 0, 1]
+    assert encode_json_columns({"x": [moment.isoformat() for moment in moments]}, schema).x[0].tolist() == [0, 0, 1]
     days = [datetime.date(2024, 5, 17), datetime.date(2024, 5, 18)]
     assert all_forms(days, pa.date32(), schema) == [[0, 1]] * 3
 
@@ -217,7 +217,7 @@ def test_dates_and_moments_are_coded_as_pyarrow_counts_their_seconds(kind, ticks
     column = pa.array([None if day is None else day * ticks for day in days], storage).cast(kind)
     schema = Schema((Attribute("x", "numeric", cuts=(cut * ticks / 1e6 * (86_400e6 if ticks == 1 else 1),),
                                has_missing=True, arrow_type=str(kind)),), "class", ("no", "yes"))  # fmt: skip
-    seconds_of = numbers(column, "x", str(kind))
+    seconds_of = numeric_column_as_floats(column, "x", str(kind))
     expected = np.where(np.isnan(seconds_of), 0, 1 + (seconds_of > schema.attributes[0].cuts[0]))
     assert encode(pa.table({"x": column}), schema).x[0].tolist() == expected.tolist()
 
@@ -231,13 +231,13 @@ def test_times_of_day_of_any_unit_fall_in_the_same_interval(kind, trained, ticks
     words = [None if moment is None else moment.isoformat() for moment in times]
     for chunk in (
         encode(pa.table({"x": pa.array(times, kind)}), schema),
-        encode_columns({"x": times}, schema),
-        encode_columns({"x": words}, schema),
-        encode_records([{"x": word} for word in words], schema),
+        encode_json_columns({"x": times}, schema),
+        encode_json_columns({"x": words}, schema),
+        encode_json_records([{"x": word} for word in words], schema),
     ):
         assert chunk.x[0].tolist() == [0, 0, 1, 2]
         assert chunk.numbers[0, :3].tolist() == [43199 * ticks, 43200 * ticks, 43201 * ticks]
-    assert encode_columns({"x": ["12:00:00.001"]}, schema).numbers[0, 0] == 43200.001 * ticks
+    assert encode_json_columns({"x": ["12:00:00.001"]}, schema).numbers[0, 0] == 43200.001 * ticks
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -245,8 +245,8 @@ def test_decimals_may_be_text(wrapped):
     kind = pa.dictionary(pa.int32(), pa.decimal128(10, 2)) if wrapped else pa.decimal128(10, 2)
     schema = numeric_schema(cuts=(12.5,), arrow_type=str(kind))
     for values in (["12.50", "12.505", "-1e2", ".5"], [Decimal("12.50"), Decimal("12.505"), Decimal(-100), Decimal(0)]):
-        assert encode_columns({"x": values}, schema).x[0].tolist() == [0, 1, 0, 0]
-        assert encode_records([{"x": value} for value in values], schema).x[0].tolist() == [0, 1, 0, 0]
+        assert encode_json_columns({"x": values}, schema).x[0].tolist() == [0, 1, 0, 0]
+        assert encode_json_records([{"x": value} for value in values], schema).x[0].tolist() == [0, 1, 0, 0]
 
 
 def test_nanoseconds_and_the_end_of_time_are_read():
@@ -291,10 +291,10 @@ PRICE = Attribute("x", "numeric", cuts=(1.0,), arrow_type="decimal128(10, 2)")
 def test_a_value_of_the_wrong_type_is_named_with_row_and_column(attribute, value, says):
     schema = Schema((attribute,), "class", ("no", "yes"))
     with pytest.raises(SchemaError, match=says) as raised:
-        encode_records([{}, {"x": value}], schema)
+        encode_json_records([{}, {"x": value}], schema)
     assert raised.value.column == "x"
     with pytest.raises(SchemaError, match=says):
-        encode_columns({"x": [None, value]}, schema)
+        encode_json_columns({"x": [None, value]}, schema)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_a_column_of_the_wrong_type_is_named(attribute, column, says):
 def test_columns_of_different_lengths_and_unknown_classes_are_refused():
     schema = nominal_schema(["a", "b"])
     with pytest.raises(SchemaError, match="Column 'y' has 1 values, but 'x' has 2"):
-        encode_columns({"x": ["a", "b"], "y": [1]}, schema)
+        encode_json_columns({"x": ["a", "b"], "y": [1]}, schema)
     with pytest.raises(SchemaError, match=r"class 'class' of a row is 'maybe'"):
         encode(pa.table({"x": ["a", "b"], "class": ["yes", "maybe"]}), schema)
     with pytest.raises(SchemaError, match=r"of a row is null"):
@@ -330,9 +330,9 @@ def test_numpy_scalars_in_records():
     """Records often come from an array or a data frame."""
     schema = nominal_schema([1, 2, 3])
     values = [np.int64(1), np.float64(3.0), np.int64(9)]
-    assert encode_records([{"x": value} for value in values], schema).x.tolist() == [[0, 2, 3]]
+    assert encode_json_records([{"x": value} for value in values], schema).x.tolist() == [[0, 2, 3]]
     numeric = numeric_schema(cuts=(1.5,))
-    assert encode_columns({"x": [np.int32(1), np.float32(2.5), True]}, numeric).x.tolist() == [[0, 1, 0]]
+    assert encode_json_columns({"x": [np.int32(1), np.float32(2.5), True]}, numeric).x.tolist() == [[0, 1, 0]]
 
 
 @given(
@@ -344,7 +344,7 @@ def test_intervals_are_those_of_a_search(cuts, own, first):
     """Few cut points are compared with all numbers at once, many are searched: both as NumPy's search has it."""
     cuts, x = np.sort(np.array(cuts, np.float64)), np.array([*own, *cuts] * 9, np.float64)
     codes = np.empty(x.size, np.uint16)
-    freeze(x)
+    freeze_arrays(x)
     interval_codes(x, cuts, first, 777, codes)
     np.testing.assert_array_equal(codes, np.where(np.isnan(x), 777, np.searchsorted(cuts, x, side="left") + first))
 

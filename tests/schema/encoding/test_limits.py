@@ -12,8 +12,8 @@ import pytest
 
 from learners import Source, infer_schema
 from learners.errors import SchemaError
-from learners.schema.encoding.encode import encode, numbers
-from learners.schema.encoding.json_records import encode_columns, encode_records
+from learners.schema.encoding.encode import encode, numeric_column_as_floats
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 
 GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "data.md"
 ROWS = 12  # of each value
@@ -161,10 +161,10 @@ def test_values_at_the_limits_are_kept_exactly_or_refused_by_name(name, place, t
             if raw is not None and not (
                 attribute.kind == "nominal" and pa.types.is_temporal(kind_of_values(able.type))
             ):
-                assert encode_records([{"x": value} for value in raw], schema).x[0].tolist() == codes
-                assert encode_columns({"x": raw}, schema).x[0].tolist() == codes
+                assert encode_json_records([{"x": value} for value in raw], schema).x[0].tolist() == codes
+                assert encode_json_columns({"x": raw}, schema).x[0].tolist() == codes
         if place == "attribute" and attribute.kind == "numeric":
-            own = numbers(able, "x")
+            own = numeric_column_as_floats(able, "x")
             order = np.argsort(own)
             assert (np.diff(np.array(codes)[order]) >= 0).all(), "intervals keep the order"
             exact = able.cast(pa.int64()) if pa.types.is_timestamp(able.type) else None
@@ -201,8 +201,8 @@ def test_what_a_domain_of_whole_numbers_cannot_hold_is_unseen_by_every_way_in(ki
     unseen = schema.attributes[0].unseen_code
     batch = pa.table({"x": pa.array([strange, 1], kind)})
     assert encode(batch, schema).x[0].tolist() == [unseen, 2]
-    assert encode_records([{"x": strange}], schema).x[0].tolist() == [unseen]
-    assert encode_columns({"x": [strange]}, schema).x[0].tolist() == [unseen]
+    assert encode_json_records([{"x": strange}], schema).x[0].tolist() == [unseen]
+    assert encode_json_columns({"x": [strange]}, schema).x[0].tolist() == [unseen]
 
 
 def test_a_double_is_not_taken_for_a_neighbouring_whole_number():

@@ -70,12 +70,12 @@ def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace)
 
 def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch):
     monkeypatch.setattr(terminal.CommandProcess, "is_own", False)
-    monkeypatch.setattr(terminal, "spare_pandas", lambda: None)  # this process may be given frames
-    monkeypatch.setattr(terminal, "spare_blas", lambda: None)
+    monkeypatch.setattr(terminal, "skip_pandas_import", lambda: None)  # this process may be given frames
+    monkeypatch.setattr(terminal, "skip_scipy_linalg_import", lambda: None)
     try:
         terminal.CommandProcess.begin()
         assert gc.get_threshold()[0] == startup.LOADED_OBJECTS
-        with terminal.progress_bar(False) as report:
+        with terminal.terminal_progress_bar(False) as report:
             report({"step": "predict"})
             assert gc.get_threshold() == startup.USUAL_THRESHOLDS
     finally:

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from service import product
 from service.cli import app
-from service.cli.evaluation import next_steps, verdict, what_was_read
+from service.cli.evaluation import evaluation_summary_line, rows_read_summary, suggested_next_commands
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
@@ -34,13 +34,13 @@ def trained(tmp_path_factory):
         for m in (1.0, 500.0):
             parameters = {"m": m}
             asked = {"uris": [str(folder / "a.parquet")], "target": "class", "learner": "nb", "model": "rain"}
-            product.train(workspace, TrainRequest(**asked, parameters=parameters))
+            product.train_model_version(workspace, TrainRequest(**asked, parameters=parameters))
     return folder
 
 
 def test_a_structure_without_edges_is_told_in_words(trained, monkeypatch):
     found: dict = {"nodes": [{"name": "a"}, {"name": "b"}], "edges": []}
-    monkeypatch.setattr(product, "structure", lambda *_: found)
+    monkeypatch.setattr(product, "version_structure", lambda *_: found)
     asked = ("models", "structure", "m", "-w", trained / "workspace")
     assert "No edge joins any two of 2 columns. None was found to tell of another." in run(*asked)
     found["circuit"] = {"nodes": 3}
@@ -90,13 +90,15 @@ def test_two_versions_side_by_side(trained):
     ],
 )
 def test_the_verdict(metrics, words):
-    assert verdict(metrics) == words
+    assert evaluation_summary_line(metrics) == words
 
 
 def test_what_comes_next_is_what_the_model_answers():
-    assert "predict" in next_steps("m", "xgboost", "y", None) and "query" not in next_steps("m", "xgboost", "y", None)
-    assert next_steps("m", "orders", None, None).startswith("next: fewpass models structure m ·")
-    assert what_was_read([]) == "No row was read: every count was stored."
+    assert "predict" in suggested_next_commands("m", "xgboost", "y", None) and "query" not in suggested_next_commands(
+        "m", "xgboost", "y", None
+    )
+    assert suggested_next_commands("m", "orders", None, None).startswith("next: fewpass models structure m ·")
+    assert rows_read_summary([]) == "No row was read: every count was stored."
 
 
 def test_ids_of_jobs_are_never_broken(trained):
@@ -113,7 +115,7 @@ def test_an_interrupted_training_says_so(trained, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(product, "train_with_passes", interrupted, raising=False)
+    monkeypatch.setattr(product, "train_and_report_passes", interrupted, raising=False)
     told = run("train", trained / "a.parquet", "-t", "class", "-n", "x", "-w", trained / "workspace", code=130)
     assert "Interrupted. No version was added" in told
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 
 import pytest
 
-from service.console.assets import asset, asset_url
+from service.console.assets import find_static_asset, static_asset_url
 
 VENDOR = files("service.console").joinpath("static", "vendor")
 VENDORED = json.loads(VENDOR.joinpath("vendored.json").read_text())
@@ -29,14 +29,14 @@ def test_every_vendored_file_is_listed():
     "name", ["../pages.py", "vendor/../../pages.py", "", "vendor", "..", "a\\b.js", "x.py", "no.js"]
 )
 def test_nothing_else_is_a_static_file(name):
-    assert asset(name) is None
+    assert find_static_asset(name) is None
 
 
 def test_an_address_changes_with_its_content():
-    url = asset_url("console.css")
+    url = static_asset_url("console.css")
     path, _, digest = url.partition("?v=")
-    found = asset(path.removeprefix("/console/static/"))
+    found = find_static_asset(path.removeprefix("/console/static/"))
     assert found is not None and hashlib.sha256(found.content).hexdigest().startswith(digest)
     assert gzip.decompress(found.packed) == found.content
     with pytest.raises(LookupError, match=r"no file 'nothing\.js'"):
-        asset_url("nothing.js")
+        static_asset_url("nothing.js")

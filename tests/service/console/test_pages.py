@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from service import product
-from service.console.pages import environment, interval
-from service.console.screens.trainings import log_line
+from service.console.pages import interval_words, page_template_environment
+from service.console.screens.trainings import parse_job_log_line
 from service.http.app import create_app
 from service.jobs.queue import Job, State
 from service.requests.json_values import JSONObject
@@ -173,7 +173,7 @@ def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site):
     ],
 )
 def test_intervals_are_read_as_people_write_them(label, words):
-    assert interval(label) == words
+    assert interval_words(label) == words
 
 
 def test_the_explorer_starts_with_the_columns_of_the_model(site, circuit):
@@ -353,10 +353,16 @@ def parts_of(whole):
 def test_a_job_of_any_kind_has_its_page_and_its_row(state, request, progress, result):
     job = Job("job-1", "any", state, request, progress, result, None, 1, NOW, None, None, None)
     shared = {"path": "/", "role": None, "may": {"train": True, "read": True, "admin": True}, "has_session": False}
-    page = environment().get_template("job.html").render(shared, job=job, calls=(), log=[], n_lines=0, traceback=None)
+    page = (
+        page_template_environment()
+        .get_template("job.html")
+        .render(shared, job=job, calls=(), log=[], n_lines=0, traceback=None)
+    )
     assert ("rain, version 2" in page) == (result is not None and {"model", "version"} <= set(result))
     rows = (
-        environment().from_string("{% from 'macros.html' import jobs_table %}{{ jobs_table(jobs) }}").render(jobs=[job])
+        page_template_environment()
+        .from_string("{% from 'macros.html' import jobs_table %}{{ jobs_table(jobs) }}")
+        .render(jobs=[job])
     )
     about = "rain" if "model" in request or "train" in request else "weather" if "dataset" in request else ""
     assert f"<td>{about}</td>" in rows
@@ -364,8 +370,8 @@ def test_a_job_of_any_kind_has_its_page_and_its_row(state, request, progress, re
 
 def test_a_line_of_a_log_is_a_sentence_and_its_traceback_stands_apart():
     line = '{"event": "pass started", "number": 2, "of": 3, "stage": "growing trees", "step": "learn", "job": "job-1"}'
-    assert log_line(line)["words"] == "Pass 2 of 3 started: growing trees"
+    assert parse_job_log_line(line)["words"] == "Pass 2 of 3 started: growing trees"
     line = '{"event": "step failed", "step": "learn", "error": "No rows.", "exception": "Traceback", "level": "error"}'
-    told = log_line(line)
+    told = parse_job_log_line(line)
     assert (told["words"], told["traceback"]) == ("Step failed: learn. No rows.", "Traceback")
-    assert log_line("killed")["words"] == "killed"
+    assert parse_job_log_line("killed")["words"] == "killed"

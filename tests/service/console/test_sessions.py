@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service import product
-from service.http.browser_sessions import local
+from service.http.browser_sessions import safe_redirect_path
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.access import Role
@@ -166,4 +166,4 @@ def test_a_session_ends_by_signing_out_and_with_its_key(castle):
     "path", ["//evil.org", "https://evil.org", "/\\evil.org", "/v1/models", "javascript:1", "/console\n", ""]
 )
 def test_signing_in_leads_to_our_pages_only(path):
-    assert local(path) == "/console"
+    assert safe_redirect_path(path) == "/console"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import service.console
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.model_report import ColumnRows, Mistake, ModelReport, Point, Share
-from service.console.pages import Call, environment
+from service.console.pages import Call, page_template_environment
 from service.product.views.reports import LOSSES
 from storage.control.access import ApiKey, Role
 from storage.control.timetable import Schedule
@@ -374,5 +374,5 @@ def test_a_page_stands_whatever_is_absent(template, data):
     page = data.draw(PAGES[template])
     may = dict.fromkeys(("read", "predict", "train", "admin"), data.draw(st.booleans()))
     shared = {"path": "/", "role": None, "may": may, "has_session": data.draw(st.booleans()), "calls": ()}
-    text = environment().get_template(template).render(shared | dict(page))
+    text = page_template_environment().get_template(template).render(shared | dict(page))
     assert text.count("<h1>") == 1 and "</html>" in text and ">None<" not in text

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.api.arrow_streams import MAX_SCHEMAS, QuickStreams, read_stream
+from service.http.api.arrow_streams import MAX_SCHEMAS, QuickStreams, read_arrow_stream
 from service.requests.problems import BodyTooLarge, MalformedBody
 from tests.service.http.test_predict import stream_of
 
@@ -18,7 +18,7 @@ def test_one_plain_batch_is_read_again_and_again():
     for body in (stream_of(BATCH), stream_of(BATCH)[:-8], stream_of(BATCH.slice(1))):  # without its end, too
         found = streams.read(body)
         assert found is not None
-        assert found[0].equals(read_stream(body, 10, MOST).to_batches()[0])
+        assert found[0].equals(read_arrow_stream(body, 10, MOST).to_batches()[0])
         assert found[1] == ("a", "b")
     assert len(streams.schemas) == 1
 
@@ -51,7 +51,7 @@ def test_a_spoiled_stream_is_read_as_arrow_reads_it_or_left_over(place, value):
     if found is not None:
         assert found[0].get_total_buffer_size() <= len(body)
         try:
-            table = read_stream(bytes(body), 10, MOST)
+            table = read_arrow_stream(bytes(body), 10, MOST)
         except MalformedBody:  # by offsets that lead nowhere, which are checked when such a batch is encoded
             with pytest.raises(pa.ArrowInvalid, match="In column"):
                 found[0].validate(full=True)
@@ -68,8 +68,8 @@ def test_schemas_are_forgotten_before_they_are_too_many():
 
 
 def test_whole_streams_within_limits():
-    assert read_stream(stream_of(BATCH, BATCH), 6, MOST).num_rows == 6
+    assert read_arrow_stream(stream_of(BATCH, BATCH), 6, MOST).num_rows == 6
     with pytest.raises(BodyTooLarge, match="the limit is 5"):
-        read_stream(stream_of(BATCH, BATCH), 5, MOST)
+        read_arrow_stream(stream_of(BATCH, BATCH), 5, MOST)
     with pytest.raises(MalformedBody, match="not an Arrow IPC stream"):
-        read_stream(b"not arrow", 5, MOST)
+        read_arrow_stream(b"not arrow", 5, MOST)

@@ -13,10 +13,18 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from service import product
-from service.http.api.arrow_streams import QuickStreams, read_stream
-from service.http.api.bodies import RECORDS, WHOLE_BYTES, Hold, InFlight, check_csv, check_json, row_reader
+from service.http.api.arrow_streams import QuickStreams, read_arrow_stream
+from service.http.api.bodies import (
+    RECORDS,
+    WHOLE_BYTES,
+    Hold,
+    InFlight,
+    check_csv_body_size,
+    check_json_size,
+    row_body_decoder,
+)
 from service.http.api.scoring.invocations import InvocationRequest
-from service.http.api.scoring.open_inference import LENGTH, decoded_bytes, read_request
+from service.http.api.scoring.open_inference import LENGTH, check_inference_body_size, read_infer_request
 from service.http.api.scoring.predict import ARROW, PredictRequest
 from service.http.api.scoring.score_impute import ImputeRequest
 from service.http.app import create_app
@@ -41,19 +49,19 @@ def test_a_compressed_stream_is_refused_before_anything_of_it_is_decompressed(co
     body = stream_of(*[batch] * 8, compression=compression, use_legacy_format=is_legacy)
     before = pa.total_allocated_bytes()
     with pytest.raises(UnsupportedMediaType, match="Send it without compression"):
-        read_stream(body, 1 << 30, MEBIBYTE)
+        read_arrow_stream(body, 1 << 30, MEBIBYTE)
     assert pa.total_allocated_bytes() == before
     plain = stream_of(*[batch] * 8, use_legacy_format=is_legacy)
-    assert read_stream(plain, 1 << 30, 65 * MEBIBYTE).num_rows == 8 * batch.num_rows
+    assert read_arrow_stream(plain, 1 << 30, 65 * MEBIBYTE).num_rows == 8 * batch.num_rows
     with pytest.raises(BodyTooLarge, match="rows in one request; the limit is 5"):
-        read_stream(plain, 5, 65 * MEBIBYTE)
+        read_arrow_stream(plain, 5, 65 * MEBIBYTE)
 
 
 def test_bytes_that_several_columns_show_are_counted_for_each():
     numbers = pa.array(np.zeros(1000))
     batch = pa.RecordBatch.from_arrays([numbers] * 200, names=[f"c{i}" for i in range(200)])
     with pytest.raises(BodyTooLarge, match="would take 1,600,000 bytes decoded"):
-        read_stream(stream_of(batch), 1000, MEBIBYTE)
+        read_arrow_stream(stream_of(batch), 1000, MEBIBYTE)
 
 
 def test_views_of_the_same_bytes_are_counted_as_often_as_they_are_shown():
@@ -64,7 +72,7 @@ def test_views_of_the_same_bytes_are_counted_as_often_as_they_are_shown():
     body = stream_of(batch)
     assert QuickStreams().read(body) is None
     with pytest.raises(BodyTooLarge, match="would take 100,000,000 bytes"):
-        read_stream(body, 1_000, MEBIBYTE)
+        read_arrow_stream(body, 1_000, MEBIBYTE)
 
 
 @given(st.integers(0, 2**32), st.integers(0, 255), st.sampled_from([None, "zstd"]))
@@ -73,7 +81,7 @@ def test_a_spoiled_stream_is_refused_or_holds_what_was_told(place, value, compre
     body = bytearray(stream_of(batch, compression=compression))
     body[place % len(body)] = value
     try:
-        table = read_stream(bytes(body), 100, MEBIBYTE)
+        table = read_arrow_stream(bytes(body), 100, MEBIBYTE)
     except (MalformedBody, BodyTooLarge, UnsupportedMediaType):
         return
     assert table.nbytes <= MEBIBYTE
@@ -81,20 +89,20 @@ def test_a_spoiled_stream_is_refused_or_holds_what_was_told(place, value, compre
 
 def test_json_is_measured_by_its_punctuation():
     rows = json.dumps({"records": [{"a": 1, "b": "x"}] * 1_000}).encode()
-    assert check_json(rows, MEBIBYTE) < MEBIBYTE
+    assert check_json_size(rows, MEBIBYTE) < MEBIBYTE
     with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
-        check_json(rows * 20, MEBIBYTE)
+        check_json_size(rows * 20, MEBIBYTE)
     one = json.dumps({"records": [{f"k{i}": 1 for i in range(140_000)}]}).encode()
     with pytest.raises(BodyTooLarge, match="more than 65,536 members"):
-        check_json(one, 1 << 30)
+        check_json_size(one, 1 << 30)
     columns = json.dumps({"columns": {f"c{i}": [1] * 1_000 for i in range(100)}}).encode()
     tracemalloc.start()
     decoded = json.loads(columns)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert decoded and taken <= check_json(columns, 1 << 30) <= 8 * taken
+    assert decoded and taken <= check_json_size(columns, 1 << 30) <= 8 * taken
     with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
-        check_csv(b"1,1\n" * 100_000, MEBIBYTE)
+        check_csv_body_size(b"1,1\n" * 100_000, MEBIBYTE)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +129,7 @@ def test_what_json_holds_is_never_told_too_low(value):
     decoded = json.loads(body)
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert decoded and taken <= check_json(body, 1 << 30)
+    assert decoded and taken <= check_json_size(body, 1 << 30)
 
 
 def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
@@ -183,10 +191,10 @@ def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
     ).encode()
     body, length = header + bytes(2_000_000), str(len(header)).encode()
     with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
-        decoded_bytes(body, length, MEBIBYTE)
+        check_inference_body_size(body, length, MEBIBYTE)
     tracemalloc.start()
     with pytest.raises(Exception, match="has 3 values, but its shape"):
-        read_request(body, length, 10)
+        read_infer_request(body, length, 10)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3_000_000, "a copy of the bytes, and no list of two million numbers"
@@ -224,7 +232,7 @@ def opened_with(folder, weather_files, max_decoded_bytes):
         max_in_flight_bytes=2 * max_decoded_bytes,
     )
     with Workspace(settings) as workspace:
-        product.train(
+        product.train_model_version(
             workspace, TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="weather")
         )
     with TestClient(create_app(settings), base_url="http://localhost") as opened:
@@ -276,7 +284,7 @@ N = 2 * RECORDS + 7
 
 
 def in_pieces(body, max_rows=10**6):
-    return row_reader(PredictRequest, max_rows)(body + b" " * WHOLE_BYTES)
+    return row_body_decoder(PredictRequest, max_rows)(body + b" " * WHOLE_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -330,8 +338,8 @@ def test_too_many_records_are_refused_before_they_are_decoded():
 )
 def test_so_are_the_forms_of_mlflow(told):
     body = json.dumps(told).encode()
-    long = row_reader(InvocationRequest, 10**6)(body + b" " * WHOLE_BYTES)
-    short = row_reader(InvocationRequest, 10**6)(body)
+    long = row_body_decoder(InvocationRequest, 10**6)(body + b" " * WHOLE_BYTES)
+    short = row_body_decoder(InvocationRequest, 10**6)(body)
     if short.dataframe_split is not None:
         short.dataframe_split.index = long.dataframe_split.index = None  # which nobody reads
     assert long == short
@@ -339,14 +347,14 @@ def test_so_are_the_forms_of_mlflow(told):
 
 def test_what_a_request_asks_besides_its_rows_is_read_as_well():
     body = b'{"records": [{"a": 1}], "how": "draw", "draws": 3}' + b" " * WHOLE_BYTES
-    assert row_reader(ImputeRequest, 9)(body) == ImputeRequest(records=[{"a": 1}], how="draw", draws=3)
+    assert row_body_decoder(ImputeRequest, 9)(body) == ImputeRequest(records=[{"a": 1}], how="draw", draws=3)
     with pytest.raises(msgspec.ValidationError, match="draws"):
-        row_reader(ImputeRequest, 9)(body.replace(b'"draws": 3', b'"draws": 0'))
+        row_body_decoder(ImputeRequest, 9)(body.replace(b'"draws": 3', b'"draws": 0'))
 
 
 @pytest.mark.parametrize("rows", [np.arange(24.0).reshape(12, 2), np.empty((0, 2)), [{"a": None}] * 5, []])
 def test_an_answer_in_pieces_is_the_answer(monkeypatch, rows):
     monkeypatch.setattr(class_answers, "ROWS_AT_A_TIME", 5)
-    assert json.loads(msgspec.json.encode(class_answers.rows_in_json(rows))) == (
+    assert json.loads(msgspec.json.encode(class_answers.encode_json_rows(rows))) == (
         rows if isinstance(rows, list) else rows.tolist()
     )

@@ -2,7 +2,7 @@
 
 from starlette.testclient import TestClient
 
-from learners.registry.model_kinds import with_derived_arrays
+from learners.registry.model_kinds import add_derived_arrays
 from service import product
 from service.http import security
 from service.http.app import Application, create_app
@@ -10,7 +10,7 @@ from service.requests.requests import TrainRequest
 from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.access import revoke_key
+from storage.control.access import revoke_api_key
 from storage.errors import ControlUnavailable
 from storage.models.model_file import rebuild_compiled
 from tests.processes import wait_for
@@ -23,7 +23,7 @@ def trained(root, table, names):
             request = TrainRequest(
                 uris=[str(table)], target="class", learner="nb", parameters={"m": 1.0}, model=name, holdout=0
             )
-            product.train(workspace, request)
+            product.train_model_version(workspace, request)
     return settings
 
 
@@ -41,7 +41,7 @@ def test_a_key_that_could_not_be_read_is_read_again(tmp_path, monkeypatch):
         token = product.create_key(workspace, "guest", "read")[1]
     app = create_app(settings)
     assert isinstance(app, Application)
-    headers, failures, read = {"authorization": f"Bearer {token}"}, [], security.hashed_keys
+    headers, failures, read = {"authorization": f"Bearer {token}"}, [], security.api_keys_by_hash
     with TestClient(app) as client:
         assert client.get("/v1/models", headers=headers).status_code == 200
 
@@ -49,12 +49,12 @@ def test_a_key_that_could_not_be_read_is_read_again(tmp_path, monkeypatch):
             failures.append(app.state.predictor.generation)
             raise ControlUnavailable("it hangs")
 
-        monkeypatch.setattr(security, "hashed_keys", fail)
-        revoke_key(app.state.workspace.control, "guest")
+        monkeypatch.setattr(security, "api_keys_by_hash", fail)
+        revoke_api_key(app.state.workspace.control, "guest")
         app.state.predictor.refresh()  # as a route does that moves an alias
         wait_for(lambda: failures)
         wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
-        monkeypatch.setattr(security, "hashed_keys", read)
+        monkeypatch.setattr(security, "api_keys_by_hash", read)
         wait_for(lambda: client.get("/v1/models", headers=headers).status_code == 401)
 
 
@@ -79,7 +79,7 @@ def test_a_damaged_version_costs_itself_and_no_other(tmp_path, weather_files):
             "b": 2,
         }
         assert predictor.damaged.keys() == {"a", "a@champion"} and str(path) in predictor.damaged["a"]
-        rebuild_compiled(path.with_suffix(".duckdb"), with_derived_arrays)
+        rebuild_compiled(path.with_suffix(".duckdb"), add_derived_arrays)
         assert predictor.refresh() and not predictor.damaged  # without a change of the registry
         found = predictor.served("a")
         assert found is not None and found.version == 2
@@ -102,5 +102,5 @@ def test_a_damaged_version_is_told_and_keys_are_followed(tmp_path, weather_files
         assert client.put("/v1/models/a/aliases/champion", json={"version": 2}, headers=headers).status_code == 200
         wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
         assert version() == 1 and "a@2" not in client.get("/readyz").text
-        revoke_key(app.state.workspace.control, "guest")
+        revoke_api_key(app.state.workspace.control, "guest")
         wait_for(lambda: client.get("/v1/models", headers=headers).status_code == 401)

@@ -16,7 +16,7 @@ from service import product
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.monitoring.alert_records import with_records
+from storage.monitoring.alert_records import edit_alert_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of
@@ -42,13 +42,13 @@ def place(tmp_path_factory):
     asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "parameters": {"k": 1}}
     with Workspace(settings) as opened:
         for model in ("towns", "broken", "quiet", "killed"):
-            product.train(opened, TrainRequest(**asked, model=model))
+            product.train_model_version(opened, TrainRequest(**asked, model=model))
         orders = problems.rows(3000, 1).append_column("order_id", pa.array([f"o{row}" for row in range(3000)]))
         pq.write_table(orders, folder / "orders.parquet")
         asked = {"name": "orders", "uris": [str(folder / "orders.parquet")], "columns": {"order_id": "drop"}}
         product.register_dataset(opened, DatasetRequest(**asked, target="class"))
-        product.train(opened, TrainRequest(dataset="orders", learner="nb", model="orders"))
-        product.set_monitor(opened, "orders", {"mode": "rows", "denied": []})
+        product.train_model_version(opened, TrainRequest(dataset="orders", learner="nb", model="orders"))
+        product.set_monitoring_choice(opened, "orders", {"mode": "rows", "denied": []})
     with local_server(settings) as server, client_of(server) as client:
         yield settings, client
 
@@ -170,7 +170,7 @@ def _is_gone(client):
 
 
 def _with_gaps(opened):
-    found = product.monitor(opened, "killed")
+    found = product.monitoring_window_report(opened, "killed")
     return found if found["gaps"] else {}
 
 
@@ -179,7 +179,7 @@ def test_estimates_are_those_of_the_predictions(place):
     table = problems.rows(400, 44).drop_columns(["class"])
     answer = client.post("/v1/models/killed/predict", json={"records": table.to_pylist()}).json()
     with Workspace(settings) as opened:
-        before = product.monitor(opened, "killed")["rows"]["served"]
+        before = product.monitoring_window_report(opened, "killed")["rows"]["served"]
     assert before >= 200
     found = seen(client, "killed", 600)
     p = np.array(answer["probabilities"]).max(axis=1)
@@ -263,7 +263,7 @@ def test_an_alert_is_seen_muted_and_resolved_by_rest_and_by_command(place):
     alert = {"id": "0123456789abcdef", "model": "orders", "version": 1, "subject": "unseen size", "kind": "unseen"}
     alert |= {"columns": ["size"], "words": "size has unseen values", "effect": 9.0, "unit": "points"}
     alert |= {"against": "training", "window": "24h", "is_muted": False, "fired_at": "2026-01-01T00:00:00+00:00"}
-    with with_records(settings.workspace, "alerts") as alerts:
+    with edit_alert_records(settings.workspace, "alerts") as alerts:
         alerts[alert["id"]] = alert | {"acknowledged_at": None, "resolved_at": None}
     path = f"/v1/alerts/{alert['id']}"
     assert client.post(f"{path}/acknowledge").json()["acknowledged_at"]

@@ -55,7 +55,7 @@ def test_records_columns_and_arrow_say_the_same_as_the_library(site):
     table = site.table.drop_columns(["class"])
     rows = table.to_pylist()
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        served = product.served_model(workspace, "weather")
+        served = product.load_served_model(workspace, "weather")
         expected = np.array([served.classify(row) for row in rows])
     one_by_one = [site.client.post(PATH, json={"records": [row]}).json()["probabilities"][0] for row in rows[:20]]
     records = site.client.post(PATH, json={"records": rows}).json()
@@ -208,7 +208,7 @@ def train(settings, path, table):
         uris=[str(path)], target="y", learner="nb", model="whole", columns={"x": "nominal"}, holdout=0
     )
     with Workspace(settings) as workspace:
-        product.train(workspace, request)
+        product.train_model_version(workspace, request)
 
 
 def predictions(client, values, columns, datatype):

@@ -166,7 +166,7 @@ def test_a_stream_starts_anew_when_the_circuit_of_its_file_has_changed(weather_f
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         for comment, share in (("", 0.25), ("# the same\n", 0.25), ("", 0.75)):
             path.write_text(f"{comment}vars 2 2\n0 cat 0 {share} {1 - share}\n1 cat 1 0.5 0.5\n2 prod 0 1\n")
-            passes = product.train_with_passes(workspace, request)[1]
+            passes = product.train_and_report_passes(workspace, request)[1]
             stages.append([each["stage"] for each in passes if "row" in each["stage"] or "anew" in each["stage"]])
     assert stages[:2] == [[], ["learning row by row"]]
     assert stages[2][0] == "starting anew, as the circuit of its file has changed"
@@ -243,17 +243,17 @@ def test_an_update_goes_on_from_the_posterior(tmp_path, learning, leaves):
     asked = {"uris": [str(data)], "learner": "spn", "model": "sky", "columns": COLUMNS, "update": True}
     request = TrainRequest(**asked, parameters={"structure": "chow-liu", "learning": learning, "leaves": leaves})
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        first, _ = product.train_with_passes(workspace, request)
+        first, _ = product.train_and_report_passes(workspace, request)
         write(data, 3, values=("a", "b", "new"))
-        second, passes = product.train_with_passes(workspace, request)
+        second, passes = product.train_and_report_passes(workspace, request)
         assert [(each["n_files_read"], each["n_files_reused"]) for each in passes] == [(1, 3)]
         assert second.n_rows > first.n_rows
-        third, passes = product.train_with_passes(workspace, request)
+        third, passes = product.train_and_report_passes(workspace, request)
         assert passes[0]["n_rows_read"] == 0 and third.n_rows == second.n_rows
         (data / "00.parquet").unlink()
-        fourth, passes = product.train_with_passes(workspace, request)
+        fourth, passes = product.train_and_report_passes(workspace, request)
         assert fourth.n_rows < third.n_rows, "what is gone cannot be subtracted, so the rest is learned anew"
-        told = product.query(workspace, "sky", [Marginal(), Conditional(("x0",))])
+        told = product.query_model(workspace, "sky", [Marginal(), Conditional(("x0",))])
         assert told[0]["probability"] == pytest.approx(1.0)
 
 
@@ -282,10 +282,12 @@ def test_the_answering_of_a_request_ends_in_time():
     model = drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE))
     many = [Map(("word",), {"number": 1.5}, solver="bt")] * 50
     with pytest.raises(TooSlow, match=r"longer than the 7 s that one request may ask \(FEWPASS_QUERY_S\)"):
-        queries.answers(model, many, queries.until(time.monotonic() - 1, 7))
+        queries.answer_model_queries(model, many, queries.query_deadline_check(time.monotonic() - 1, 7))
     pauses = []
-    assert len(queries.answers(model, many, lambda: pauses.append(1))) == len(pauses) == 50
+    assert len(queries.answer_model_queries(model, many, lambda: pauses.append(1))) == len(pauses) == 50
     alike = [Marginal({"number": float(n)}) for n in range(1_500)]
-    told = queries.answers(model, alike, lambda: pauses.append(1))
+    told = queries.answer_model_queries(model, alike, lambda: pauses.append(1))
     assert len(pauses) == 50 + 3
-    assert told == queries.answers(model, alike[:700]) + queries.answers(model, alike[700:]), "whatever they come with"
+    assert told == queries.answer_model_queries(model, alike[:700]) + queries.answer_model_queries(
+        model, alike[700:]
+    ), "whatever they come with"

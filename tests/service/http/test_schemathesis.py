@@ -51,7 +51,7 @@ def url(tmp_path_factory, weather_files):
         uris=[train], target="class", learner="nb", parameters={"m": 1.0}, model="income", aliases=["champion", "other"]
     )
     with Workspace(options) as workspace:
-        product.train(workspace, request)
+        product.train_model_version(workspace, request)
     with local_server(options) as server, client_of(server) as client:
         made = client.post("/v1/datasets", json={"name": "income", "uris": [train], "target": "class"})
         assert made.status_code == 201

@@ -68,10 +68,10 @@ def fortress(tmp_path_factory):
     )
     with Workspace(settings) as workspace:
         request = TrainRequest(uris=[str(tables)], target="class", learner="nb", parameters={"m": 1.0}, model="weather")
-        product.train(workspace, request)
+        product.train_model_version(workspace, request)
         tokens = {str(role): product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
         expired = datetime.now(UTC) - timedelta(seconds=1)
-        tokens["expired"] = access.create_key(workspace.control, "expired", Role.ADMIN, expired)[1]
+        tokens["expired"] = access.create_api_key(workspace.control, "expired", Role.ADMIN, expired)[1]
     with local_server(settings) as server, client_of(server) as client:
         yield Fortress(client, settings.workspace, tables, tokens, server.log)
 
@@ -242,7 +242,7 @@ def test_a_job_looks_again_where_its_files_lead(fortress, outside):
     with Workspace(Settings(workspace=fortress.workspace, data_roots=(str(fortress.tables),))) as workspace:
         for uri in (f"{fortress.tables}/li*.parquet", f"{fortress.tables}/link.parquet"):
             with pytest.raises(OutsideRoots, match="outside the folders"):
-                data_sources.open_source(workspace, [uri])
+                data_sources.open_data_source(workspace, [uri])
 
 
 def test_what_lies_in_the_roots_is_read(fortress):
@@ -255,7 +255,7 @@ def test_what_lies_in_the_roots_is_read(fortress):
 
 def test_a_root_in_an_object_store_holds_its_query_and_its_prefix():
     settings = Settings(data_roots=("s3://bucket/tables", "s3://local/x?endpoint_override=minio:9000"))
-    data_sources.check_roots(
+    data_sources.check_data_roots(
         ["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"], settings
     )
     for uri in (
@@ -269,7 +269,7 @@ def test_a_root_in_an_object_store_holds_its_query_and_its_prefix():
         "/bucket/tables/a",
     ):
         with pytest.raises(OutsideRoots, match="server may"):
-            data_sources.check_roots([uri], settings)
+            data_sources.check_data_roots([uri], settings)
 
 
 def test_the_system_is_never_data_even_without_roots(site):
@@ -280,7 +280,7 @@ def test_the_system_is_never_data_even_without_roots(site):
 
 def test_an_open_server_without_roots_reads_nothing():
     with pytest.raises(OutsideRoots, match="FEWPASS_DATA_ROOTS"):
-        data_sources.check_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
+        data_sources.check_data_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
 
 
 # Where to listen

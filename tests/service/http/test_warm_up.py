@@ -12,8 +12,8 @@ from learners import Source, drive, load_model
 from learners.registry import recipes
 from service.http import app
 from service.http import warm_up as warming
-from service.http.warm_up import TABLE, ask_everything, warm_up
-from service.product.inference.queries import queryable
+from service.http.warm_up import TABLE, warm_up_kernels, warm_up_model_queries
+from service.product.inference.queries import queryable_circuit
 from service.settings import Settings
 
 
@@ -42,10 +42,10 @@ def test_queries_compile_nothing_once_a_server_is_warm(learner, parameters):
     header, arrays = drive(recipes.learner(learner, parameters, "class"), Source.of_table(TABLE)).to_arrays()
     for array in arrays.values():
         array.setflags(write=False)  # as mapped ones are
-    model = queryable(load_model(header, arrays))
-    warm_up()
+    model = queryable_circuit(load_model(header, arrays))
+    warm_up_kernels()
     warm = signatures()
-    ask_everything(model)
+    warm_up_model_queries(model)
     assert signatures() - warm == set()
 
 
@@ -64,9 +64,9 @@ def test_other_cores_help_where_kernels_must_be_compiled(is_cold, monkeypatch):
     original = subprocess.Popen
     monkeypatch.setattr(warming.subprocess, "Popen", start)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    monkeypatch.setattr(warming, "answer_rows", work)
-    monkeypatch.setattr(warming, "ask_all", work)
-    warm_up.__wrapped__()
+    monkeypatch.setattr(warming, "warm_up_predictions", work)
+    monkeypatch.setattr(warming, "warm_up_queries", work)
+    warm_up_kernels.__wrapped__()
     shares = [["-m", "service.http.warm_up", share, "3"] for share in "12"]
     assert [command for command, _ in started] == (shares if is_cold else [])
     for _, process in started:
@@ -76,6 +76,6 @@ def test_other_cores_help_where_kernels_must_be_compiled(is_cold, monkeypatch):
 
 def test_a_server_says_that_it_compiles(tmp_path, monkeypatch):
     made = app.create_app(Settings(workspace=tmp_path / "workspace"))
-    monkeypatch.setattr(app, "warm_up", lambda: numba.njit(lambda x: x)(1.5))
+    monkeypatch.setattr(app, "warm_up_kernels", lambda: numba.njit(lambda x: x)(1.5))
     app._warm_up(made)
     assert "compiling kernels" in made.state.not_ready

@@ -12,8 +12,8 @@ from dbos import DBOS
 
 from learners.errors import UnknownColumn
 from service.jobs import worker, workflows
-from service.jobs.steps import clean
-from service.jobs.worker import run
+from service.jobs.steps import remove_job_scratch
+from service.jobs.worker import run_worker_loop
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import ControlUnavailable
@@ -124,7 +124,7 @@ def reserve(workspace, run):
 
 
 def clean_and_tell(layout, job_id):
-    clean(layout, job_id)
+    remove_job_scratch(layout, job_id)
     (layout.root / f"{job_id}.cleaned").touch()
 
 
@@ -155,11 +155,11 @@ if __name__ == "__main__":
     os.environ["QUEUE_WORKER"] = str(os.getpid())
     multiprocessing.set_forkserver_preload(["tests.service.jobs.queue_worker"])
     worker.LEFTOVERS_S = 0.2
-    workflows.clean = clean_and_tell
+    workflows.remove_job_scratch = clean_and_tell
     destroy, DBOS.destroy = DBOS.destroy, destroy_and_linger
     workspace = Path(sys.argv[1])
     lease_s = float(os.environ.get("QUEUE_WORKER_LEASE_S", "30"))
     attempts = int(os.environ.get("QUEUE_WORKER_ATTEMPTS", "3"))
     settings = Settings(workspace=workspace, job_poll_s=0.05, progress_s=0.1, job_attempts=attempts, lease_s=lease_s)
     opened = Workspace(settings)
-    run(opened, kinds_of(opened), partial(open_kinds, settings), os.getppid())
+    run_worker_loop(opened, kinds_of(opened), partial(open_kinds, settings), os.getppid())

@@ -196,7 +196,7 @@ def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(tmp_path, mon
     clock, going, forgotten = Clock(datetime.now(UTC)), [1000.0], []
     monkeypatch.setattr("service.product.submission.scheduler.monotonic", lambda: going[0])
     monkeypatch.setattr(
-        "service.product.submission.scheduler.forget_old_jobs", lambda _: forgotten.append(clock.now) or 0
+        "service.product.submission.scheduler.delete_old_jobs", lambda _: forgotten.append(clock.now) or 0
     )
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         scheduler = Scheduler(workspace, clock)

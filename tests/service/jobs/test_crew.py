@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.jobs.crew import CrewWatch, Silence, crew_of, here
+from service.jobs.crew import CrewWatch, Silence, lease_host_name, worker_crew_status
 from service.jobs.queue import job_queue
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.leases import Lease, end_lease, leases, take_lease
+from storage.control.leases import Lease, end_lease, list_worker_leases, take_lease
 from storage.models import model_versions
 from tests.processes import wait_for
 
@@ -78,11 +78,11 @@ def test_a_living_worker_takes_over_the_job_of_a_killed_one(workspace, workers, 
     begun(queue, job.id)
     (victim,) = queue.running()
     workers.start()
-    wait_for(lambda: len(leases(workspace.control)) == 2)
+    wait_for(lambda: len(list_worker_leases(workspace.control)) == 2)
     first.kill()
     first.wait()
     begun(queue, job.id, attempts=2)
-    assert victim not in queue.running() and victim not in {lease.id for lease in leases(workspace.control)}
+    assert victim not in queue.running() and victim not in {lease.id for lease in list_worker_leases(workspace.control)}
     (tmp_path / "gate").touch()
     job = finished(queue, job.id)
     assert (job.state, job.result, job.attempts) == ("succeeded", {"version": 1}, 2)
@@ -97,29 +97,29 @@ def test_a_worker_that_was_stopped_past_its_lease_writes_nothing(workspace, work
     stop_between_writes(first, workspace.layout.control_path)
     workers.start()
     begun(queue, job.id, attempts=2)
-    assert stopped not in {lease.id for lease in leases(workspace.control)}
+    assert stopped not in {lease.id for lease in list_worker_leases(workspace.control)}
     (tmp_path / "gate").touch()
     job = finished(queue, job.id)
     assert job.result == {"version": 1}
     first.send_signal(signal.SIGCONT)
     log = tmp_path / "worker.log"
     wait_for(lambda: "taken for dead" in log.read_text() or "taken over by another" in log.read_text())
-    wait_for(lambda: len(leases(workspace.control)) == 2)  # it has started anew, under another name
-    assert stopped not in {lease.id for lease in leases(workspace.control)}
+    wait_for(lambda: len(list_worker_leases(workspace.control)) == 2)  # it has started anew, under another name
+    assert stopped not in {lease.id for lease in list_worker_leases(workspace.control)}
     assert first.poll() is None and queue.get(job.id) == job
     assert model_versions.reserve_version(workspace.control, "m") == 2
 
 
 def test_jobs_without_any_worker_are_reported_and_resumed_by_the_next(workspace, workers, tmp_path):
     queue, watch = job_queue(workspace), CrewWatch(workspace)
-    assert crew_of(workspace).complaint is None and watch.look() is None
+    assert worker_crew_status(workspace).complaint is None and watch.look() is None
     process = workers.start()
     job, _ = queue.submit("reserve", counting(tmp_path))
     begun(queue, job.id)
-    assert crew_of(workspace).stranded == () and len(crew_of(workspace).alive) == 1
+    assert worker_crew_status(workspace).stranded == () and len(worker_crew_status(workspace).alive) == 1
     process.kill()
     process.wait()
-    crew = crew_of(workspace)
+    crew = worker_crew_status(workspace)
     assert crew.stranded == (job.id,) and not crew.alive and len(crew.gone) == 1
     assert "1 have lost their worker, and no worker runs" in (crew.complaint or "")
     assert wait_for(watch.look) == crew.complaint  # once it has lasted as long as a lease
@@ -127,7 +127,7 @@ def test_jobs_without_any_worker_are_reported_and_resumed_by_the_next(workspace,
     workers.start()
     assert finished(queue, job.id).result == {"version": 1}
     assert (tmp_path / "log").read_text().split() == ["count", "count"]  # the step that was under way began again
-    assert crew_of(workspace).complaint is None and watch.look() is None
+    assert worker_crew_status(workspace).complaint is None and watch.look() is None
 
 
 def test_a_job_of_a_worker_that_never_had_a_lease_is_taken_over(workspace, workers, tmp_path):
@@ -138,7 +138,7 @@ def test_a_job_of_a_worker_that_never_had_a_lease_is_taken_over(workspace, worke
     begun(queue, job.id)
     process.kill()
     process.wait()
-    for each in leases(workspace.control):
+    for each in list_worker_leases(workspace.control):
         end_lease(workspace.control, each.id)
     (tmp_path / "gate").touch()
     workers.start()
@@ -147,17 +147,17 @@ def test_a_job_of_a_worker_that_never_had_a_lease_is_taken_over(workspace, worke
 
 def test_a_worker_that_stops_in_order_gives_its_lease_back(workspace, workers, tmp_path):
     process = workers.start()
-    wait_for(lambda: leases(workspace.control))
+    wait_for(lambda: list_worker_leases(workspace.control))
     process.terminate()
     process.wait()
-    assert leases(workspace.control) == ()
+    assert list_worker_leases(workspace.control) == ()
 
 
 def test_a_lease_on_this_machine_with_a_free_slot_is_that_of_a_dead_worker(workspace):
-    take_lease(workspace.control, "w", here(), 7, 30)
-    assert [lease.id for lease in crew_of(workspace).gone] == ["w"]
+    take_lease(workspace.control, "w", lease_host_name(), 7, 30)
+    assert [lease.id for lease in worker_crew_status(workspace).gone] == ["w"]
     take_lease(workspace.control, "v", "elsewhere", 7, 30)
-    assert [lease.id for lease in crew_of(workspace).alive] == ["v"]
+    assert [lease.id for lease in worker_crew_status(workspace).alive] == ["v"]
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=20))

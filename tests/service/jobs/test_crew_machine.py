@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from service.jobs import crew as module
 from service.jobs.crew import BEATS, LeaseKeeper
-from service.jobs.slots import take_slot
+from service.jobs.slots import acquire_worker_slot
 from storage.control.control import Control, open_control
-from storage.control.leases import leases
+from storage.control.leases import list_worker_leases
 from storage.errors import LeaseLost
 from storage.models.model_versions import reserve_version
 from tests.machines import memory_folder, run_machine
@@ -99,10 +99,10 @@ class Crew(RuleBasedStateMachine):
     @precondition(lambda self: len(self.workers) < MOST_WORKERS)
     @rule(host=st.sampled_from(HOSTS))
     def start(self, host):
-        slot, lock = take_slot(self._locks(host))
+        slot, lock = acquire_worker_slot(self._locks(host))
         assert all((other.host, other.keeper.slot) != (host, slot) for other in self.workers.values())
         control = Control(self.control.engine, self.control.root)
-        with patch.object(module, "here", lambda: host):
+        with patch.object(module, "lease_host_name", lambda: host):
             keeper = LeaseKeeper(
                 control,
                 self.queue,  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ class Crew(RuleBasedStateMachine):
         assert self.queue.owners.pop(job) == worker.id, "what is published is the worker's own"
 
     def _has_lost_its_lease(self, worker):
-        return worker.id not in {lease.id for lease in leases(self.control)}
+        return worker.id not in {lease.id for lease in list_worker_leases(self.control)}
 
     def _start_anew(self, worker):
         """As `lost` does: the process is replaced, and its slot is free."""
@@ -241,14 +241,17 @@ class Crew(RuleBasedStateMachine):
                 self._look(worker)
 
     def _look(self, worker):
-        with patch.object(module, "here", lambda: worker.host), patch.object(module, "monotonic", lambda: self.now):
+        with (
+            patch.object(module, "lease_host_name", lambda: worker.host),
+            patch.object(module, "monotonic", lambda: self.now),
+        ):
             worker.keeper.look()
         for other in (*self.workers.values(), *self.killed.values()):
             other.looks[worker.id] = other.looks.get(worker.id, 0) + 1
 
     @invariant()
     def who_is_awake_keeps_his_lease_and_his_jobs(self):
-        known = {lease.id for lease in leases(self.control)}
+        known = {lease.id for lease in list_worker_leases(self.control)}
         for worker in (each for each in self.awake if not each.is_late):
             assert worker.id in known
             assert all(self.queue.owners[job] == worker.id for job in worker.jobs)

@@ -9,7 +9,7 @@ import pytest
 
 from service.jobs import worker
 from service.jobs.queue import JobQueue
-from service.jobs.slots import take_slot
+from service.jobs.slots import acquire_worker_slot
 from service.jobs.worker import OfDbos
 from service.processes import supervisor
 from service.requests.problems import Conflict, InvalidRequest
@@ -236,11 +236,11 @@ def test_what_dbos_logs_is_said_once_a_minute_in_a_line():
 
 
 def test_worker_slots_are_stable_and_exclusive(tmp_path):
-    zero, lock = take_slot(tmp_path)
-    one, other = take_slot(tmp_path)
+    zero, lock = acquire_worker_slot(tmp_path)
+    one, other = acquire_worker_slot(tmp_path)
     assert (zero, one) == (0, 1)
     lock.close()
-    again, lock = take_slot(tmp_path)
+    again, lock = acquire_worker_slot(tmp_path)
     assert again == 0
     lock.close()
     other.close()

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.slots import Budget, is_taken, take_slot
-from service.jobs.steps import Limits, bytes_text, counts_bytes, limits_of
+from service.jobs.slots import Budget, acquire_worker_slot, is_worker_slot_taken
+from service.jobs.steps import Limits, counts_memory_limit, format_byte_size, job_limits
 from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, RefreshRequest, TrainRequest
@@ -140,17 +140,17 @@ def test_a_job_ends_with_its_worker_and_when_that_is_silent(queue, workers, tmp_
 
 def test_a_job_says_its_limits_or_the_settings_do():
     settings = Settings(job_memory="2GiB", job_timeout_s=100)
-    assert limits_of(settings, {}) == Limits(2 * GIB, 100)
-    assert limits_of(settings, {"memory_limit": 5 * GIB, "time_limit_s": 10}) == Limits(5 * GIB, 10)
-    assert limits_of(settings, {"time_limit_s": 1000}) == Limits(2 * GIB, 100)  # what the operator says bounds it
-    assert limits_of(Settings(job_memory_budget="8GiB", job_workers=2, job_concurrency=2), {}).memory == 2 * GIB
-    assert limits_of(Settings(), {}) == Limits(None, None)
+    assert job_limits(settings, {}) == Limits(2 * GIB, 100)
+    assert job_limits(settings, {"memory_limit": 5 * GIB, "time_limit_s": 10}) == Limits(5 * GIB, 10)
+    assert job_limits(settings, {"time_limit_s": 1000}) == Limits(2 * GIB, 100)  # what the operator says bounds it
+    assert job_limits(Settings(job_memory_budget="8GiB", job_workers=2, job_concurrency=2), {}).memory == 2 * GIB
+    assert job_limits(Settings(), {}) == Limits(None, None)
     train = {"uris": ["x"], "learner": "nb", "model": "m", "memory_limit": "1.5 GiB"}
-    assert limits_of(settings, RefreshRequest(train=train).model_dump()).memory == 3 * GIB // 2
-    assert limits_of(settings, RefreshRequest(train=train, memory_limit="1GiB").model_dump()).memory == GIB
+    assert job_limits(settings, RefreshRequest(train=train).model_dump()).memory == 3 * GIB // 2
+    assert job_limits(settings, RefreshRequest(train=train, memory_limit="1GiB").model_dump()).memory == GIB
     assert (
-        counts_bytes(Settings(memory="4GiB"), GIB) == GIB // 8
-        and counts_bytes(Settings(memory="4GiB"), None) == 4 * GIB
+        counts_memory_limit(Settings(memory="4GiB"), GIB) == GIB // 8
+        and counts_memory_limit(Settings(memory="4GiB"), None) == 4 * GIB
     )
     assert "memory_limit" not in TrainRequest(uris=["x"], learner="nb", model="m").model_dump()  # as stored until now
 
@@ -171,12 +171,12 @@ def test_a_job_that_can_never_fit_is_refused(tmp_path, weather_files):
             uris=[str(weather_files[0])], target="class", learner="nb", model="m", memory_limit="2GiB"
         )
         with pytest.raises(InvalidRequest, match="asks for 2 GiB of memory, and all jobs together have 1 GiB"):
-            product.submit(workspace, request, is_remote=False)
+            product.submit_job(workspace, request, is_remote=False)
 
 
 @pytest.mark.parametrize(("n_bytes", "text"), [(3 << 29, "1.5 GiB"), (300 << 20, "300 MiB"), (5, "5 bytes")])
 def test_bytes_are_said_as_people_do(n_bytes, text):
-    assert bytes_text(n_bytes) == text
+    assert format_byte_size(n_bytes) == text
 
 
 # Several at once
@@ -191,7 +191,7 @@ def refuse():
 
 
 def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
-    (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
+    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
     mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
     mine.take("a", 6, refuse)
     with pytest.raises(Refused):
@@ -223,7 +223,7 @@ def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
 
 
 def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
-    (zero, lock), (one, other) = take_slot(tmp_path), take_slot(tmp_path)
+    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
     mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
     mine.take("a", 6, refuse)
     yours.take("b", 4, refuse)
@@ -245,18 +245,18 @@ def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
 
 
 def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path):
-    take_slot(tmp_path)[1].close()
+    acquire_worker_slot(tmp_path)[1].close()
     is_over = threading.Event()
 
     def look():
         while not is_over.is_set():
-            is_taken(tmp_path, 0)
+            is_worker_slot_taken(tmp_path, 0)
 
     with ThreadPoolExecutor(2) as pool:
         looking = [pool.submit(look) for _ in range(2)]
         slots = set()
         for _ in range(200):
-            slot, lock = take_slot(tmp_path)
+            slot, lock = acquire_worker_slot(tmp_path)
             slots.add(slot)
             lock.close()
         is_over.set()

@@ -114,7 +114,7 @@ def main(folder):
     with Workspace(settings) as workspace:
         for name, (learner, parameters, target) in MODELS.items():
             uri = str(folder / f"{name if name in ('wide', 'numbers') else 'narrow'}.parquet")
-            product.train(
+            product.train_model_version(
                 workspace,
                 TrainRequest(uris=[uri], target=target, learner=learner, parameters=parameters, model=name, holdout=0),
             )

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 from service.cli import app
 from service.operations import demo
-from service.operations.bench import KnownNetwork, write_synthetic
-from service.operations.demo import run_xgboost
+from service.operations.bench import KnownNetwork, write_synthetic_parquet
+from service.operations.demo import train_demo_xgboost
 from service.operations.demo_orders import write_orders
 from service.operations.precompile import DEMO
 from tests.naive.known_networks import posterior
@@ -22,7 +22,7 @@ from tests.service import forks
 @pytest.mark.timeout(900)
 def test_demo_learns_refreshes_forgets_and_answers(tmp_path, monkeypatch):
     compiled: list[object] = []
-    monkeypatch.setattr(demo, "compile_in_processes", lambda _, tasks: compiled.extend(tasks))
+    monkeypatch.setattr(demo, "precompile_in_processes", lambda _, tasks: compiled.extend(tasks))
     monkeypatch.setattr(demo, "local_server", forks.local_server)
     done = CliRunner().invoke(app, ["demo", "--rows", "10000", "--json", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -78,7 +78,7 @@ def test_the_peer_of_the_demo_learns_and_answers_for_unknown_words(tmp_path):
         return str(tmp_path / name)
 
     train, test = write("train", ["rain", "snow"], 500), write("test", ["rain", "snow", "hail"], 60)
-    cost, probabilities = run_xgboost([train], test, "class", 0.0)
+    cost, probabilities = train_demo_xgboost([train], test, "class", 0.0)
     assert cost.cpu_s > 0 and probabilities.shape == (60, 2)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
     words = pq.read_table(test)["word"].to_numpy(zero_copy_only=False)
@@ -102,6 +102,6 @@ def test_posterior_of_the_known_network_is_that_of_its_joint_distribution():
 
 
 def test_a_table_of_the_known_network_has_the_promised_rows(tmp_path):
-    write_synthetic(tmp_path / "known.parquet", 1_500, seed=1)
+    write_synthetic_parquet(tmp_path / "known.parquet", 1_500, seed=1)
     table = pq.read_table(tmp_path / "known.parquet")
     assert table.num_rows == 1_500 and set(table["class"].to_pylist()) == {"no", "yes"}

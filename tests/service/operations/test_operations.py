@@ -13,10 +13,10 @@ import time
 import pytest
 
 from service import product
-from service.jobs.crew import here
-from service.jobs.slots import take_slot
+from service.jobs.crew import lease_host_name
+from service.jobs.slots import acquire_worker_slot
 from service.operations import backup, doctor
-from service.operations.backup import back_up
+from service.operations.backup import back_up_workspace
 from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
@@ -44,8 +44,8 @@ def two_versions(root, data):
     settings = Settings(workspace=root)
     request = TrainRequest(uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0)
     with Workspace(settings) as workspace:
-        product.train(workspace, request)
-        product.train(workspace, request.model_copy(update={"learner": "tan", "aliases": ["champion"]}))
+        product.train_model_version(workspace, request)
+        product.train_model_version(workspace, request.model_copy(update={"learner": "tan", "aliases": ["champion"]}))
     return settings
 
 
@@ -91,10 +91,10 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     asked = {"records": [RECORD, {}]}
     expected = site.client.post("/v1/models/weather/predict", json=asked).json()
     with Workspace(Settings(workspace=restored)) as workspace:
-        served = product.served_model(workspace, "weather")
+        served = product.load_served_model(workspace, "weather")
         answers = [served.classify(record).tolist() for record in asked["records"]]
         assert answers == expected["probabilities"]
-        n_sound = sum(1 for _ in backup.all_versions(workspace.control))
+        n_sound = sum(1 for _ in backup.all_model_versions(workspace.control))
     assert n_sound == done["n_versions"]
     assert not any(path.name.startswith((".backup", ".restore")) for path in tmp_path.iterdir())
     assert all(finding["state"] != "failed" for finding in run("doctor", workspace=restored))
@@ -102,7 +102,7 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
 
 def test_sha256sum_can_check_a_backup(small, tmp_path):
     with Workspace(small) as workspace:
-        backup.back_up(workspace, tmp_path / "copy")
+        backup.back_up_workspace(workspace, tmp_path / "copy")
     checked = subprocess.run(["sha256sum", "--check", "--quiet", backup.MANIFEST], cwd=tmp_path / "copy")
     assert checked.returncode == 0
 
@@ -110,27 +110,27 @@ def test_sha256sum_can_check_a_backup(small, tmp_path):
 def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small, tmp_path):
     copy, target = tmp_path / "copy", tmp_path / "restored"
     with Workspace(small) as workspace:
-        backup.back_up(workspace, copy)
+        backup.back_up_workspace(workspace, copy)
     for path in [copy / "control.sqlite", next(copy.rglob("*.arrow")), copy / backup.ABOUT]:
         whole = path.read_bytes()
         path.chmod(0o644)
         path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
         with pytest.raises(CorruptFile, match="is damaged"):
-            backup.restore(copy, target)
+            backup.restore_workspace(copy, target)
         path.unlink()
         with pytest.raises(CorruptFile, match="cannot be read"):
-            backup.restore(copy, target)
+            backup.restore_workspace(copy, target)
         path.write_bytes(whole)
         assert not target.exists()
     (tmp_path / "short.tar").write_bytes(b"no archive")
     with pytest.raises(CorruptFile, match="is damaged"):
-        backup.restore(tmp_path / "short.tar", target)
+        backup.restore_workspace(tmp_path / "short.tar", target)
     with pytest.raises(InvalidRequest, match="no backup"):
-        backup.restore(tmp_path / "nothing", target)
-    assert backup.restore(copy, target).n_versions == 2
+        backup.restore_workspace(tmp_path / "nothing", target)
+    assert backup.restore_workspace(copy, target).n_versions == 2
     before = contents(target)
     with pytest.raises(Conflict, match="not empty"):
-        backup.restore(copy, target)
+        backup.restore_workspace(copy, target)
     assert contents(target) == before
 
 
@@ -141,13 +141,13 @@ def test_a_backup_that_names_what_is_not_in_it_is_refused(small, tmp_path, path,
     """Whoever deleted such a model later would remove files outside of the workspace."""
     copy, target = tmp_path / "copy", tmp_path / "restored"
     with Workspace(small) as workspace:
-        backup.back_up(workspace, copy)
+        backup.back_up_workspace(workspace, copy)
     with sqlite3.connect(copy / "control.sqlite") as connection:
         connection.execute("UPDATE model_versions SET duckdb_path = ? WHERE version = 1", (path,))
     lines = {name: sha256_of_file(copy / name) for name in read_manifest(copy / backup.MANIFEST)}
     (copy / backup.MANIFEST).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines.items()))
     with pytest.raises(CorruptFile, match=reason):
-        backup.restore(copy, target)
+        backup.restore_workspace(copy, target)
     assert not target.exists()
 
 
@@ -155,12 +155,12 @@ def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small, tmp_path):
     with Workspace(small) as workspace:
         (tmp_path / "taken").mkdir()
         with pytest.raises(Conflict, match="exists already"):
-            backup.back_up(workspace, tmp_path / "taken")
+            backup.back_up_workspace(workspace, tmp_path / "taken")
         with pytest.raises(InvalidRequest, match="outside"):
-            backup.back_up(workspace, small.workspace / "copy")
+            backup.back_up_workspace(workspace, small.workspace / "copy")
         damage(next(small.workspace.rglob("*.duckdb")))
         with pytest.raises(CorruptFile, match="SHA-256"):
-            backup.back_up(workspace, tmp_path / "copy")
+            backup.back_up_workspace(workspace, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
 
@@ -176,7 +176,7 @@ def damage(path):
 
 
 def examined(settings, *, repair=False):
-    return [vars(item) for item in doctor.examine(settings, is_repairing=repair)]
+    return [vars(item) for item in doctor.run_doctor_checks(settings, is_repairing=repair)]
 
 
 def finding(found, check, state):
@@ -245,7 +245,7 @@ def test_a_damaged_note_is_found(small, weather_files):
     with Workspace(small) as workspace:
         product.register_dataset(workspace, DatasetRequest(name="d", uris=[str(weather_files[0])], target="class"))
         train = {"dataset": "d", "learner": "nb", "model": "m", "parameters": {"m": 1.0}, "verify": True}
-        product.train(workspace, TrainRequest(**train))
+        product.train_model_version(workspace, TrainRequest(**train))
     finding(examined(small), "notes", "ok")
     data = small.workspace / "datasets" / "d"
     notes = [data / "columns.json", data / "contents.json"]
@@ -269,12 +269,12 @@ def test_a_clock_that_went_back_is_found(small):
 def test_jobs_without_a_worker_are_found(small, weather_files):
     request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="waiting")
     with Workspace(small) as workspace:
-        product.submit(workspace, request, is_remote=False)
+        product.submit_job(workspace, request, is_remote=False)
     found = finding(examined(small), "workers", "warning")
     assert "1 jobs wait" in found["detail"] and "fewpass worker" in found["remedy"]
-    slot, lock = take_slot(small.workspace / "workers")
+    slot, lock = acquire_worker_slot(small.workspace / "workers")
     with lock, Workspace(small) as workspace:
-        take_lease(workspace.control, "w", here(), slot, 30)
+        take_lease(workspace.control, "w", lease_host_name(), slot, 30)
         assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
 
 
@@ -282,12 +282,12 @@ def test_a_workspace_that_is_none_or_full_is_found(tmp_path, small, monkeypatch)
     assert "no folder" in finding(examined(Settings(workspace=tmp_path / "none")), "workspace", "failed")["detail"]
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage._replace(free=5_000_000))
-    found = {item.check: item for item in doctor.examine(small)}
+    found = {item.check: item for item in doctor.run_doctor_checks(small)}
     assert found["disk space"].state == "failed" and "fewpass models delete" in found["disk space"].remedy
 
 
 def test_an_open_door_is_found(small):
-    found = {item.check: item for item in doctor.examine(small.model_copy(update={"host": "0.0.0.0"}))}
+    found = {item.check: item for item in doctor.run_doctor_checks(small.model_copy(update={"host": "0.0.0.0"}))}
     assert found["API keys"].state == "failed"
 
 
@@ -313,7 +313,7 @@ def test_other_users_of_the_machine_read_nothing(umask_022, weather_files, tmp_p
     with Workspace(small) as workspace:
         made = product.create_webhook(workspace, "http://8.8.8.8/hook", [])
         workspace_secret(small.workspace)
-        back_up(workspace, tmp_path / "copy.tar")
+        back_up_workspace(workspace, tmp_path / "copy.tar")
     root = small.workspace
     assert stat.S_IMODE(root.stat().st_mode) == 0o700 and made["secret"]
     assert read_by_others(root) == set()
@@ -334,10 +334,10 @@ def test_other_users_of_the_machine_read_nothing(umask_022, weather_files, tmp_p
 def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022, small):
     copy, restored = small.workspace.with_name("copy"), small.workspace.with_name("restored")
     with Workspace(small) as workspace:
-        back_up(workspace, copy)
+        back_up_workspace(workspace, copy)
     for path in (copy, copy / "control.sqlite"):
         path.chmod(0o755)
-    backup.restore(copy, restored)
+    backup.restore_workspace(copy, restored)
     assert stat.S_IMODE(restored.stat().st_mode) == 0o700
     assert stat.S_IMODE((restored / "control.sqlite").stat().st_mode) == 0o600
 
@@ -376,12 +376,12 @@ def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(t
         uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
     )
     with Workspace(settings) as workspace:
-        product.train(workspace, request)
-        done = backup.back_up(workspace, tmp_path / "copy")
+        product.train_model_version(workspace, request)
+        done = backup.back_up_workspace(workspace, tmp_path / "copy")
     assert (done.n_versions, done.has_control) == (1, False)
     restored = settings.model_copy(update={"workspace": tmp_path / "restored"})
-    assert backup.restore(tmp_path / "copy", restored.workspace).n_versions == 1
+    assert backup.restore_workspace(tmp_path / "copy", restored.workspace).n_versions == 1
     assert not (restored.workspace / "control.sqlite").exists()
     with Workspace(restored) as workspace:
-        assert product.served_model(workspace, "m").version == 1
+        assert product.load_served_model(workspace, "m").version == 1
     assert all(item["state"] != "failed" for item in examined(restored))

@@ -42,7 +42,7 @@ def test_the_command_compiles_in_processes_side_by_side(tmp_path, monkeypatch):
 
 def test_a_task_that_fails_is_not_passed_over(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent"):
-        precompile.compile_in_processes(
+        precompile.precompile_in_processes(
             1, [partial(Path.touch, tmp_path / "first"), partial(Path.unlink, tmp_path / "absent")]
         )
 
@@ -59,7 +59,7 @@ def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(tmp_p
         monkeypatch.setattr(kind, "predict_proba", recorded)
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         for learner, target in (("nb", "class"), ("spn", "class"), ("spn", None)):
-            product.train(
+            product.train_model_version(
                 workspace,
                 TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model="m", holdout=0),
             )

@@ -12,23 +12,23 @@ from tests.service import forks
 
 
 def uploads(settings):
-    return [finding for finding in doctor.examine(settings) if finding.check == "uploads"]
+    return [finding for finding in doctor.run_doctor_checks(settings) if finding.check == "uploads"]
 
 
 def test_a_backup_holds_what_was_uploaded_into_the_workspace(tmp_path):
     settings, copy, restored = Settings(workspace=tmp_path / "w"), tmp_path / "copy.tar", tmp_path / "restored"
     with Workspace(settings) as workspace:
-        (uri,) = product.load_example(workspace).uris
-        backup.back_up(workspace, copy)
+        (uri,) = product.register_example_dataset(workspace).uris
+        backup.back_up_workspace(workspace, copy)
     (found,) = uploads(settings)
     assert found.state == "ok" and "a backup holds them" in found.detail
-    backup.restore(copy, restored)
+    backup.restore_workspace(copy, restored)
     again = restored / Path(uri).relative_to(settings.workspace)
     assert again.read_bytes() == Path(uri).read_bytes()
     shutil.rmtree(settings.workspace)
     lost = uploads(Settings(workspace=restored))[-1]
     assert lost.state == "warning" and uri in lost.detail and str(restored / "uploads") in lost.remedy
-    backup.restore(copy, settings.workspace)
+    backup.restore_workspace(copy, settings.workspace)
     assert [finding.state for finding in uploads(settings)] == ["ok"]
 
 
@@ -37,7 +37,7 @@ def test_what_is_no_uploaded_file_is_not_missed(tmp_path):
     settings, folder = Settings(workspace=tmp_path / "w"), tmp_path / "uploads" / "days"
     folder.mkdir(parents=True)
     with Workspace(settings) as workspace:
-        shutil.copy(product.load_example(workspace).uris[0], folder)
+        shutil.copy(product.register_example_dataset(workspace).uris[0], folder)
         product.register_dataset(workspace, DatasetRequest(name="days", uris=[str(folder / "*")]))
     assert [finding.state for finding in uploads(settings)] == ["ok"]
 
@@ -45,7 +45,7 @@ def test_what_is_no_uploaded_file_is_not_missed(tmp_path):
 def test_a_backup_says_that_files_in_a_data_root_are_not_in_it(tmp_path):
     settings = Settings(workspace=tmp_path / "w", data_roots=[str(tmp_path / "data")])
     with Workspace(settings) as workspace:
-        product.load_example(workspace)
+        product.register_example_dataset(workspace)
     (found,) = uploads(settings)
     assert (
         found.state == "ok" and "leaves them out" in found.detail and str(tmp_path / "data" / "uploads") in found.detail

@@ -78,8 +78,8 @@ def train_two(settings, data):
         uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="weather", holdout=0
     )
     with Workspace(settings) as workspace:
-        product.train(workspace, request.model_copy(update={"aliases": ["champion"]}))
-        product.train(workspace, request.model_copy(update={"learner": "tan"}))
+        product.train_model_version(workspace, request.model_copy(update={"aliases": ["champion"]}))
+        product.train_model_version(workspace, request.model_copy(update={"learner": "tan"}))
 
 
 def long_job(data):
@@ -100,7 +100,7 @@ def kill(process):
 
 
 def assert_sound(settings):
-    failed = [finding for finding in doctor.examine(settings) if finding.state == "failed"]
+    failed = [finding for finding in doctor.run_doctor_checks(settings) if finding.state == "failed"]
     assert not failed
 
 
@@ -196,13 +196,15 @@ def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk, weath
                 break
         assert refused > 3
         assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
-        found = {item.check: item.state for item in doctor.examine(settings)}
+        found = {item.check: item.state for item in doctor.run_doctor_checks(settings)}
         assert "failed" in {found["workspace"], found["disk space"]}
         ballast.unlink()  # the disk is free again, and so is everything
         made = wait_for(lambda: (r := client.post("/v1/jobs", json=body)).status_code == 202 and r.json())
         job = job_at_end(client, made["id"])
         assert job["state"] == "succeeded", job["error"]
-    failed = [item for item in doctor.examine(settings) if item.state == "failed" and item.check != "disk space"]
+    failed = [
+        item for item in doctor.run_doctor_checks(settings) if item.state == "failed" and item.check != "disk space"
+    ]
     assert not failed and not list(settings.workspace.glob("models/**/*.partial"))
 
 
@@ -252,8 +254,8 @@ def test_a_damaged_model_is_named_and_mended_while_others_answer(trained):
         body = problem(client.post("/v1/models/weather@2/predict", json=ASKED), 500)
         assert body["title"] == "Corrupt file" and damaged.name in body["detail"]
         assert client.post("/v1/models/weather@1/predict", json=ASKED).status_code == 200
-        assert any(item.state == "failed" for item in doctor.examine(trained))
-        doctor.examine(trained, is_repairing=True)
+        assert any(item.state == "failed" for item in doctor.run_doctor_checks(trained))
+        doctor.run_doctor_checks(trained, is_repairing=True)
         assert client.post("/v1/models/weather@2/predict", json=ASKED).status_code == 200  # without a restart
     assert_sound(trained)
 
@@ -278,7 +280,7 @@ def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained):
         local_server(trained),
     ):
         pass
-    assert any("fewpass restore" in item.remedy for item in doctor.examine(trained))
+    assert any("fewpass restore" in item.remedy for item in doctor.run_doctor_checks(trained))
     assert catalogue.exists()  # nobody has made a new one in its place
 
 
@@ -319,7 +321,7 @@ def test_a_thousand_queued_jobs_hold_nobody_up(trained, weather_files):
             assert client.post("/v1/datasets", json=data).status_code == 201
         with Workspace(trained) as workspace:
             for _ in range(1_000):
-                product.submit(workspace, SchemaRequest(dataset="weather"), is_remote=False)
+                product.submit_job(workspace, SchemaRequest(dataset="weather"), is_remote=False)
         with client_of(server) as client:
             assert 'fewpass_jobs{state="queued"} 1000.0' in client.get("/metrics").text
             served = psutil.Process(server.pid)

@@ -34,7 +34,7 @@ def settings(site, tmp_path_factory):
     second = TrainRequest(uris=[str(site.train)], target="class", learner="nb", model="weather", holdout=0)
     with Workspace(found) as workspace:
         product.set_alias(workspace, "weather", "champion", 1)
-        product.train(workspace, second)
+        product.train_model_version(workspace, second)
     return found
 
 

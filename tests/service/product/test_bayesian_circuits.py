@@ -100,29 +100,29 @@ def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path
     folder = tmp_path / "data"
     folder.mkdir()
     pq.write_table(weather(300, 1), folder / "b.parquet")
-    first = product.train(workspace, request_of(folder, update=True))
+    first = product.train_model_version(workspace, request_of(folder, update=True))
     # The new file comes first by its name; its rows come last in the states all the same.
     for name, seed in (("a", 2), ("aa", 3)):
         known = model_of(first)
         pq.write_table(weather(200, seed), folder / f"{name}.parquet")
-        first, passes = product.train_with_passes(workspace, request_of(folder, update=True))
+        first, passes = product.train_and_report_passes(workspace, request_of(folder, update=True))
         grown = model_of(first)
         assert [entry["stage"] for entry in passes] == ["sampling"]
         n_known = len(known.sampled.choices[0])
         assert len(grown.sampled.choices[0]) == grown.facts["n_rows"] > n_known
         assert grown.sampled.header["turn"] == known.sampled.header["turn"] + 1
         assert grown.schema == known.schema
-    same, passes = product.train_with_passes(workspace, request_of(folder, update=True))
+    same, passes = product.train_and_report_passes(workspace, request_of(folder, update=True))
     assert sum(entry["n_rows_read"] for entry in passes) == 0
     assert np.array_equal(model_of(same).draws.weight, grown.draws.weight)
     (folder / "b.parquet").unlink()
-    _, passes = product.train_with_passes(workspace, request_of(folder, update=True))
+    _, passes = product.train_and_report_passes(workspace, request_of(folder, update=True))
     assert passes[0]["stage"] == "starting anew, as a file that was learned from is gone or has changed"
 
 
 def test_served_draws_have_what_their_first_query_needs(workspace, tmp_path):
     pq.write_table(weather(300, 1), tmp_path / "data.parquet")
-    product.train(workspace, request_of(tmp_path / "data.parquet", target=None))
+    product.train_model_version(workspace, request_of(tmp_path / "data.parquet", target=None))
     predictor = Predictor(workspace.control)
     predictor.refresh()
     model = predictor.resolve("sky").model

@@ -8,7 +8,7 @@ import pytest
 
 from service.jobs.children import Child, Children
 from service.jobs.steps import NICENESS
-from service.product.child_process import aside
+from service.product.child_process import run_in_child_process
 from service.requests.problems import TooSlow
 from service.settings import Settings
 from service.workspace import Workspace
@@ -25,10 +25,10 @@ def sleep(_workspace):
 
 def test_a_reader_gives_way_and_ends_with_its_time(tmp_path):
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        pid, found = aside(workspace, niceness)
+        pid, found = run_in_child_process(workspace, niceness)
         assert found == os.nice(0) + NICENESS
         with pytest.raises(TooSlow, match=r"takes longer than 0\.2 s to read\."):
-            aside(workspace, sleep, time_limit_s=0.2)
+            run_in_child_process(workspace, sleep, time_limit_s=0.2)
         wait_for(lambda: ended([pid]))
 
 

@@ -33,25 +33,27 @@ def here(tmp_path_factory, weather_files):
     with Workspace(Settings(workspace=tmp_path_factory.mktemp("densities") / "workspace", threads=2)) as workspace:
         spn = {"passes": 3, "states": 3}
         asked = {"uris": [str(weather_files[0])], "learner": "spn"}
-        product.train(workspace, TrainRequest(model="sky", parameters=spn, **asked))
+        product.train_model_version(workspace, TrainRequest(model="sky", parameters=spn, **asked))
         dense = {"passes": 40, "states": 4, "leaves": "gaussian"}
-        product.train(workspace, TrainRequest(model="air", parameters=dense, **asked))
+        product.train_model_version(workspace, TrainRequest(model="air", parameters=dense, **asked))
         block = {"structure": "gaussian-mixture", "states": 4}
-        product.train(workspace, TrainRequest(model="block", parameters=block, **asked))
+        product.train_model_version(workspace, TrainRequest(model="block", parameters=block, **asked))
         nets = {"uris": [str(weather_files[0])], "target": "class"}
-        product.train(workspace, TrainRequest(model="net", learner="nb", parameters={"m": 1.0}, **nets))
-        product.train(workspace, TrainRequest(model="trees", learner="xgboost", parameters={"rounds": 2}, **nets))
+        product.train_model_version(workspace, TrainRequest(model="net", learner="nb", parameters={"m": 1.0}, **nets))
+        product.train_model_version(
+            workspace, TrainRequest(model="trees", learner="xgboost", parameters={"rounds": 2}, **nets)
+        )
         yield workspace
 
 
 @pytest.mark.parametrize("model", ["sky", "air", "block", "net"])
 def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp_path, model):
     output = tmp_path / "scores.parquet"
-    told = product.score(here, model, [str(weather_files[0])], output, keep=["outlook", "class"])
+    told = product.score_file_likelihoods(here, model, [str(weather_files[0])], output, keep=["outlook", "class"])
     scores, rows = pq.read_table(output), pq.read_table(weather_files[0])
     assert scores.column_names == ["outlook", "class", "log_likelihood", "surprise_rank"]
     assert scores.select(["outlook", "class"]).equals(rows.select(["outlook", "class"]))
-    circuit = product.served_model(here, model).model if model != "net" else _compiled(here, model)
+    circuit = product.load_served_model(here, model).model if model != "net" else _compiled(here, model)
     expected = np.concatenate([circuit.log_likelihood(chunk_of_batch(circuit.columns, b)) for b in rows.to_batches()])
     logs = scores["log_likelihood"].to_numpy()
     np.testing.assert_array_equal(logs, expected)
@@ -63,14 +65,14 @@ def test_scores_are_the_log_likelihoods_and_their_ranks(here, weather_files, tmp
 
 
 def _compiled(here, name):
-    from service.product.inference.queries import queryable
+    from service.product.inference.queries import queryable_circuit
 
-    return queryable(product.served_model(here, name).model)
+    return queryable_circuit(product.load_served_model(here, name).model)
 
 
 def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_files, tmp_path, monkeypatch):
     monkeypatch.setattr("service.product.inference.density_rows.ROWS_AT_A_TIME", 700)
-    product.score(here, "sky", [str(weather_files[0])], tmp_path / "scores")
+    product.score_file_likelihoods(here, "sky", [str(weather_files[0])], tmp_path / "scores")
     assert pq.read_table(tmp_path / "scores").num_rows == 3000
 
 
@@ -81,9 +83,9 @@ def test_scores_without_columns_to_keep_are_written_in_slices(here, weather_file
 def test_only_missing_cells_change(here, weather_files, tmp_path, filling):
     if filling.columns:
         with pytest.raises(UnknownColumn, match="'rain_mm'"):
-            product.impute(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
+            product.impute_files(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
         return
-    told = product.impute(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
+    told = product.impute_files(here, "air", [str(weather_files[0])], tmp_path / "all", filling)
     rows, whole = pq.read_table(weather_files[0]), pq.read_table(tmp_path / "all")
     assert told["n_rows"] == 3000 and told["n_left"] == 0
     draws = [whole] if filling.draws == 1 else [
@@ -99,7 +101,7 @@ def test_only_missing_cells_change(here, weather_files, tmp_path, filling):
 
 
 def test_humidity_follows_the_class(here, weather_files, tmp_path):
-    product.impute(here, "air", [str(weather_files[0])], tmp_path / "means", Filling("mean"))
+    product.impute_files(here, "air", [str(weather_files[0])], tmp_path / "means", Filling("mean"))
     rows, whole = pq.read_table(weather_files[0]), pq.read_table(tmp_path / "means")
     missing = np.array(rows["humidity"].is_null())
     plays = np.array(rows["class"]) == "yes"
@@ -110,7 +112,7 @@ def test_humidity_follows_the_class(here, weather_files, tmp_path):
 def test_a_file_without_a_column_gets_it_where_it_is_named(here, weather_files, tmp_path):
     rows = pq.read_table(weather_files[1]).drop_columns("class")
     pq.write_table(rows, tmp_path / "rows.parquet")
-    product.impute(here, "net", [str(tmp_path / "rows.parquet")], tmp_path / "all", Filling(columns=("class",)))
+    product.impute_files(here, "net", [str(tmp_path / "rows.parquet")], tmp_path / "all", Filling(columns=("class",)))
     filled = np.array(pq.read_table(tmp_path / "all")["class"])
     assert (filled == np.array(pq.read_table(weather_files[1])["class"])).mean() > 0.7
 
@@ -118,19 +120,19 @@ def test_a_file_without_a_column_gets_it_where_it_is_named(here, weather_files, 
 def test_what_cannot_be_scored_or_imputed(here, weather_files, tmp_path):
     source = [str(weather_files[1])]
     with pytest.raises(NoJoint, match="no joint distribution"):
-        product.score(here, "trees", source, tmp_path / "x")
+        product.score_file_likelihoods(here, "trees", source, tmp_path / "x")
     with pytest.raises(NoClass, match=r"\(score\).*\(impute\)"):
         product.predict_files(here, "sky", source, tmp_path / "x.parquet")
     with pytest.raises(InvalidRequest, match=r"name it .*x\.parquet"):
-        product.score(here, "sky", source, tmp_path / "x.csv")
+        product.score_file_likelihoods(here, "sky", source, tmp_path / "x.csv")
     with pytest.raises(UnknownColumn, match="'wind'"):
-        product.score(here, "sky", source, tmp_path / "x", keep=["wind"])
+        product.score_file_likelihoods(here, "sky", source, tmp_path / "x", keep=["wind"])
     pq.write_table(pa.table({"other": [1]}), tmp_path / "other.parquet")
     with pytest.raises(InvalidRequest, match="none of the model's columns"):
-        product.impute(here, "sky", [str(tmp_path / "other.parquet")], tmp_path / "x", Filling())
+        product.impute_files(here, "sky", [str(tmp_path / "other.parquet")], tmp_path / "x", Filling())
     pq.write_table(pa.table({"outlook": ["rain"], "draw": [1]}), tmp_path / "draw.parquet")
     with pytest.raises(InvalidRequest, match="add a column 'draw', and the data has one already"):
-        product.impute(here, "sky", [str(tmp_path / "draw.parquet")], tmp_path / "x", Filling("draw", draws=2))
+        product.impute_files(here, "sky", [str(tmp_path / "draw.parquet")], tmp_path / "x", Filling("draw", draws=2))
     for wrong in ({"how": "guess"}, {"draws": 2}, {"draws": 0}, {"seed": -1}):
         with pytest.raises(InvalidParameter, match=next(iter(wrong))):
             Filling(**wrong)
@@ -205,7 +207,7 @@ def test_as_jobs(site, circuit):
     asked = {"kind": "score", "model": "sky", "uris": [str(site.test)], "keep": ["windy"]}
     job = job_at_end(site.client, site.client.post("/v1/jobs", json=asked).json()["id"])
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        assert pq.read_table(product.job_output(workspace, job["id"])).column_names[0] == "windy"
+        assert pq.read_table(product.job_output_path(workspace, job["id"])).column_names[0] == "windy"
     refused = site.client.post("/v1/jobs", json={"kind": "impute", "model": "sky", "uris": ["/x"], "columns": ["wind"]})
     assert "'wind'" in problem(refused, 422)["detail"]
     other = site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "sky", "uris": [str(site.test)]}).json()
@@ -221,7 +223,7 @@ def test_chosen_leaves_say_which_columns_have_a_density(here, tmp_path):
     pq.write_table(rows, tmp_path / "rows.parquet")
     parameters = {"structure": "chow-liu", "leaves": "auto", "passes": 2}
     request = TrainRequest(model="chosen", learner="spn", uris=[str(tmp_path / "rows.parquet")], parameters=parameters)
-    product.train(here, request)
+    product.train_model_version(here, request)
     predictor = Predictor(here.control)
     predictor.refresh()
     served = predictor.resolve("chosen")
@@ -244,6 +246,6 @@ def test_a_served_circuit_has_what_its_first_query_needs(here):
 def test_a_mixture_of_gaussians_has_no_circuit_file(here):
     for form in set(MEDIA_TYPES) - {"model"}:
         with pytest.raises(NoCircuit, match="'gaussian mixture' has leaves of several columns"):
-            product.circuit(here, "block", form)
+            product.export_version_circuit(here, "block", form)
     with pytest.raises(NoCircuit, match="tables of the version's DuckDB file"):
-        region_graph(product.served_model(here, "block").model)
+        region_graph(product.load_served_model(here, "block").model)

@@ -27,7 +27,7 @@ def dirty(path, n_rows=400):
 def train(workspace, path, **known):
     told: list[str] = []
     request = TrainRequest(uris=[str(path)], target="y", learner="nb", model="dirty", holdout=0, **known)
-    product.train_with_passes(workspace, request, lambda _: None, told.append)
+    product.train_and_report_passes(workspace, request, lambda _: None, told.append)
     return told
 
 
@@ -123,7 +123,7 @@ def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(tmp_p
             request = TrainRequest(
                 uris=[str(files)], target="y", learner="kdb", model="dirty", holdout=0, update=update, **known
             )
-            product.train(workspace, request)
+            product.train_model_version(workspace, request)
             return predictions()
 
         def predictions():
@@ -142,11 +142,11 @@ def test_weights_count_rows_as_if_repeated_and_a_refresh_goes_on_with_them(tmp_p
         answers(update=True, columns=weighted)
         write("2")
         refreshed = answers(update=True)  # what was said of the columns still holds
-        schema = product.served_model(workspace, "dirty").schema
+        schema = product.load_served_model(workspace, "dirty").schema
         assert refreshed != of_command and [entry.name for entry in schema.left_out] == ["n"]
-        assert product.served_model(workspace, "dirty").model.facts["n_rows"] == pq.read_table(repeated()).num_rows
+        assert product.load_served_model(workspace, "dirty").model.facts["n_rows"] == pq.read_table(repeated()).num_rows
         with pytest.raises(SchemaError, match=r"1\.parquet: Column 'z' is the weight of the rows"):
             answers(columns={"z": {"weight": True}})
         answers(update=True, columns={"n": {}, "z": "drop"})
-        left_out = product.served_model(workspace, "dirty").schema.left_out
+        left_out = product.load_served_model(workspace, "dirty").schema.left_out
         assert "the weight of the rows" not in {entry.reason for entry in left_out}, "an empty entry takes it back"

@@ -35,16 +35,16 @@ def test_it_is_what_a_request_without_a_learner_gets():
 
 
 def test_rows_are_forgotten_and_that_is_proved(workspace, folder):
-    product.train(workspace, ensemble(folder))
-    done = product.forget(workspace, ForgetRequest(model="daily", where="user = 3"))
+    product.train_model_version(workspace, ensemble(folder))
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 3"))
     n_left = int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
     assert done["proofs"][0]["is_equal"] is True
     assert product.find_version(workspace, "daily@2").n_rows == n_left
 
 
 def test_queries_are_answered_by_the_joint_member_and_say_so(workspace, folder):
-    product.train(workspace, ensemble(folder))
-    conditional, best = product.query(
+    product.train_model_version(workspace, ensemble(folder))
+    conditional, best = product.query_model(
         workspace, "daily", [Conditional(("x0",), {"class": "yes"}), Map(("class",), {"x0": "a"})]
     )
     assert conditional["member"] == best["member"] == "joint"
@@ -52,31 +52,31 @@ def test_queries_are_answered_by_the_joint_member_and_say_so(workspace, folder):
 
 
 def test_members_are_drawn_one_by_one(workspace, folder):
-    version = product.train(workspace, ensemble(folder))
-    told = product.structure(workspace, "daily")
+    version = product.train_model_version(workspace, ensemble(folder))
+    told = product.version_structure(workspace, "daily")
     assert len(told["members"]) == 2 and told["facts"]["choice"]
-    assert product.structure(workspace, "daily", 1)["nodes"][0]["role"] == "class"
-    assert product.draw(workspace, "daily", 0).startswith(b"<svg")
+    assert product.version_structure(workspace, "daily", 1)["nodes"][0]["role"] == "class"
+    assert product.draw_version_structure(workspace, "daily", 0).startswith(b"<svg")
     with pytest.raises(InvalidParameter, match="members 0 to 1"):
-        product.structure(workspace, "daily", 7)
+        product.version_structure(workspace, "daily", 7)
     model = model_of(version)
     assert isinstance(model, EnsembleModel) and model.joint.network.order
-    product.train(workspace, request_of(folder, model="network", update=False))
+    product.train_model_version(workspace, request_of(folder, model="network", update=False))
     with pytest.raises(InvalidParameter, match="has no members"):
-        product.structure(workspace, "network", 0)
+        product.version_structure(workspace, "network", 0)
 
 
 def test_learners_that_cut_otherwise_keep_other_schemas(workspace, folder):
     """A network's update does not take the hundreds of cut points of an ensemble, nor the other way round."""
-    many = model_of(product.train(workspace, ensemble(folder)))
-    network = model_of(product.train(workspace, request_of(folder)))
-    again = model_of(product.train(workspace, ensemble(folder)))
+    many = model_of(product.train_model_version(workspace, ensemble(folder)))
+    network = model_of(product.train_model_version(workspace, request_of(folder)))
+    again = model_of(product.train_model_version(workspace, ensemble(folder)))
     n_cuts = [max(len(attribute.cuts) for attribute in model.schema.attributes) for model in (many, network, again)]
     assert n_cuts[0] == n_cuts[2] > 2 * n_cuts[1]
     assert np.array_equal(many.predict_proba(_one(many)), again.predict_proba(_one(again)))
 
 
 def _one(model):
-    from learners.schema.encoding.json_records import encode_records
+    from learners.schema.encoding.json_records import encode_json_records
 
-    return encode_records([{"x0": "a", "number": 0.3}, {}], model.schema)
+    return encode_json_records([{"x0": "a", "number": 0.3}, {}], model.schema)

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.steps import LOCAL, run_now, silent
-from service.product.promotion import Measured, Quarantined, verdict
-from service.product.submission.job_steps import job_kinds
-from service.product.submission.prechecks import check_request
+from service.jobs.steps import LOCAL, ignore_report, run_job_steps
+from service.product.promotion import Measured, Quarantined, promotion_verdict
+from service.product.submission.job_steps import job_steps_by_kind
+from service.product.submission.prechecks import check_job_request
 from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest
 from service.settings import Settings
@@ -32,11 +32,15 @@ def joint(version, log_likelihood, n_impossible=0):
 def test_versions_without_a_class_are_compared_by_likelihood(workspace, folder):
     train = request_of(folder, target=None, learner="spn", parameters={"learning": "em", "passes": 1})
     request = RefreshRequest(train=train)
-    check_request(workspace, request, is_remote=False)
-    first = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)
+    check_job_request(workspace, request, is_remote=False)
+    first = run_job_steps(
+        product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report
+    )
     assert first["promotion"]["is_promoted"]
     write(folder, 5)
-    second = run_now(product.job_kinds(workspace)["refresh"], "local-2", request.model_dump(), silent)["promotion"]
+    second = run_job_steps(
+        product.job_steps_by_kind(workspace)["refresh"], "local-2", request.model_dump(), ignore_report
+    )["promotion"]
     new, old = (second[f"{which}_metrics"]["log_likelihood"] for which in ("challenger", "champion"))
     assert second["is_promoted"] is (new >= old)
     assert f"log_loss {-new:.6g} against {-old:.6g}" in second["reason"]
@@ -44,17 +48,17 @@ def test_versions_without_a_class_are_compared_by_likelihood(workspace, folder):
 
 def test_a_row_that_is_impossible_costs_more_than_any_other():
     rule = PromotionRule()
-    assert verdict(rule, joint(2, -3.0), joint(1, -4.0)).is_promoted
-    assert not verdict(rule, joint(2, -4.0), joint(1, -3.0)).is_promoted
-    assert not verdict(rule, joint(2, -1.0, n_impossible=1), joint(1, -3.0)).is_promoted
-    assert verdict(rule, joint(2, -3.0), joint(1, -1.0, n_impossible=1)).is_promoted
-    assert not verdict(rule, joint(2, math.nan), joint(1, -3.0)).is_promoted
+    assert promotion_verdict(rule, joint(2, -3.0), joint(1, -4.0)).is_promoted
+    assert not promotion_verdict(rule, joint(2, -4.0), joint(1, -3.0)).is_promoted
+    assert not promotion_verdict(rule, joint(2, -1.0, n_impossible=1), joint(1, -3.0)).is_promoted
+    assert promotion_verdict(rule, joint(2, -3.0), joint(1, -1.0, n_impossible=1)).is_promoted
+    assert not promotion_verdict(rule, joint(2, math.nan), joint(1, -3.0)).is_promoted
 
 
 def test_a_version_without_a_class_is_not_compared_with_one_that_has_it():
     classes = Measured(1, {"log_loss": 9.0, "rmse": 0.5, "ece": 0.1, "n_test_rows": 500})
     for challenger, champion in ((joint(2, -3.0), classes), (classes._replace(version=2), joint(1, -30.0))):
-        told = verdict(PromotionRule(), challenger, champion)
+        told = promotion_verdict(PromotionRule(), challenger, champion)
         assert not told.is_promoted
         assert "version 1 stays champion: the two cannot be compared by log_loss" in told.reason
 
@@ -67,20 +71,20 @@ def measured(version, log_loss, floor=math.log(2)):
 
 @pytest.mark.parametrize("champion", [None, measured(1, 0.9)])
 def test_no_version_below_the_floor_is_promoted_whatever_the_champion_is(champion):
-    told = verdict(PromotionRule(), measured(2, 0.765), champion)
+    told = promotion_verdict(PromotionRule(), measured(2, 0.765), champion)
     assert not told.is_promoted
     assert told.reason.endswith("version 2 has log_loss 0.765, worse than the class shares alone (0.693147)")
-    assert verdict(PromotionRule(beats_prior=False), measured(2, 0.765), champion).is_promoted
-    assert verdict(PromotionRule(), measured(2, math.log(2)), champion).is_promoted, "a tie is not worse"
-    told = verdict(PromotionRule(max_loss=0.5), measured(2, 0.6), champion)
+    assert promotion_verdict(PromotionRule(beats_prior=False), measured(2, 0.765), champion).is_promoted
+    assert promotion_verdict(PromotionRule(), measured(2, math.log(2)), champion).is_promoted, "a tie is not worse"
+    told = promotion_verdict(PromotionRule(max_loss=0.5), measured(2, 0.6), champion)
     assert not told.is_promoted
     assert told.reason.endswith("version 2 has log_loss 0.6, and at most 0.5 is allowed")
-    assert verdict(PromotionRule(max_loss=0.5), measured(2, 0.5), champion).is_promoted
+    assert promotion_verdict(PromotionRule(max_loss=0.5), measured(2, 0.5), champion).is_promoted
 
 
 def test_a_joint_model_has_the_absolute_floor_alone():
-    assert verdict(PromotionRule(), joint(2, -30.0), None).is_promoted
-    assert not verdict(PromotionRule(max_loss=20.0), joint(2, -30.0), None).is_promoted
+    assert promotion_verdict(PromotionRule(), joint(2, -30.0), None).is_promoted
+    assert not promotion_verdict(PromotionRule(max_loss=20.0), joint(2, -30.0), None).is_promoted
 
 
 def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
@@ -90,7 +94,9 @@ def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
     pq.write_table(pa.table(columns | {"class": rng.choice(["no", "yes"], 600)}), folder.parent / "chance.parquet")
     train = request_of(folder, uris=[str(folder.parent / "chance.parquet")], columns={}, parameters={"k": 2, "m": 0.1})
     request = RefreshRequest(train=train)
-    told = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)["promotion"]
+    told = run_job_steps(
+        product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report
+    )["promotion"]
     assert not told["is_promoted"]
     assert "champion stays unset: version 1 has log_loss" in told["reason"]
     assert told["challenger_metrics"]["log_loss"] > told["challenger_metrics"]["log_loss_of_class_shares"]
@@ -104,17 +110,19 @@ def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
 def test_a_metric_of_classes_is_refused_at_once_where_there_are_none(workspace, folder, metric):
     train = request_of(folder, target=None, learner="spn", parameters={})
     with pytest.raises(InvalidRequest, match=f"A model without a target has no {metric}"):
-        check_request(workspace, RefreshRequest(train=train, promotion={"metric": metric}), is_remote=False)
+        check_job_request(workspace, RefreshRequest(train=train, promotion={"metric": metric}), is_remote=False)
 
 
 def test_a_damaged_champion_stays_and_the_decision_says_why(workspace, folder):
     """Else a refresh would fail each night, and nobody would read of it among the decisions."""
     request = RefreshRequest(train=request_of(folder, learner="nb", parameters={"m": 1.0}))
-    run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)
+    run_job_steps(product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report)
     compiled = product.find_version(workspace, "daily@1").arrow_path
     compiled.chmod(0o644)
     compiled.write_bytes(b"junk")
-    told = run_now(product.job_kinds(workspace)["refresh"], "local-2", request.model_dump(), silent)["promotion"]
+    told = run_job_steps(
+        product.job_steps_by_kind(workspace)["refresh"], "local-2", request.model_dump(), ignore_report
+    )["promotion"]
     assert not told["is_promoted"]
     assert "version 1 stays champion: version 1 could not be measured" in told["reason"]
     assert "is damaged" in told["reason"]
@@ -136,7 +144,9 @@ def test_rows_that_decide_are_read_as_the_model_reads_them(workspace, tmp_path, 
     where = {} if is_kept_back else {"test_uris": [str(tmp_path / "test.csv")], "holdout": 0}
     train = request_of(tmp_path / "train.csv", columns=columns, learner="nb", parameters={}, **where)
     request = RefreshRequest(train=train, promotion={"min_rows": 10})
-    told = run_now(product.job_kinds(workspace)["refresh"], "local-1", request.model_dump(), silent)["promotion"]
+    told = run_job_steps(
+        product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report
+    )["promotion"]
     assert told["is_promoted"], told["reason"]
     assert told["challenger_metrics"]["log_loss"] < 0.5
 
@@ -152,7 +162,9 @@ def place(tmp_path):
 def refresh(workspace, folder, **more):
     train = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 1}, "model": "towns"}
     request = RefreshRequest(train=train | {"holdout": 0.2}, **more)
-    return run_now(job_kinds(workspace)["refresh"], f"{LOCAL}{uuid.uuid4().hex}", request.model_dump(), lambda _: None)
+    return run_job_steps(
+        job_steps_by_kind(workspace)["refresh"], f"{LOCAL}{uuid.uuid4().hex}", request.model_dump(), lambda _: None
+    )
 
 
 def add(folder, table, number):

@@ -3,7 +3,7 @@
 import pytest
 
 from service import product
-from service.jobs.steps import Run, run_now
+from service.jobs.steps import Run, run_job_steps
 from service.product import promotion
 from service.requests.requests import EvaluateRequest, RefreshRequest
 
@@ -22,10 +22,10 @@ class Refresh:
 
     def __init__(self, workspace):
         self.workspace = workspace
-        self.id = product.submit(workspace, REFRESH, is_remote=False)[0].id
-        steps = dict(product.job_kinds(workspace)["refresh"])
+        self.id = product.submit_job(workspace, REFRESH, is_remote=False)[0].id
+        steps = dict(product.job_steps_by_kind(workspace)["refresh"])
         del steps["decide"]
-        self.published = run_now(steps, self.id, self.request, lambda _: None)
+        self.published = run_job_steps(steps, self.id, self.request, lambda _: None)
 
     @property
     def request(self):
@@ -33,7 +33,7 @@ class Refresh:
 
     def decide(self):
         run = Run(self.id, self.request, {"publish": self.published}, lambda _: None)
-        return promotion.decide(self.workspace, run)
+        return promotion.decide_promotion(self.workspace, run)
 
     def end(self):
         product.job_queue(self.workspace).cancel(self.id)
@@ -63,17 +63,17 @@ def test_a_refresh_removes_no_version_that_another_is_comparing(workspace):
 def test_a_version_that_a_waiting_job_names_stays(workspace):
     for _ in range(3):
         Refresh(workspace).end()
-    job, _ = product.submit(workspace, EvaluateRequest(model="weather@2", dataset="weather"), is_remote=False)
-    assert product.prune(workspace, "weather", 1) == [1]
+    job, _ = product.submit_job(workspace, EvaluateRequest(model="weather@2", dataset="weather"), is_remote=False)
+    assert product.prune_model_versions(workspace, "weather", 1) == [1]
     product.job_queue(workspace).cancel(job.id)
-    assert product.prune(workspace, "weather", 1) == [2]
+    assert product.prune_model_versions(workspace, "weather", 1) == [2]
 
 
 def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_anew(workspace, monkeypatch):
     for _ in range(3):
         Refresh(workspace).end()
     product.set_alias(workspace, "weather", "champion", 1)
-    refresh, opened = Refresh(workspace), promotion.map_version
+    refresh, opened = Refresh(workspace), promotion.map_model_version
 
     def late(version):
         if version.version == 1:
@@ -81,5 +81,5 @@ def test_a_champion_that_is_replaced_and_removed_while_it_is_opened_is_decided_a
             product.delete_version(workspace, "weather", 1)
         return opened(version)
 
-    monkeypatch.setattr(promotion, "map_version", late)
+    monkeypatch.setattr(promotion, "map_model_version", late)
     assert refresh.decide()["promotion"]["champion"] == 2

@@ -9,7 +9,7 @@ import pytest
 
 from learners import Source
 from learners.errors import InvalidParameter
-from learners.passes.sources.row_filter import window
+from learners.passes.sources.row_filter import select_newest_rows
 from learners.schema import Kept
 from service import product
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
@@ -31,19 +31,19 @@ def request_of(folder, **more):
 
 def test_an_update_reads_new_files_only(workspace, folder):
     """Also where an entry of a column was empty, which says nothing."""
-    _, passes = product.train_with_passes(workspace, request_of(folder, columns=COLUMNS | {"x0": {}}))
+    _, passes = product.train_and_report_passes(workspace, request_of(folder, columns=COLUMNS | {"x0": {}}))
     assert {each["n_files_reused"] for each in passes} == {0}
     write(folder, 5)
-    updated, passes = product.train_with_passes(workspace, request_of(folder))
+    updated, passes = product.train_and_report_passes(workspace, request_of(folder))
     assert {each["stage"]: each["n_files_read"] for each in passes}["counting pairs"] == 1
     assert updated.n_rows < 3600, "a share is kept back"
     # The same rows learned by another workspace, which has nothing to reuse.
     with Workspace(Settings(workspace=folder.parent / "other")) as other:
-        product.train(other, request_of(folder, model="daily"))
+        product.train_model_version(other, request_of(folder, model="daily"))
         (schema,) = (other.layout.model_directory("daily") / "data" / "schemas").glob("*.json")
         schema.chmod(0o644)
         schema.write_text(Kept(model_of(updated).schema).schema.to_json())
-        fresh = product.train(other, request_of(folder, model="daily"))
+        fresh = product.train_model_version(other, request_of(folder, model="daily"))
         assert same(model_of(fresh), model_of(updated))
 
 
@@ -52,16 +52,16 @@ def test_models_of_a_data_set_share_what_is_counted(workspace, folder):
         workspace, DatasetRequest(name="rows", uris=[str(folder)], target="class", columns=COLUMNS)
     )
     asked = {"uris": None, "dataset": "rows", "target": None, "columns": {}}
-    product.train(workspace, request_of(folder, **asked))
-    _, passes = product.train_with_passes(
+    product.train_model_version(workspace, request_of(folder, **asked))
+    _, passes = product.train_and_report_passes(
         workspace, request_of(folder, **asked, model="other", learner="tan", parameters={})
     )
     assert {each["n_rows_read"] for each in passes if each["stage"] != "counting families"} == {0}
 
 
 def test_rows_are_forgotten_and_it_is_proved(workspace, folder):
-    first = product.train(workspace, request_of(folder, aliases=["champion"]))
-    done = product.forget(workspace, ForgetRequest(model="daily", where="user = 3"))
+    first = product.train_model_version(workspace, request_of(folder, aliases=["champion"]))
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 3"))
     table = pq.read_table(folder)
     assert done["n_rows"] == int(pc.sum(pc.equal(table["user"], 3)).as_py()) > 0
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
@@ -71,14 +71,14 @@ def test_rows_are_forgotten_and_it_is_proved(workspace, folder):
     # What comes later is not learned either: not by an update, not by a training from scratch, not in a hold-out.
     write(folder, 5)
     for update in (True, False):
-        later = product.train(workspace, request_of(folder, update=update, holdout=0))
+        later = product.train_model_version(workspace, request_of(folder, update=update, holdout=0))
         assert later.n_rows == int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
-    again = product.forget(workspace, ForgetRequest(model="daily", where="user = 3", retrain=False))
+    again = product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 3", retrain=False))
     assert again["versions"] == []
 
 
 def test_a_condition_that_cannot_be_used_changes_nothing(workspace, folder):
-    product.train(workspace, request_of(folder))
+    product.train_model_version(workspace, request_of(folder))
     conditions = {
         "user = (SELECT 3)": "subquery",
         "nobody = 3": "nobody",
@@ -87,29 +87,29 @@ def test_a_condition_that_cannot_be_used_changes_nothing(workspace, folder):
     }
     for where, error in conditions.items():
         with pytest.raises(Exception, match=error):
-            product.forget(workspace, ForgetRequest(model="daily", where=where))
+            product.forget_rows(workspace, ForgetRequest(model="daily", where=where))
     assert not (workspace.layout.model_directory("daily") / "data" / "forgotten.json").exists()
     with pytest.raises(InvalidPredicate, match="cannot be used"):
-        product.forget(workspace, ForgetRequest(model="daily", where="1 = 1"))
+        product.forget_rows(workspace, ForgetRequest(model="daily", where="1 = 1"))
 
 
 def test_rules_that_cannot_be_read_stop_the_training(workspace, folder):
     """Learning on without them would learn what was to be forgotten."""
-    product.train(workspace, request_of(folder))
-    product.forget(workspace, ForgetRequest(model="daily", where="user = 3", prove=False))
+    product.train_model_version(workspace, request_of(folder))
+    product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 3", prove=False))
     path = workspace.layout.model_directory("daily") / "data" / "forgotten.json"
     path.chmod(0o644)
     path.write_text("{")
     with pytest.raises(CorruptFile, match="the rules of forgotten rows cannot be read"):
-        product.train(workspace, request_of(folder))
+        product.train_model_version(workspace, request_of(folder))
 
 
 def test_a_window_learns_the_newest_rows(workspace, folder):
     times = np.array(pq.read_table(folder)["time"].to_numpy())
-    version = product.train(workspace, request_of(folder, window="2d", timestamp="time", holdout=0))
+    version = product.train_model_version(workspace, request_of(folder, window="2d", timestamp="time", holdout=0))
     assert version.n_rows == int((times > times.max() - np.timedelta64(2, "D")).sum())
     assert len(version.files) == 3
-    last = product.train(workspace, request_of(folder, window="1f", holdout=0))
+    last = product.train_model_version(workspace, request_of(folder, window="1f", holdout=0))
     assert last.n_rows == 600
 
 
@@ -129,7 +129,7 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     assert "subquery is not allowed" in " ".join(wrong.stderr.split())
     bad = fewpass(*train, "--window", "3 days", workspace=place, code=1)
     with pytest.raises(InvalidParameter) as refused:
-        window(Source.open([str(folder)]), "3 days", None)
+        select_newest_rows(Source.open([str(folder)]), "3 days", None)
     assert str(refused.value) in " ".join(bad.stderr.split())
 
 

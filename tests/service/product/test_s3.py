@@ -18,13 +18,13 @@ from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from learners.errors import SourceError
-from learners.passes.sources.files import of_store
-from learners.passes.sources.opening import filesystem_of
+from learners.passes.sources.files import store_error_reason
+from learners.passes.sources.opening import uri_filesystem
 from learners.passes.sources.source import Source
-from learners.passes.sources.tabular import inspect_file
+from learners.passes.sources.tabular import inspect_tabular_file
 from service import product
 from service.cli import app
-from service.product.outputs import destination_of
+from service.product.outputs import output_destination
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -188,7 +188,7 @@ def test_an_interrupted_upload_leaves_all_or_nothing(bucket, throttled, tmp_path
     """Ctrl-C comes with the first part of three; a stream that was closed then would have published that part alone."""
     draft = tmp_path / "draft"
     draft.write_bytes(bytes(25 << 20))
-    place = destination_of(f"s3://shop/interrupted?endpoint_override={throttled}&scheme=http")
+    place = output_destination(f"s3://shop/interrupted?endpoint_override={throttled}&scheme=http")
     Throttled.interrupts = True
     with pytest.raises(KeyboardInterrupt):
         place.put(draft)
@@ -237,7 +237,7 @@ def test_credentials_that_are_refused_are_told(bucket, workspace, monkeypatch):
     for refused in (
         lambda: Source.open(uri),
         lambda: Source.open("s3://shop/kept"),
-        lambda: inspect_file(*filesystem_of("s3://shop/text/a.csv"), "CSV", {}),
+        lambda: inspect_tabular_file(*uri_filesystem("s3://shop/text/a.csv"), "CSV", {}),
         lambda: Source.open("s3://shop/kept/*.parquet"),
         lambda: Source.open("delta://s3://shop/kept@3"),
         lambda: list(source.batches()),
@@ -270,10 +270,12 @@ def test_a_store_that_throttles_on_is_told(bucket, throttled):
 def test_what_a_store_does_not_say_is_told():
     """S3 answers a HEAD request with an expired token by 400 and no body."""
     error = OSError("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: No response body.")
-    assert "Renew the credentials" in str(of_store(error))
+    assert "Renew the credentials" in str(store_error_reason(error))
     busy = OSError("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.")
-    assert "answers too slowly" in str(of_store(busy))
-    assert "Try again later" in str(of_store(OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce")))
+    assert "answers too slowly" in str(store_error_reason(busy))
+    assert "Try again later" in str(
+        store_error_reason(OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce"))
+    )
     gone = OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect to server")
-    assert "Check the network, and the endpoint" in str(of_store(gone))
-    assert of_store(OSError("Couldn't deserialize thrift")) is None
+    assert "Check the network, and the endpoint" in str(store_error_reason(gone))
+    assert store_error_reason(OSError("Couldn't deserialize thrift")) is None

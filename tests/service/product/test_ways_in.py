@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.product.datasets.data_sources import check_roots, open_source
+from service.product.datasets.data_sources import check_data_roots, open_data_source
 from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -60,12 +60,12 @@ def test_an_update_of_other_formats_is_as_exact_as_of_parquet(ending, workspace,
     data.mkdir()
     for day in (0, 1):
         WRITERS[ending](rows_of(day), data / f"{day}.{ending}")
-    product.train(workspace, request_of(data))
+    product.train_model_version(workspace, request_of(data))
     WRITERS[ending](rows_of(2), data / f"2.{ending}")
-    updated, passes = product.train_with_passes(workspace, request_of(data))
+    updated, passes = product.train_and_report_passes(workspace, request_of(data))
     assert {each["n_files_read"] for each in passes if each["stage"] == "counting pairs"} == {1}
     pq.write_table(pa.concat_tables(map(rows_of, range(3))), tmp_path / "all.parquet")
-    fresh = product.train(workspace, request_of(tmp_path / "all.parquet", model="fresh", update=False))
+    fresh = product.train_model_version(workspace, request_of(tmp_path / "all.parquet", model="fresh", update=False))
     arrays, others = model_of(updated).to_arrays()[1], model_of(fresh).to_arrays()[1]
     assert arrays["class_counts"].tolist() == others["class_counts"].tolist()
     if ending in ("csv", "jsonl"):
@@ -74,7 +74,7 @@ def test_an_update_of_other_formats_is_as_exact_as_of_parquet(ending, workspace,
         path.write_text(path.read_text().replace("bern", "kiel", 7))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert path.stat().st_size == before.st_size
-        _, passes = product.train_with_passes(workspace, request_of(data))
+        _, passes = product.train_and_report_passes(workspace, request_of(data))
         assert all(each["n_files_read"] for each in passes)
 
 
@@ -86,13 +86,13 @@ def test_rows_of_a_partitioned_table_are_forgotten_by_their_folder(workspace, tm
     pads.write_dataset(
         table, tmp_path / "data", format="parquet", partitioning=pads.partitioning(schema, flavor="hive")
     )
-    version = product.train(workspace, request_of(tmp_path / "data"))
+    version = product.train_model_version(workspace, request_of(tmp_path / "data"))
     assert "day" in [attribute.name for attribute in model_of(version).schema.attributes] + [
         entry.name for entry in model_of(version).schema.left_out
     ]
-    done = product.forget(workspace, ForgetRequest(model="daily", where="day = DATE '2026-01-02'"))
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where="day = DATE '2026-01-02'"))
     assert done["n_rows"] == 400 and [proof["is_equal"] for proof in done["proofs"]] == [True]
-    newest = product.train(workspace, request_of(tmp_path / "data", window="1d", timestamp="day"))
+    newest = product.train_model_version(workspace, request_of(tmp_path / "data", window="1d", timestamp="day"))
     assert newest.n_rows == 400
 
 
@@ -164,9 +164,9 @@ def test_rest_registers_a_partitioned_table(site, tmp_path):
 )
 def test_addresses_outside_the_data_roots_are_refused(uri):
     settings = Settings(data_roots=("https://tables.example/set", "/data"))
-    check_roots(["https://tables.example/set/a.parquet"], settings)
+    check_data_roots(["https://tables.example/set/a.parquet"], settings)
     with pytest.raises(OutsideRoots, match="server may"):
-        check_roots([uri], settings)
+        check_data_roots([uri], settings)
 
 
 def test_a_link_of_a_csv_file_does_not_lead_out_of_the_roots(tmp_path):
@@ -175,4 +175,4 @@ def test_a_link_of_a_csv_file_does_not_lead_out_of_the_roots(tmp_path):
     (tmp_path / "roots" / "a.csv").symlink_to(tmp_path / "secret.csv")
     settings = Settings(workspace=tmp_path / "workspace", data_roots=(str(tmp_path / "roots"),))
     with Workspace(settings) as workspace, pytest.raises(OutsideRoots, match="server may"):
-        open_source(workspace, [str(tmp_path / "roots" / "*.csv")])
+        open_data_source(workspace, [str(tmp_path / "roots" / "*.csv")])

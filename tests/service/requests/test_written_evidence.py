@@ -3,7 +3,7 @@
 import pytest
 
 from service.requests.problems import InvalidRequest
-from service.requests.written_evidence import evidence_of, likely_of
+from service.requests.written_evidence import parse_evidence_weights, parse_written_evidence
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ from service.requests.written_evidence import evidence_of, likely_of
     ],
 )
 def test_each_form_of_evidence(text, name, value):
-    assert evidence_of([text]) == {name: value}
+    assert parse_written_evidence([text]) == {name: value}
 
 
 @pytest.mark.parametrize(
@@ -44,22 +44,22 @@ def test_each_form_of_evidence(text, name, value):
     ],
 )
 def test_weights_of_values(text, name, weights):
-    assert likely_of([text]) == {name: weights}
+    assert parse_evidence_weights([text]) == {name: weights}
 
 
 @pytest.mark.parametrize(
     ("read", "texts", "message"),
     [
-        (evidence_of, ["age"], "'age' is not column=value"),
-        (evidence_of, ["age=1", "age=2"], "'age' is given twice"),
-        (evidence_of, ["job in {A,B"], "has a set without an end"),
-        (evidence_of, ['job in {"A" B}'], "is no list of values"),
-        (likely_of, ["x"], "'x' is not column: value=weight"),
-        (likely_of, ["x: a"], "'x: a' is not column: value=weight"),
-        (likely_of, ["x: a=.8,b"], "is not column: value=weight"),
-        (likely_of, ["x: a=much"], "'much' is no weight of 'a'"),
-        (likely_of, ["x: a=1,a=2"], "'a' is given twice"),
-        (likely_of, ["x: a=1", "x: b=1"], "'x' is given twice"),
+        (parse_written_evidence, ["age"], "'age' is not column=value"),
+        (parse_written_evidence, ["age=1", "age=2"], "'age' is given twice"),
+        (parse_written_evidence, ["job in {A,B"], "has a set without an end"),
+        (parse_written_evidence, ['job in {"A" B}'], "is no list of values"),
+        (parse_evidence_weights, ["x"], "'x' is not column: value=weight"),
+        (parse_evidence_weights, ["x: a"], "'x: a' is not column: value=weight"),
+        (parse_evidence_weights, ["x: a=.8,b"], "is not column: value=weight"),
+        (parse_evidence_weights, ["x: a=much"], "'much' is no weight of 'a'"),
+        (parse_evidence_weights, ["x: a=1,a=2"], "'a' is given twice"),
+        (parse_evidence_weights, ["x: a=1", "x: b=1"], "'x' is given twice"),
     ],
 )
 def test_what_is_none_is_told(read, texts, message):

@@ -12,16 +12,16 @@ from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.errors import LearnerError
 from learners.models.query import Marginal
 from service import product
-from service.operations.doctor import examine
-from service.product.inference.queries import queryable
+from service.operations.doctor import run_doctor_checks
+from service.product.inference.queries import queryable_circuit
 from service.product.monitoring.windows import Watching
-from service.requests.problems import problem_of
+from service.requests.problems import problem_from_error
 from service.requests.requests import TrainRequest
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.control import generation
+from storage.control.control import control_generation
 from storage.errors import CorruptFile, OutdatedModel
 from storage.files.atomic_files import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
@@ -40,7 +40,7 @@ def workspace(tmp_path, weather_files):
         request = TrainRequest(
             uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
         )
-        product.train(opened, request)
+        product.train_model_version(opened, request)
         product.write_export(opened, "m", tmp_path / "m.tar")
         yield opened
 
@@ -82,12 +82,12 @@ def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_cou
         served = now_served(predictor)
         for _ in range(number + 1):
             served.classify(RECORD)
-        queryable(served.model).answer([Marginal({})])
+        queryable_circuit(served.model).answer([Marginal({})])
         left += [weakref.ref(served), weakref.ref(served.model), weakref.ref(served.watch)]
         observer.fold()
         one_more(workspace, predictor)
         del served
-        product.prune(workspace, "m", keep=2)
+        product.prune_model_versions(workspace, "m", keep=2)
     observer.fold()
     observer.flush()
     gc.collect()
@@ -155,7 +155,7 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace):
     predictor.resolve("m")
     one_more(workspace, predictor)
     assert predictor.served("m@1") is not None and now_served(predictor).version == 4
-    assert predictor.generation == generation(workspace.control)
+    assert predictor.generation == control_generation(workspace.control)
 
 
 @pytest.mark.parametrize("limit", ["MOST_REHEARSED", "MOST_KEPT"])
@@ -168,11 +168,11 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, mon
     def never(*_):
         raise AssertionError("compiled by a query")
 
-    monkeypatch.setattr("service.serving.compiled_networks.circuit_of", never)
-    (answer,) = queryable(served.model).answer([Marginal({})])
+    monkeypatch.setattr("service.serving.compiled_networks.compile_model_circuit", never)
+    (answer,) = queryable_circuit(served.model).answer([Marginal({})])
     assert answer["probability"] == pytest.approx(1.0)
     with pytest.raises(AssertionError, match="compiled by a query"):
-        queryable(large.model)
+        queryable_circuit(large.model)
 
 
 def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypatch):
@@ -202,22 +202,24 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspa
     predictor = Predictor(workspace.control)
     with pytest.raises(OutdatedModel, match="m@1 was made by an older release") as raised:
         predictor.resolve("m")
-    found = problem_of(raised.value)
+    found = problem_from_error(raised.value)
     assert (found.status, found.title) == (409, "Outdated model")
     assert "Train it again with fewpass train FILES --name m --learner nb --set m=1.0" in found.detail
     assert "m@1" in predictor.damaged["m"]  # /readyz says degraded
     seen: list[object] = []
-    monkeypatch.setattr("service.serving.predictor.verify", seen.append)
+    monkeypatch.setattr("service.serving.predictor.verify_model_files", seen.append)
     with pytest.raises(OutdatedModel, match="Train it again"):
         predictor.resolve("m")
     predictor.refresh()
     assert seen == [] and predictor.damaged, "a request and a poll read all bytes again"
     monkeypatch.undo()
-    models = [found for found in examine(workspace.settings) if found.check == "models"]
+    models = [found for found in run_doctor_checks(workspace.settings) if found.check == "models"]
     assert models[0].state == "failed" and "older release" in models[0].detail
     assert models[0].remedy.startswith("fewpass train FILES --name m")
     # The DuckDB file is of a kind that this release knows: here the remedy is another one.
-    mended = next(found for found in examine(workspace.settings, is_repairing=True) if found.check == "models")
+    mended = next(
+        found for found in run_doctor_checks(workspace.settings, is_repairing=True) if found.check == "models"
+    )
     assert "made anew" in mended.detail
     predictor.refresh()
     assert predictor.damaged == {} and predictor.served("m") is not None
@@ -229,7 +231,9 @@ def test_what_cannot_be_made_anew_is_not_called_repaired(workspace, monkeypatch)
 
     monkeypatch.setattr("service.serving.predictor.load_model", refuse)
     for is_repairing in (False, True):
-        first, count = (f for f in examine(workspace.settings, is_repairing=is_repairing) if f.check == "models")
+        first, count = (
+            f for f in run_doctor_checks(workspace.settings, is_repairing=is_repairing) if f.check == "models"
+        )
         assert first.state == "failed" and first.remedy.startswith("fewpass train")
         assert count.detail.startswith("0 versions are whole")
 

@@ -16,10 +16,10 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from storage.control import control, migrations, tables
-from storage.control.control import generation, open_control
+from storage.control.control import control_generation, open_control
 from storage.datasets.definitions import Dataset, get_dataset, list_datasets, register_dataset
 from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
-from storage.models.model_versions import list_versions
+from storage.models.model_versions import list_model_versions
 from tests.storage.conftest import new_version
 
 ROOT = Path(__file__).parents[3]
@@ -56,11 +56,11 @@ def test_sqlite_acknowledges_only_what_survives_a_power_cut(layout):
 
 
 def test_a_transaction_that_raises_changes_nothing(control):
-    before = generation(control)
+    before = control_generation(control)
     with pytest.raises(ZeroDivisionError), control.writing() as connection:
         connection.execute(sa.update(tables.generation).values(value=99))
         1 / 0  # noqa: B018
-    assert generation(control) == before
+    assert control_generation(control) == before
 
 
 def test_a_database_of_a_later_release_is_refused_and_left_alone(control):
@@ -134,7 +134,7 @@ def test_a_disk_without_room_is_named_and_nothing_acknowledged_is_lost(layout):
 def test_a_commit_that_cannot_be_synced_is_taken_back_or_its_outcome_is_unknown(layout, n_refused, expected):
     with open_control(layout.control_url) as opened:
         register_dataset(opened, Dataset("first", ("a",)))
-        before, left = generation(opened), [n_refused]
+        before, left = control_generation(opened), [n_refused]
 
         @sa.event.listens_for(opened.engine, "commit")
         def refuse(connection):
@@ -147,7 +147,9 @@ def test_a_commit_that_cannot_be_synced_is_taken_back_or_its_outcome_is_unknown(
         with pytest.raises(expected, match="disk I/O error" if n_refused == 1 else "may be in or not") as raised:
             register_dataset(opened, Dataset("second", ("b",)))
         assert type(raised.value) is expected
-        assert generation(opened) == before + (n_refused == 1), "another transaction is written over the refused one"
+        assert control_generation(opened) == before + (n_refused == 1), (
+            "another transaction is written over the refused one"
+        )
 
 
 WRITER = """
@@ -182,9 +184,9 @@ def test_two_processes_open_migrate_and_write_at_once(layout, control):
     command = [sys.executable, "-c", WRITER, url, str(layout.root)]
     writers = [subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     assert [writer.communicate(timeout=240)[1] for writer in writers] == ["", ""]
-    versions = list_versions(control, "adult").items
+    versions = list_model_versions(control, "adult").items
     assert [version.version for version in versions] == list(range(30, 0, -1))
-    assert generation(control) == 31
+    assert control_generation(control) == 31
 
 
 def test_threads_share_a_control(control):

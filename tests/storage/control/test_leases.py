@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from storage.control.control import open_control
-from storage.control.leases import end_lease, leases, renew_lease, take_lease
+from storage.control.leases import end_lease, list_worker_leases, renew_lease, take_lease
 from storage.errors import LeaseLost
 from storage.models import model_versions
 from tests.machines import memory_folder
@@ -23,14 +23,14 @@ def test_a_worker_whose_lease_was_ended_writes_nothing(tmp_path):
         take_lease(worker, "w-1", "here", 0, 30)
         assert model_versions.reserve_version(worker, "m") == 1
         renew_lease(worker, "w-1")
-        assert [(lease.id, lease.beats, lease.lease_s) for lease in leases(other)] == [("w-1", 1, 30)]
+        assert [(lease.id, lease.beats, lease.lease_s) for lease in list_worker_leases(other)] == [("w-1", 1, 30)]
         assert end_lease(other, "w-1") and not end_lease(other, "w-1")
         with pytest.raises(LeaseLost, match="w-1 did not renew its lease in time"):
             model_versions.reserve_version(worker, "m")
         with pytest.raises(LeaseLost, match="FEWPASS_LEASE_S"):
             renew_lease(worker, "w-1")
         assert model_versions.reserve_version(other, "m") == 2  # nobody took 2
-        assert leases(other) == ()
+        assert list_worker_leases(other) == ()
 
 
 class Leases(RuleBasedStateMachine):
@@ -76,7 +76,7 @@ class Leases(RuleBasedStateMachine):
 
     @invariant()
     def are_as_expected(self):
-        assert {lease.id: lease.beats for lease in leases(self.looker)} == self.alive
+        assert {lease.id: lease.beats for lease in list_worker_leases(self.looker)} == self.alive
 
     def teardown(self):
         for control in (*self.controls.values(), self.looker):

@@ -10,7 +10,7 @@ from sqlalchemy.engine import Engine
 
 from storage.control import sqlite
 from storage.control.control import open_control
-from storage.control.sqlite import copy_control, damages_of_control
+from storage.control.sqlite import control_integrity_errors, copy_control_database
 from storage.errors import CorruptFile, Unwritable
 
 
@@ -23,27 +23,27 @@ def control(tmp_path):
 
 
 def test_a_copy_is_sound(control, tmp_path):
-    copy_control(control, tmp_path / "copy.sqlite")
-    assert damages_of_control(tmp_path / "copy.sqlite") == []
+    copy_control_database(control, tmp_path / "copy.sqlite")
+    assert control_integrity_errors(tmp_path / "copy.sqlite") == []
 
 
 def test_a_target_that_cannot_be_written_is_named(control, tmp_path):
     with pytest.raises(Unwritable, match=r"copy\.sqlite cannot be written: unable to open"):
-        copy_control(control, tmp_path / "none" / "copy.sqlite")
+        copy_control_database(control, tmp_path / "none" / "copy.sqlite")
 
 
 def test_a_damaged_source_is_named(control, tmp_path):
     control.write_bytes(b"no database" * 1000)
     with pytest.raises(CorruptFile, match=r"control\.sqlite is damaged"):
-        copy_control(control, tmp_path / "copy.sqlite")
+        copy_control_database(control, tmp_path / "copy.sqlite")
 
 
 @pytest.mark.parametrize("version", [(3, 40, 1), (3, 46, 0)])
 def test_an_old_sqlite_tells_milliseconds_and_a_new_one_is_left_alone(tmp_path, monkeypatch, version):
     monkeypatch.setattr(sqlite3, "sqlite_version_info", version)
     was_there = event.contains(Engine, "connect", sqlite._with_clock)
-    sqlite.bring_clock()
-    sqlite.bring_clock()
+    sqlite.install_sqlite_clock()
+    sqlite.install_sqlite_clock()
     assert event.contains(Engine, "connect", sqlite._with_clock) == (was_there or version < (3, 42))
     if version < (3, 42):
         with sa.create_engine(f"sqlite:///{tmp_path / 'x.sqlite'}").begin() as connection:

@@ -20,18 +20,18 @@ from storage.control.timetable import (
     delete_schedule,
     due_schedules,
     get_schedule,
-    has_run,
-    last_job,
-    list_runs,
+    has_schedule_run,
+    last_scheduled_job,
+    list_runs_of_schedule,
     list_schedules,
-    record_run,
-    set_next_due,
+    record_schedule_run,
+    set_schedule_next_due,
 )
 from storage.errors import Conflict, InvalidName, NotFound
-from storage.models.aliases import alias_history, aliases, roll_back, set_alias
-from storage.models.model_versions import CHAMPION, list_versions
+from storage.models.aliases import alias_history, roll_back, set_alias, versions_by_alias
+from storage.models.model_versions import CHAMPION, list_model_versions
 from storage.models.promotions import Promotion, list_promotions, record_promotion
-from storage.models.removal import retain_versions, retention, set_retention
+from storage.models.removal import delete_unretained_versions, get_version_retention, set_version_retention
 from tests.storage.conftest import new_version, statements
 
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)
@@ -69,23 +69,23 @@ def test_the_first_decision_about_a_time_counts(control):
     schedule = create_schedule(control, hourly())
     runs = [Run(NOON, "on_time", f"job-{number}", "") for number in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        kept = list(pool.map(lambda run: record_run(control, schedule, run), runs))
-    assert len({run.job_id for run in kept}) == 1 and has_run(control, schedule, NOON)
-    record_run(control, schedule, Run(NOON + HOUR, "skipped", None, "told so"))
-    page = list_runs(control, "hourly", limit=1)
+        kept = list(pool.map(lambda run: record_schedule_run(control, schedule, run), runs))
+    assert len({run.job_id for run in kept}) == 1 and has_schedule_run(control, schedule, NOON)
+    record_schedule_run(control, schedule, Run(NOON + HOUR, "skipped", None, "told so"))
+    page = list_runs_of_schedule(control, "hourly", limit=1)
     assert page.items[0].outcome == "skipped" and page.items[0].decided_at is not None
-    assert list_runs(control, "hourly", 1, page.next_cursor).items == (kept[0],)
+    assert list_runs_of_schedule(control, "hourly", 1, page.next_cursor).items == (kept[0],)
     assert get_schedule(control, "hourly").last_run == page.items[0]
     assert list_schedules(control).items[0].last_run == page.items[0]
-    assert last_job(control, schedule) == kept[0].job_id
+    assert last_scheduled_job(control, schedule) == kept[0].job_id
 
 
 def test_a_worker_moves_on_only_what_nobody_has_changed(control):
     read = create_schedule(control, hourly())
     changed = change_schedule(control, read, replace(read, cron="30 * * * *", next_due_at=NOON + HOUR / 2))
-    set_next_due(control, read, NOON + 9 * HOUR)  # by a worker that has read it before
+    set_schedule_next_due(control, read, NOON + 9 * HOUR)  # by a worker that has read it before
     assert get_schedule(control, "hourly") == changed
-    set_next_due(control, changed, NOON + HOUR)
+    set_schedule_next_due(control, changed, NOON + HOUR)
     assert get_schedule(control, "hourly").next_due_at == NOON + HOUR
     with pytest.raises(Conflict, match="was changed by somebody else"):
         change_schedule(control, read, hourly(cron="1 1 * * *"))
@@ -93,10 +93,10 @@ def test_a_worker_moves_on_only_what_nobody_has_changed(control):
 
 def test_a_schedule_that_is_made_again_is_another_one(control):
     first = create_schedule(control, hourly())
-    record_run(control, first, Run(NOON, "on_time", "job-1", ""))
+    record_schedule_run(control, first, Run(NOON, "on_time", "job-1", ""))
     delete_schedule(control, "hourly")
     second = create_schedule(control, hourly())
-    assert second.id != first.id and second.last_run is None and not has_run(control, second, NOON)
+    assert second.id != first.id and second.last_run is None and not has_schedule_run(control, second, NOON)
     with pytest.raises(Conflict, match="changed by somebody else"):
         change_schedule(control, first, hourly(cron="1 1 * * *"))
 
@@ -105,9 +105,11 @@ def test_the_oldest_runs_are_forgotten(control, monkeypatch):
     monkeypatch.setattr("storage.control.timetable.KEPT_RUNS", 5)
     schedule, other = create_schedule(control, hourly()), create_schedule(control, hourly("other"))
     for number in range(12):
-        record_run(control, schedule, Run(NOON + number * HOUR, "on_time", f"job-{number}", ""))
-        record_run(control, other, Run(NOON + number * HOUR, "on_time", None, ""))
-    assert [run.job_id for run in list_runs(control, "hourly").items] == [f"job-{n}" for n in (11, 10, 9, 8, 7)]
+        record_schedule_run(control, schedule, Run(NOON + number * HOUR, "on_time", f"job-{number}", ""))
+        record_schedule_run(control, other, Run(NOON + number * HOUR, "on_time", None, ""))
+    assert [run.job_id for run in list_runs_of_schedule(control, "hourly").items] == [
+        f"job-{n}" for n in (11, 10, 9, 8, 7)
+    ]
     assert KEPT_RUNS == 1000
 
 
@@ -115,7 +117,7 @@ def test_many_schedules_are_listed_with_as_many_statements_as_one(control):
     n_statements = set()
     for number in range(30):
         schedule = create_schedule(control, hourly(f"s{number:03d}"))
-        record_run(control, schedule, Run(NOON, "on_time", f"job-{number}", ""))
+        record_schedule_run(control, schedule, Run(NOON, "on_time", f"job-{number}", ""))
         with statements(control) as of_list:
             assert len(list_schedules(control, 1000).items) == number + 1
         n_statements.add(len(of_list))
@@ -136,9 +138,12 @@ def test_a_decision_and_its_move_are_one(control):
     for _ in range(2):
         new_version(control)
     made = record_promotion(control, decision(1, None))
-    assert aliases(control, "adult") == {CHAMPION: 1} and made.challenger_metrics == {"log_loss": 0.3, "ece": None}
+    assert versions_by_alias(control, "adult") == {CHAMPION: 1} and made.challenger_metrics == {
+        "log_loss": 0.3,
+        "ece": None,
+    }
     kept = record_promotion(control, decision(2, 1, is_promoted=False, job="job-2"))
-    assert aliases(control, "adult") == {CHAMPION: 1}
+    assert versions_by_alias(control, "adult") == {CHAMPION: 1}
     with pytest.raises(Conflict, match="was moved in the meantime"):
         record_promotion(control, decision(2, None, job="job-3"))
     with pytest.raises(NotFound, match="There is no"):
@@ -155,21 +160,24 @@ def test_a_decision_that_is_repeated_moves_nothing_again(control):
     made = record_promotion(control, decision(1, None))
     set_alias(control, "adult", CHAMPION, 2)  # by a person, before the job is resumed
     assert record_promotion(control, decision(1, None)) == made
-    assert aliases(control, "adult") == {CHAMPION: 2}
+    assert versions_by_alias(control, "adult") == {CHAMPION: 2}
 
 
 def test_retention_keeps_aliased_versions(control):
     for _ in range(5):
         new_version(control)
     set_alias(control, "adult", CHAMPION, 2)
-    assert retention(control, "adult") is None
-    set_retention(control, "adult", 2)
-    assert retention(control, "adult") == 2
-    assert [version.version for version in retain_versions(control, "adult", 2)] == [3, 1]
-    assert [version.version for version in list_versions(control, "adult").items] == [5, 4, 2]
-    set_retention(control, "adult", None)
-    assert retention(control, "adult") is None
-    for call in (lambda: retention(control, "nothing"), lambda: set_retention(control, "nothing", 1)):
+    assert get_version_retention(control, "adult") is None
+    set_version_retention(control, "adult", 2)
+    assert get_version_retention(control, "adult") == 2
+    assert [version.version for version in delete_unretained_versions(control, "adult", 2)] == [3, 1]
+    assert [version.version for version in list_model_versions(control, "adult").items] == [5, 4, 2]
+    set_version_retention(control, "adult", None)
+    assert get_version_retention(control, "adult") is None
+    for call in (
+        lambda: get_version_retention(control, "nothing"),
+        lambda: set_version_retention(control, "nothing", 1),
+    ):
         with pytest.raises(NotFound, match="no model 'nothing'"):
             call()
 
@@ -184,7 +192,7 @@ def test_a_database_of_the_first_release_is_brought_up_to_date(layout, monkeypat
                 row = {"name": "adult", "last_version": 3, "created_at": datetime.now(UTC)}
                 connection.execute(sa.insert(control_tables.models).values(**row))
     with open_control(layout.control_url) as control:
-        assert retention(control, "adult") is None
-        set_retention(control, "adult", 3)
-        assert retention(control, "adult") == 3
+        assert get_version_retention(control, "adult") is None
+        set_version_retention(control, "adult", 3)
+        assert get_version_retention(control, "adult") == 3
         create_schedule(control, hourly())

@@ -2,14 +2,14 @@
 
 import pytest
 
-from storage.control.control import generation
+from storage.control.control import control_generation
 from storage.datasets.definitions import (
     Dataset,
     delete_dataset,
-    describe_dataset,
     get_dataset,
     list_datasets,
     register_dataset,
+    set_dataset_schema,
 )
 from storage.errors import Conflict, InvalidCursor, InvalidName, NotFound, Unstorable
 
@@ -37,7 +37,7 @@ def test_a_dataset_comes_back_as_it_was_registered(control):
     registered = register_dataset(control, dataset)
     assert get_dataset(control, "adult") == registered
     assert registered.created_at.utcoffset().total_seconds() == 0
-    described = describe_dataset(control, "adult", '{"attributes": []}', [{"path": "a.parquet", "size": 2**40}])
+    described = set_dataset_schema(control, "adult", '{"attributes": []}', [{"path": "a.parquet", "size": 2**40}])
     assert described == get_dataset(control, "adult")
     assert described.files == ({"path": "a.parquet", "size": 2**40},)
     assert delete_dataset(control, "adult") == described
@@ -58,7 +58,11 @@ def test_hostile_names_cannot_be_registered_and_are_not_found(control):
     for name in HOSTILE:
         with pytest.raises(InvalidName, match="is not a name for a dataset"):
             register_dataset(control, Dataset(name, ("a",)))
-        for function in (get_dataset, delete_dataset, lambda control, name: describe_dataset(control, name, "{}", [])):
+        for function in (
+            get_dataset,
+            delete_dataset,
+            lambda control, name: set_dataset_schema(control, name, "{}", []),
+        ):
             with pytest.raises(NotFound, match="There is no"):
                 function(control, name)
     assert [dataset.name for dataset in list_datasets(control).items] == ["d"]
@@ -90,6 +94,6 @@ def test_a_cursor_of_another_list_is_refused(control):
 
 
 def test_datasets_do_not_disturb_serving(control):
-    before = generation(control)
+    before = control_generation(control)
     register_dataset(control, Dataset("d", ("a",)))
-    assert generation(control) == before
+    assert control_generation(control) == before

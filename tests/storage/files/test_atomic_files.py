@@ -13,15 +13,15 @@ import pytest
 from storage.errors import Conflict, CorruptFile, InvalidName, Unwritable
 from storage.files import atomic_files
 from storage.files.atomic_files import (
-    drafting,
-    drafting_beside,
-    files_below,
-    publish,
+    delete_abandoned_drafts,
+    draft_file_path,
+    draft_path_beside,
+    publish_draft_folder,
     read_manifest,
-    settle_tree,
     sha256_of_file,
-    sweep,
-    verify_file,
+    verify_file_sha256,
+    visible_files_below,
+    write_file_atomically,
     write_manifest,
 )
 from storage.files.workspace_layout import Layout, Temporary
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_published_file_is_whole_and_read_only(tmp_path):
-    with publish(tmp_path / "new" / "a.txt") as draft:
+    with write_file_atomically(tmp_path / "new" / "a.txt") as draft:
         draft.write_text("whole")
         assert not (tmp_path / "new" / "a.txt").exists()
     assert (tmp_path / "new" / "a.txt").read_text() == "whole"
@@ -39,7 +39,7 @@ def test_a_published_file_is_whole_and_read_only(tmp_path):
 
 
 def test_nothing_is_left_when_the_writer_raises(tmp_path):
-    with pytest.raises(ZeroDivisionError), publish(tmp_path / "a.txt") as draft:
+    with pytest.raises(ZeroDivisionError), write_file_atomically(tmp_path / "a.txt") as draft:
         draft.write_text("half")
         1 / 0  # noqa: B018
     assert os.listdir(tmp_path) == []
@@ -47,11 +47,11 @@ def test_nothing_is_left_when_the_writer_raises(tmp_path):
 
 def test_a_name_is_used_once_unless_it_is_to_be_replaced(tmp_path):
     path = tmp_path / "a.txt"
-    with publish(path) as draft:
+    with write_file_atomically(path) as draft:
         draft.write_text("first")
-    with pytest.raises(Conflict, match="published files never change"), publish(path) as draft:
+    with pytest.raises(Conflict, match="published files never change"), write_file_atomically(path) as draft:
         pytest.fail("the name is taken")
-    with publish(path, replace=True) as draft:
+    with write_file_atomically(path, replace=True) as draft:
         draft.write_text("second")
     assert path.read_text() == "second"
 
@@ -67,7 +67,10 @@ def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, st
         monkeypatch.setattr(atomic_files, "fsync_directory", refuse)
     else:
         monkeypatch.setattr(os, step, refuse)
-    with pytest.raises(Unwritable, match=r"No space left on device\. Free"), publish(tmp_path / "a.txt") as draft:
+    with (
+        pytest.raises(Unwritable, match=r"No space left on device\. Free"),
+        write_file_atomically(tmp_path / "a.txt") as draft,
+    ):
         draft.write_text("whole")
     monkeypatch.undo()
     expected = ["a.txt"] if step == "fsync of the folder" else []
@@ -76,9 +79,9 @@ def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, st
 
 
 def test_a_full_disk_within_the_writer_is_named(tmp_path):
-    with pytest.raises(Unwritable, match="No space left on device"), publish(tmp_path / "a.txt"):
+    with pytest.raises(Unwritable, match="No space left on device"), write_file_atomically(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(FileNotFoundError, match="/absent"), publish(tmp_path / "a.txt"):
+    with pytest.raises(FileNotFoundError, match="/absent"), write_file_atomically(tmp_path / "a.txt"):
         Path("/absent").read_bytes()  # not the disk's fault
 
 
@@ -107,7 +110,7 @@ def test_a_sweep_takes_what_a_killed_writer_left_and_nothing_else(tmp_path):
         subprocess.Popen([*command, str(layout.models / name / "1.txt")], cwd=ROOT, stdout=subprocess.PIPE)
         for name in ("killed", "alive")
     )
-    with drafting(layout.models / "ours", "x") as ours:
+    with draft_file_path(layout.models / "ours", "x") as ours:
         ours.touch()
         for writer in (killed, alive):
             assert writer.stdout.readline() == b"writing\n"
@@ -120,7 +123,7 @@ def test_a_sweep_takes_what_a_killed_writer_left_and_nothing_else(tmp_path):
         assert ours.exists()
     alive.kill()
     alive.wait()
-    assert len(sweep(layout.models)) == 1
+    assert len(delete_abandoned_drafts(layout.models)) == 1
     assert list(layout.models.rglob("*.partial")) == []
 
 
@@ -134,9 +137,9 @@ def test_a_temporary_folder_is_its_process_s_and_goes_with_it(tmp_path):
         [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         path = Path(process.stdout.readline().decode().strip())
-        assert sweep(tmp_path) == () and (path / "cells").exists()
+        assert delete_abandoned_drafts(tmp_path) == () and (path / "cells").exists()
         process.kill()
-    assert sweep(tmp_path) == (path.parent,) and not path.exists()
+    assert delete_abandoned_drafts(tmp_path) == (path.parent,) and not path.exists()
     with Temporary(tmp_path) as own:
         assert own.path.is_dir()
     assert not list(tmp_path.iterdir())
@@ -158,7 +161,7 @@ def test_a_restless_sweep_never_disturbs_a_writer(tmp_path):
     end = time.monotonic() + 0.7
     n_published = 0
     while time.monotonic() < end:
-        with publish(tmp_path / f"{n_published}.txt") as draft:
+        with write_file_atomically(tmp_path / f"{n_published}.txt") as draft:
             draft.write_text("whole")
         n_published += 1
     (tmp_path / "stop").touch()
@@ -178,12 +181,12 @@ def test_a_manifest_is_what_sha256sum_reads(tmp_path):
 def test_a_changed_or_missing_file_is_damaged(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     sha256 = sha256_of_file(tmp_path / "a")
-    verify_file(tmp_path / "a", sha256)
+    verify_file_sha256(tmp_path / "a", sha256)
     (tmp_path / "a").write_bytes(b"abd")
     with pytest.raises(CorruptFile, match="its SHA-256 is"):
-        verify_file(tmp_path / "a", sha256)
+        verify_file_sha256(tmp_path / "a", sha256)
     with pytest.raises(CorruptFile, match="No such file"):
-        verify_file(tmp_path / "b", sha256)
+        verify_file_sha256(tmp_path / "b", sha256)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"\xff", b"abc a\n", b"abc  a\n"])
@@ -212,11 +215,11 @@ def test_what_vanishes_while_it_is_listed_is_passed_over(tmp_path):
     for place in ("a/1", "a/.hidden", ".b.partial/1", "c/d/1", "e/1"):
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).touch()
-    found = files_below(tmp_path)
+    found = visible_files_below(tmp_path)
     assert next(found) == tmp_path / "a" / "1"
     shutil.rmtree(tmp_path / "c")
     assert list(found) == [tmp_path / "e" / "1"]
-    assert not list(files_below(tmp_path / "nowhere"))
+    assert not list(visible_files_below(tmp_path / "nowhere"))
 
 
 def make_tree(folder):
@@ -235,10 +238,10 @@ def test_everything_is_synced_before_the_name_appears(tmp_path, monkeypatch):
         synced.append((path, target.exists()))
         fsync(descriptor)
 
-    with drafting_beside(target) as draft:
+    with draft_path_beside(target) as draft:
         made = make_tree(draft)
         monkeypatch.setattr(os, "fsync", note)
-        settle_tree(draft, target)
+        publish_draft_folder(draft, target)
     inside = {
         made,
         *made.rglob("*"),
@@ -256,15 +259,15 @@ def test_everything_is_synced_before_the_name_appears(tmp_path, monkeypatch):
 def test_an_empty_folder_is_replaced_and_a_full_one_is_not(tmp_path):
     target = tmp_path / "target"
     target.mkdir()
-    with drafting_beside(target) as draft:
-        settle_tree(make_tree(draft), target)
-    with pytest.raises((OSError, Unwritable), match="not empty"), drafting_beside(target) as draft:
-        settle_tree(make_tree(draft), target)
+    with draft_path_beside(target) as draft:
+        publish_draft_folder(make_tree(draft), target)
+    with pytest.raises((OSError, Unwritable), match="not empty"), draft_path_beside(target) as draft:
+        publish_draft_folder(make_tree(draft), target)
     assert (target / "control").read_text() == "rows"
 
 
 def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path):
-    with drafting_beside(tmp_path / "living") as living:
+    with draft_path_beside(tmp_path / "living") as living:
         living.write_text("at work")
         left = tmp_path / ".0123456789abcdef.partial"
         left.mkdir()
@@ -272,7 +275,7 @@ def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path):
         others = [tmp_path / ".mine.partial", tmp_path / ".0123456789abcdef", tmp_path / "0123456789abcdef.partial"]
         for other in others:
             other.mkdir()
-        with drafting_beside(tmp_path / "next"):
+        with draft_path_beside(tmp_path / "next"):
             assert not left.exists()
         assert living.read_text() == "at work" and all(other.exists() for other in others)
 
@@ -282,6 +285,6 @@ def test_a_disk_that_refuses_leaves_no_name(tmp_path, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(atomic_files, "fsync_directory", refuse)
-    with pytest.raises(Unwritable, match="Input/output error"), drafting_beside(tmp_path / "target") as draft:
-        settle_tree(make_tree(draft), tmp_path / "target")
-    assert list(tmp_path.iterdir()) == [] and atomic_files.sweep(tmp_path) == ()
+    with pytest.raises(Unwritable, match="Input/output error"), draft_path_beside(tmp_path / "target") as draft:
+        publish_draft_folder(make_tree(draft), tmp_path / "target")
+    assert list(tmp_path.iterdir()) == [] and atomic_files.delete_abandoned_drafts(tmp_path) == ()

@@ -5,26 +5,26 @@ import pyarrow as pa
 import pytest
 
 from storage.errors import CorruptFile, StorageError
-from storage.files.duckdb_files import Instance, create, reading, writing
+from storage.files.duckdb_files import Instance, create_duckdb_table, open_duckdb_for_reading, open_duckdb_for_writing
 
 ROWS = pa.table({"a": [1, 2]})
 
 
 def write(path, instance=None):
-    with writing(path, instance) as connection:
-        create(connection, "t", ROWS)
+    with open_duckdb_for_writing(path, instance) as connection:
+        create_duckdb_table(connection, "t", ROWS)
     return path
 
 
 def read(path, instance=None):
-    with reading(path, instance) as connection:
+    with open_duckdb_for_reading(path, instance) as connection:
         return connection.table("t").to_arrow_table()
 
 
 def test_after_an_error_the_next_file_is_written_and_nothing_of_the_first(tmp_path):
     instance, lost = Instance(), tmp_path / "lost.duckdb"
-    with pytest.raises(KeyboardInterrupt), writing(lost, instance) as connection:
-        create(connection, "t", ROWS)
+    with pytest.raises(KeyboardInterrupt), open_duckdb_for_writing(lost, instance) as connection:
+        create_duckdb_table(connection, "t", ROWS)
         raise KeyboardInterrupt
     assert read(write(tmp_path / "next.duckdb", instance)) == ROWS
     with duckdb.connect(str(lost)) as connection:  # it is not held, and its transaction was rolled back
@@ -33,8 +33,11 @@ def test_after_an_error_the_next_file_is_written_and_nothing_of_the_first(tmp_pa
 
 def test_one_transaction_writes_no_second_file(tmp_path):
     other = write(tmp_path / "other.duckdb")
-    with pytest.raises(StorageError, match="could not be written"), writing(tmp_path / "a.duckdb") as connection:
-        create(connection, "t", ROWS)
+    with (
+        pytest.raises(StorageError, match="could not be written"),
+        open_duckdb_for_writing(tmp_path / "a.duckdb") as connection,
+    ):
+        create_duckdb_table(connection, "t", ROWS)
         connection.execute(f"ATTACH '{other}' AS other")
         connection.execute("CREATE TABLE other.u AS SELECT 1")
     assert read(other) == ROWS
@@ -42,9 +45,9 @@ def test_one_transaction_writes_no_second_file(tmp_path):
 
 def test_who_comes_meanwhile_gets_an_instance_of_its_own(tmp_path):
     path, instance = write(tmp_path / "a.duckdb"), Instance(tmp_path)
-    with reading(path, instance) as first, reading(path, instance) as second:
+    with open_duckdb_for_reading(path, instance) as first, open_duckdb_for_reading(path, instance) as second:
         assert first.table("t").to_arrow_table() == second.table("t").to_arrow_table() == ROWS
-        with pytest.raises(CorruptFile, match="t2"), reading(path, instance) as third:
+        with pytest.raises(CorruptFile, match="t2"), open_duckdb_for_reading(path, instance) as third:
             third.table("t2")
         assert first.table("t").to_arrow_table() == ROWS
     assert read(path, instance) == ROWS
@@ -57,11 +60,11 @@ def test_a_file_of_somebody_else_reads_no_other(tmp_path, is_shared):
     folder.mkdir()
     secret = (tmp_path if is_shared else folder) / "secret.txt"
     secret.write_text("secret")
-    with writing(folder / "a.duckdb") as connection:
+    with open_duckdb_for_writing(folder / "a.duckdb") as connection:
         connection.execute(f"CREATE MACRO length(x) AS (SELECT content FROM read_text('{secret}'))")
-        create(connection, "t", ROWS)
+        create_duckdb_table(connection, "t", ROWS)
     with (
         pytest.raises(CorruptFile, match="Cannot access file"),
-        reading(folder / "a.duckdb", Instance(folder) if is_shared else None) as connection,
+        open_duckdb_for_reading(folder / "a.duckdb", Instance(folder) if is_shared else None) as connection,
     ):
         connection.sql("SELECT length('x') FROM t").fetchall()

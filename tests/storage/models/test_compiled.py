@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.statistics import StatisticStore
 from storage.errors import CorruptFile
-from storage.files.atomic_files import checked_document, with_sum
+from storage.files.atomic_files import json_with_checksum, parse_checked_json
 from storage.models import compiled
 from storage.models.compiled import map_compiled, write_compiled
 
@@ -26,18 +26,18 @@ ANYTHING = st.recursive(
 
 @given(st.dictionaries(st.text().filter(lambda name: name != "xxh3_128"), ANYTHING))
 def test_a_document_comes_back(document):
-    assert checked_document(Path("x"), with_sum(document)) == document
-    assert checked_document(Path("x"), json.dumps(document)) == document, "without a sum, of an earlier release"
+    assert parse_checked_json(Path("x"), json_with_checksum(document)) == document
+    assert parse_checked_json(Path("x"), json.dumps(document)) == document, "without a sum, of an earlier release"
 
 
 @given(st.data())
 def test_a_flipped_bit_of_a_document_is_no_other_document(data):
     document = {"rules": [{"where": "user_id = 7", "rows": {"a": 1, "b": 20}}], "b": [1.5, None, True]}
-    text = bytearray(with_sum(document).encode())
+    text = bytearray(json_with_checksum(document).encode())
     bit = data.draw(st.integers(0, 8 * len(text) - 1))
     text[bit // 8] ^= 1 << bit % 8
     try:
-        read = checked_document(Path("x"), bytes(text))
+        read = parse_checked_json(Path("x"), bytes(text))
     except (CorruptFile, ValueError, TypeError):
         return
     assert {name: read.get(name) for name in document} == document, "of the sum itself, or white space"

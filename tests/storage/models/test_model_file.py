@@ -18,9 +18,9 @@ from hypothesis.extra import numpy as npst
 
 from storage.errors import Conflict, CorruptFile, InvalidName, NotFound, Unstorable, Unwritable
 from storage.files import atomic_files, duckdb_files
-from storage.files.workspace_layout import remove_model
+from storage.files.workspace_layout import delete_model_files
 from storage.models.compiled import map_compiled, write_compiled
-from storage.models.model_file import read_model, rebuild_compiled, verify, write_model
+from storage.models.model_file import read_model_file, rebuild_compiled, verify_model_files, write_model
 
 ROOT = Path(__file__).parents[3]
 HEADER = {"kind": "lookup", "classes": ["no", "yes", "née"], "m": 0.1, "nested": {"a": [1, None, True]}}
@@ -68,8 +68,8 @@ def test_a_model_comes_back_from_both_files(tmp_path):
     assert written.duckdb_path == tmp_path / "adult" / f"3-{written.sha256[:8]}.duckdb"
     stem = written.duckdb_path.stem
     assert sorted(os.listdir(tmp_path / "adult")) == [f"{stem}.arrow", f"{stem}.duckdb", f"{stem}.sha256"]
-    verify(written.duckdb_path)
-    for header, found in (read_model(written.duckdb_path), map_compiled(written.arrow_path)):
+    verify_model_files(written.duckdb_path)
+    for header, found in (read_model_file(written.duckdb_path), map_compiled(written.arrow_path)):
         assert header == HEADER
         assert_same(found, ARRAYS)
 
@@ -85,7 +85,7 @@ def test_any_arrays_come_back_from_the_compiled_form(tmp_path_factory, named):
 @settings(max_examples=10)
 def test_any_arrays_come_back_from_the_duckdb_file(tmp_path_factory, named):
     written = write_model(tmp_path_factory.mktemp("models"), "m", 1, HEADER, named, {})
-    assert_same(read_model(written.duckdb_path)[1], named)
+    assert_same(read_model_file(written.duckdb_path)[1], named)
 
 
 def test_people_can_ask_in_sql(tmp_path):
@@ -147,7 +147,7 @@ def test_arrays_larger_than_the_memory_limit_are_written_and_read(tmp_path, monk
     array = np.zeros(n)
     array[::1000] = np.arange(len(array[::1000]))
     written = write_model(tmp_path, "big", 1, {}, {"array": array}, {})
-    assert (read_model(written.duckdb_path)[1]["array"] == array).all()
+    assert (read_model_file(written.duckdb_path)[1]["array"] == array).all()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_flipped_bit_is_never_a_wrong_number(tmp_path):
     """Each of 60 flipped bits is noticed, or was in a byte that nothing is read from."""
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     rng = np.random.default_rng(1)
-    for path, read in ((written.duckdb_path, read_model), (written.arrow_path, map_compiled)):
+    for path, read in ((written.duckdb_path, read_model_file), (written.arrow_path, map_compiled)):
         good = path.read_bytes()
         path.chmod(0o644)
         for position in rng.integers(0, len(good), 30):
@@ -206,7 +206,7 @@ def test_a_flipped_bit_is_never_a_wrong_number(tmp_path):
             damaged.unlink()
         path.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
         with pytest.raises(CorruptFile, match=path.name):
-            verify(written.duckdb_path)
+            verify_model_files(written.duckdb_path)
         path.write_bytes(good)
 
 
@@ -214,13 +214,13 @@ def test_a_flipped_bit_is_never_a_wrong_number(tmp_path):
 def test_a_truncated_file_is_damaged(tmp_path, n_bytes):
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, {})
     for path, read in (
-        (written.duckdb_path, verify),
-        (written.duckdb_path, read_model),
+        (written.duckdb_path, verify_model_files),
+        (written.duckdb_path, read_model_file),
         (written.arrow_path, map_compiled),
     ):
         damaged = tmp_path / f"{read.__name__}{path.suffix}"
         damaged.write_bytes(path.read_bytes()[:n_bytes])
-        if read is read_model and n_bytes == -1:
+        if read is read_model_file and n_bytes == -1:
             continue  # the end of the last block is padding
         with pytest.raises(CorruptFile, match="is damaged"):
             read(damaged)
@@ -234,14 +234,14 @@ def test_other_arrow_files_are_not_compiled_models(tmp_path):
     with pytest.raises(CorruptFile, match=r"absent\.arrow is damaged"):
         map_compiled(tmp_path / "absent.arrow")
     with pytest.raises(NotFound, match="There is no model file"):
-        read_model(tmp_path / "absent.duckdb")
+        read_model_file(tmp_path / "absent.duckdb")
 
 
 def test_a_log_beside_a_published_file_is_damage(tmp_path):
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, {})
     written.duckdb_path.with_name(written.duckdb_path.name + ".wal").touch()
     with pytest.raises(CorruptFile, match="write-ahead log stands beside it"):
-        read_model(written.duckdb_path)
+        read_model_file(written.duckdb_path)
 
 
 def as_read(header, arrays):
@@ -252,7 +252,7 @@ def as_read(header, arrays):
 def test_arrays_that_follow_from_others_are_in_the_compiled_form_only(tmp_path):
     arrays = {"given": np.arange(5), "twice": 2 * np.arange(5)}
     written = write_model(tmp_path, "m", 1, {"derived": ["twice"]}, arrays, {})
-    assert list(read_model(written.duckdb_path)[1]) == ["given"]
+    assert list(read_model_file(written.duckdb_path)[1]) == ["given"]
     written.arrow_path.unlink()
     rebuild_compiled(written.duckdb_path, lambda _, read: read | {"twice": 2 * read["given"]})
     assert_same(map_compiled(written.arrow_path)[1], arrays)
@@ -264,14 +264,14 @@ def test_the_compiled_form_can_be_rebuilt(tmp_path):
     for damage in (lambda path: path.unlink(), lambda path: (path.chmod(0o644), os.replace(_scrap(tmp_path), path))):
         damage(written.arrow_path)
         with pytest.raises(CorruptFile, match="is damaged"):
-            verify(written.duckdb_path)
+            verify_model_files(written.duckdb_path)
         assert rebuild_compiled(written.duckdb_path, as_read) == written.arrow_path
-        verify(written.duckdb_path)
+        verify_model_files(written.duckdb_path)
     assert_same(map_compiled(written.arrow_path)[1], ARRAYS)
     assert_same(before, ARRAYS)
     written.duckdb_path.with_suffix(".sha256").unlink()
     rebuild_compiled(written.duckdb_path, as_read)
-    verify(written.duckdb_path)
+    verify_model_files(written.duckdb_path)
 
 
 def _scrap(folder):
@@ -282,7 +282,7 @@ def _scrap(folder):
 def test_a_removed_model_leaves_nothing(tmp_path):
     written = write_model(tmp_path, "m", 1, HEADER, ARRAYS, TABLES)
     for _ in range(2):
-        remove_model(written.duckdb_path)
+        delete_model_files(written.duckdb_path)
     assert os.listdir(tmp_path / "m") == []
 
 
@@ -297,7 +297,7 @@ def test_a_disk_that_refuses_to_remove_one_file_is_named_and_the_others_go(tmp_p
 
     monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(Unwritable, match=r"\.arrow cannot be written: .* It belongs to no version any more"):
-        remove_model(written.duckdb_path)
+        delete_model_files(written.duckdb_path)
     assert [Path(name).suffix for name in os.listdir(tmp_path / "m")] == [".arrow"]
 
 
@@ -335,13 +335,13 @@ def test_a_killed_writer_leaves_whole_files_and_drafts_to_sweep(tmp_path):
         commands = [[sys.executable, "-c", KILLED, str(tmp_path / str(i)), str(0.01 + i * 0.037)] for i in range(8)]
         killed = list(pool.map(lambda command: subprocess.run(command, cwd=ROOT).returncode, commands))
     assert killed == [-9] * 8
-    atomic_files.sweep(tmp_path)
+    atomic_files.delete_abandoned_drafts(tmp_path)
     assert list(tmp_path.rglob("*.partial")) == []
     for path in tmp_path.rglob("*.duckdb"):
-        header, found = read_model(path)
+        header, found = read_model_file(path)
         assert (found["x"] == header["version"]).all()
     for path in tmp_path.rglob("*.arrow"):
         header, found = map_compiled(path)
         assert (found["x"] == header["version"]).all()
     for path in tmp_path.rglob("*.sha256"):
-        verify(path.with_suffix(".duckdb"))
+        verify_model_files(path.with_suffix(".duckdb"))

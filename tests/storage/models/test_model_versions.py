@@ -9,27 +9,27 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from storage.control.control import generation, open_control
+from storage.control.control import control_generation, open_control
 from storage.control.leases import end_lease, take_lease
 from storage.errors import Conflict, CorruptFile, InvalidName, LeaseLost, NotFound, Unstorable, Unwritable
 from storage.models import model_file, model_versions
-from storage.models.aliases import alias_history, aliases, delete_alias, roll_back, set_alias
+from storage.models.aliases import alias_history, delete_alias, roll_back, set_alias, versions_by_alias
 from storage.models.model_file import write_model
 from storage.models.model_versions import (
     ModelVersion,
-    abandoned_files,
+    abandoned_version_files,
     add_version,
+    default_version_created_at,
+    find_job_model_version,
     get_version,
+    list_model_versions,
     list_models,
-    list_versions,
-    publishing,
-    register,
+    register_model_version,
     reserve_version,
-    served_since,
-    set_tag,
-    version_of_job,
+    store_version_tag,
+    version_publishing_lock,
 )
-from storage.models.removal import delete_model, delete_version, retain_versions
+from storage.models.removal import delete_model, delete_model_version, delete_unretained_versions
 from tests.storage.conftest import new_version
 from tests.storage.datasets.test_definitions import HOSTILE
 
@@ -53,9 +53,9 @@ def test_other_numbers_that_are_not_finite_are_refused(control):
 
 def test_the_same_job_registers_one_version_however_often_it_is_repeated(control):
     first = new_version(control, job_id="job-1")
-    before = generation(control)
+    before = control_generation(control)
     assert new_version(control, job_id="job-1") == first
-    assert generation(control) == before
+    assert control_generation(control) == before
     assert new_version(control, job_id="job-2").version == 3
 
 
@@ -89,11 +89,15 @@ def test_a_reference_to_nothing_is_not_found(control):
 def test_a_model_that_is_not_there_is_not_found(control):
     new_version(control)
     for name in ("absent", *HOSTILE):
-        for function in (get_version, list_versions, lambda control, name: retain_versions(control, name, 1)):
+        for function in (
+            get_version,
+            list_model_versions,
+            lambda control, name: delete_unretained_versions(control, name, 1),
+        ):
             with pytest.raises(NotFound) as raised:
                 function(control, name)
             assert raised.value.kind == "model"
-        assert aliases(control, name) == {}
+        assert versions_by_alias(control, name) == {}
         with pytest.raises(NotFound, match="There is no"):
             roll_back(control, name, "champion")
 
@@ -120,14 +124,14 @@ def test_an_alias_points_at_what_exists(control):
         with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
             set_alias(control, "adult", "champion", version)
         with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
-            delete_version(control, "adult", version)
+            delete_model_version(control, "adult", version)
     set_alias(control, "adult", "champion", 1)
     with pytest.raises(Conflict, match=r"is in use as 'champion'\. Move or delete the alias first"):
-        delete_version(control, "adult", 1)
+        delete_model_version(control, "adult", 1)
     delete_alias(control, "adult", "champion")
     with pytest.raises(NotFound, match="There is no alias 'adult@champion'"):
         delete_alias(control, "adult", "champion")
-    assert delete_version(control, "adult", 1).duckdb_path.name == "1-00000000.duckdb"
+    assert delete_model_version(control, "adult", 1).duckdb_path.name == "1-00000000.duckdb"
     assert list_models(control).items == ()
 
 
@@ -135,7 +139,7 @@ def test_every_rollback_goes_back_one_further(control):
     for version in (1, 2, 3, 4):
         new_version(control)
         set_alias(control, "adult", "champion", version, f"promoted {version}")
-    delete_version(control, "adult", 2)
+    delete_model_version(control, "adult", 2)
     assert roll_back(control, "adult", "champion") == 3
     assert roll_back(control, "adult", "champion", "worse in production") == 1  # 2 is deleted
     with pytest.raises(Conflict, match="has no earlier version to go back to"):
@@ -147,10 +151,10 @@ def test_every_rollback_goes_back_one_further(control):
 
 
 def test_the_generation_grows_when_what_is_served_may_change(control):
-    seen = [generation(control)]
+    seen = [control_generation(control)]
 
     def grown():
-        seen.append(generation(control))
+        seen.append(control_generation(control))
         return seen[-1] > seen[-2]
 
     new_version(control)
@@ -161,7 +165,7 @@ def test_the_generation_grows_when_what_is_served_may_change(control):
     assert not grown()
     new_version(control)
     assert grown()
-    delete_version(control, "adult", 2)
+    delete_model_version(control, "adult", 2)
     assert grown()
     delete_alias(control, "adult", "champion")
     assert grown()
@@ -181,8 +185,8 @@ def test_models_are_listed_with_what_they_have(control):
 def test_versions_are_listed_newest_first_in_pages(control):
     for _ in range(5):
         new_version(control)
-    first = list_versions(control, "adult", limit=3)
-    second = list_versions(control, "adult", limit=3, cursor=first.next_cursor)
+    first = list_model_versions(control, "adult", limit=3)
+    second = list_model_versions(control, "adult", limit=3, cursor=first.next_cursor)
     assert [version.version for page in (first, second) for version in page.items] == [5, 4, 3, 2, 1]
     assert second.next_cursor is None
 
@@ -190,12 +194,12 @@ def test_versions_are_listed_newest_first_in_pages(control):
 def test_tags_are_all_that_changes_also_at_the_same_time(control):
     version = new_version(control, tags={"team": "sky"})
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: set_tag(control, "adult", 1, f"tag-{n}", str(n)), range(4)))
-    changed = set_tag(control, "adult", 1, "team", None)
+        list(pool.map(lambda n: store_version_tag(control, "adult", 1, f"tag-{n}", str(n)), range(4)))
+    changed = store_version_tag(control, "adult", 1, "team", None)
     assert changed == replace(version, tags={f"tag-{n}": str(n) for n in range(4)})
     for number, tag, missing in ((1, "team", "no tag 'team'"), (2, "tag-1", "There is no")):
         with pytest.raises(NotFound, match=missing):
-            set_tag(control, "adult", number, tag, None)
+            store_version_tag(control, "adult", number, tag, None)
 
 
 def test_a_moved_workspace_still_finds_its_files(layout):
@@ -213,8 +217,8 @@ def test_a_path_that_leads_out_of_the_workspace_is_read_nowhere_and_nothing_is_d
         connection.execute(sa.text("UPDATE model_versions SET duckdb_path = :path"), {"path": path})
     for use in (
         lambda: get_version(control, "adult", 1),
-        lambda: list_versions(control, "adult"),
-        lambda: delete_version(control, "adult", 1),
+        lambda: list_model_versions(control, "adult"),
+        lambda: delete_model_version(control, "adult", 1),
         lambda: delete_model(control, "adult"),
     ):
         with pytest.raises(CorruptFile, match="outside of the workspace"):
@@ -226,9 +230,9 @@ def test_served_since_tells_the_version_of_the_bare_name(control):
         first, second = new_version(control, name), new_version(control, name)
         if name == "two":
             set_alias(control, name, "champion", 1)
-            assert served_since(control)[name] == first.created_at
+            assert default_version_created_at(control)[name] == first.created_at
         else:
-            assert served_since(control) == {name: second.created_at}
+            assert default_version_created_at(control) == {name: second.created_at}
 
 
 NO_SPACE = Unwritable("control.sqlite", "No space left on device.")
@@ -255,18 +259,21 @@ def written(registry, layout, job_id="job-1"):
 
 
 def test_a_version_and_its_aliases_come_together(registry, layout):
-    version = register(registry, written(registry, layout), aliases=["champion"], reason="why")
-    assert get_version(registry, "m") == version and aliases(registry, "m") == {"champion": 1}
-    assert version_of_job(registry, "m", "job-1") == version and version_of_job(registry, "m", "job-2") is None
+    version = register_model_version(registry, written(registry, layout), aliases=["champion"], reason="why")
+    assert get_version(registry, "m") == version and versions_by_alias(registry, "m") == {"champion": 1}
+    assert (
+        find_job_model_version(registry, "m", "job-1") == version
+        and find_job_model_version(registry, "m", "job-2") is None
+    )
     assert len(files_of(layout)) == 3
 
 
 def test_a_version_whose_alias_is_refused_is_not_there_at_all(registry, layout):
     with pytest.raises(ValueError, match="is not a name for an alias"):
-        register(registry, written(registry, layout), aliases=["champion", "7"])
+        register_model_version(registry, written(registry, layout), aliases=["champion", "7"])
     with pytest.raises(NotFound, match="no model"):
         get_version(registry, "m")
-    assert aliases(registry, "m") == {} and files_of(layout) == []
+    assert versions_by_alias(registry, "m") == {} and files_of(layout) == []
 
 
 def test_a_registration_that_is_refused_leaves_no_file(registry, layout, monkeypatch):
@@ -275,12 +282,12 @@ def test_a_registration_that_is_refused_leaves_no_file(registry, layout, monkeyp
 
     version = written(registry, layout)
     with pytest.raises(Unwritable, match="No space"):
-        register(registry, version, check=refuse)
+        register_model_version(registry, version, check=refuse)
     assert files_of(layout) == []
     version = written(registry, layout)
     monkeypatch.setattr(model_versions, "add_version", refuse)
     with pytest.raises(Unwritable, match="No space"):
-        register(registry, version)
+        register_model_version(registry, version)
     assert files_of(layout) == []
 
 
@@ -290,7 +297,7 @@ def test_a_registration_whose_answer_is_lost_has_succeeded(registry, layout, mon
         raise NO_SPACE
 
     monkeypatch.setattr(model_versions, "add_version", add_and_fail)
-    version = register(registry, written(registry, layout), aliases=["champion"])
+    version = register_model_version(registry, written(registry, layout), aliases=["champion"])
     assert get_version(registry, "m@champion".partition("@")[0], "champion") == version
     assert len(files_of(layout)) == 3
 
@@ -305,9 +312,9 @@ def test_files_of_which_nobody_can_say_whether_they_are_registered_stay(registry
 
     monkeypatch.setattr(model_versions, "add_version", be_away)
     with pytest.raises(Unwritable, match="No space"):
-        register(registry, version)
+        register_model_version(registry, version)
     assert len(files_of(layout)) == 3
-    assert len(abandoned_files(registry, layout, is_removing=True)) == 3 and files_of(layout) == []
+    assert len(abandoned_version_files(registry, layout, is_removing=True)) == 3 and files_of(layout) == []
 
 
 def test_a_worker_that_was_taken_for_dead_removes_nothing(registry, layout):
@@ -317,13 +324,15 @@ def test_a_worker_that_was_taken_for_dead_removes_nothing(registry, layout):
         take_lease(late, "w", "here", 0, 30)
         end_lease(registry, "w")
         with pytest.raises(LeaseLost, match="w did not renew"):
-            register(late, version)
-    assert len(files_of(layout)) == 3 and register(registry, version).version == 1
+            register_model_version(late, version)
+    assert len(files_of(layout)) == 3 and register_model_version(registry, version).version == 1
 
 
 def test_a_second_start_of_a_job_keeps_the_version_of_the_first(registry, layout):
-    first = register(registry, written(registry, layout))
-    assert register(registry, written(registry, layout)) == first  # with another number: its receipt was lost
+    first = register_model_version(registry, written(registry, layout))
+    assert (
+        register_model_version(registry, written(registry, layout)) == first
+    )  # with another number: its receipt was lost
     assert {name.partition("-")[0] for name in files_of(layout)} == {"1"}
 
 
@@ -341,12 +350,12 @@ def test_files_that_are_refused_half_way_leave_none(registry, layout, monkeypatc
 
 
 def test_only_what_nobody_publishes_is_abandoned(registry, layout):
-    version = register(registry, written(registry, layout))
+    version = register_model_version(registry, written(registry, layout))
     lost = written(registry, layout, "job-2")
     foreign = lost.duckdb_path.with_name("notes.txt")
     foreign.write_text("mine")
-    with publishing(layout.model_directory("m")):
-        assert abandoned_files(registry, layout, is_removing=True) == ()
-    found = abandoned_files(registry, layout, is_removing=True)
+    with version_publishing_lock(layout.model_directory("m")):
+        assert abandoned_version_files(registry, layout, is_removing=True) == ()
+    found = abandoned_version_files(registry, layout, is_removing=True)
     assert {path.stem for path in found} == {lost.duckdb_path.stem, "notes"} and foreign.exists()
     assert {Path(name).stem for name in files_of(layout)} == {version.duckdb_path.stem, "notes"}

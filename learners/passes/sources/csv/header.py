@@ -15,7 +15,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from learners.errors import SourceError
-from learners.passes.sources.csv.lines import UTF8, PlainLines, encoding_error, encoding_of, fault
+from learners.passes.sources.csv.lines import (
+    UTF8,
+    PlainLines,
+    csv_encoding_error,
+    detect_csv_encoding,
+    first_invalid_utf8_index,
+)
 from learners.schema.reading import Dialect
 
 DELIMITERS = ",;\t|"
@@ -60,7 +66,7 @@ class Header:
         )
 
 
-def read_header(stream: pa.NativeFile, path: str, options: Dialect) -> Header:
+def read_csv_header(stream: pa.NativeFile, path: str, options: Dialect) -> Header:
     """The dialect of a CSV file, and the names of its columns.
 
     The delimiter is the one by which the first rows have most fields, all of them as many as there are names; if there is
@@ -105,9 +111,9 @@ def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, 
     while len(read) < MOST_BYTES:
         more = stream.read(max(SAMPLE_BYTES, len(read)))
         read += more
-        dialect = replace(options, encoding=encoding_of(read, options.encoding))
-        if dialect.encoding in UTF8 and (start := fault(read)) is not None:
-            raise encoding_error(path, dialect.encoding, read, 1, start)
+        dialect = replace(options, encoding=detect_csv_encoding(read, options.encoding))
+        if dialect.encoding in UTF8 and (start := first_invalid_utf8_index(read)) is not None:
+            raise csv_encoding_error(path, dialect.encoding, read, 1, start)
         text = read.decode("utf-8-sig" if dialect.encoding in UTF8 else dialect.encoding, errors="replace")
         if (
             not more

@@ -26,7 +26,7 @@ UTF8 = ("utf-8", "utf-8-sig")
 DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
 
 
-def encoding_of(head: bytes, option: str) -> str:
+def detect_csv_encoding(head: bytes, option: str) -> str:
     """The encoding of a file by its mark, else what is said, else UTF-8.
 
     What is UTF-8 beyond ASCII from the beginning is read so, whatever is said: text of another encoding does not look like it.
@@ -35,12 +35,12 @@ def encoding_of(head: bytes, option: str) -> str:
     if marked is not None:
         return marked
     name = codecs.lookup(option).name if option else UTF8[0]
-    if not head.isascii() and fault(head) is None:
+    if not head.isascii() and first_invalid_utf8_index(head) is None:
         return UTF8[0]
     return name
 
 
-def fault(head: bytes) -> int | None:
+def first_invalid_utf8_index(head: bytes) -> int | None:
     """Where the beginning of a file is not UTF-8; a character that is cut at its end is no fault, zero bytes are one."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
@@ -49,7 +49,7 @@ def fault(head: bytes) -> int | None:
     return head.index(0) if 0 in head[:64] else None
 
 
-def encoding_error(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
+def csv_encoding_error(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
     """What is said of a file whose bytes are not of its encoding; the first of them is at `start` of `head`."""
     for mark, words in NO_TEXT.items():
         if head.startswith(mark):
@@ -112,7 +112,9 @@ class PlainLines(io.RawIOBase):
             try:
                 text = self._decoder.decode(block, final=not block)
             except UnicodeDecodeError as error:
-                raise encoding_error(self.path, self.dialect.encoding, before + block, n_lines, error.start) from None
+                raise csv_encoding_error(
+                    self.path, self.dialect.encoding, before + block, n_lines, error.start
+                ) from None
             n_lines += len(re.findall(r"\r\n|\r|\n", text))
             yield text
             if not block:
@@ -173,7 +175,7 @@ class Quotes:
         return False
 
 
-def refuse_bytes(stream: pa.NativeFile, path: str) -> None:
+def refuse_non_utf8_lines(stream: pa.NativeFile, path: str) -> None:
     """Say which line of a file is not UTF-8. Raises SourceError if there is one."""
     lines = PlainLines(stream, Dialect(encoding=UTF8[0]), 0, path)
     while lines.read(BLOCK_BYTES):

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import format_of, type_family
+from learners.passes.sources.files import arrow_type_family, file_format_by_extension
 from learners.schema import Schema
-from learners.schema.nominal_forms import canonical, what_time
+from learners.schema.nominal_forms import canonical_time_text, time_kind_and_ticks
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
-from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, are_moments
+from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, iso8601_time_mask
 from learners.schema.schema import Value
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
@@ -84,10 +84,12 @@ class TextType:
             return
         if self._chain is None:
             first = values[:1]
-            self._chain = next((chain for chain in CHAINS if any(reads(kind, first) for kind in chain)), ())
-        if self._chain == CHAINS[0] and self.reading.expected in (None, "time") and are_padded(values):
+            self._chain = next(
+                (chain for chain in CHAINS if any(is_parsable_as_type(kind, first) for kind in chain)), ()
+            )
+        if self._chain == CHAINS[0] and self.reading.expected in (None, "time") and has_zero_padded_text(values):
             self._chain = ()
-        while self._place < len(self._chain) and not reads(self._chain[self._place], values):
+        while self._place < len(self._chain) and not is_parsable_as_type(self._chain[self._place], values):
             self._place += 1
         if self._is_text:
             self.numbers.count(texts)
@@ -104,7 +106,7 @@ class TextType:
         return self.numbers.hint(name, self.reading.expected) if self._is_text else None
 
 
-def reads(kind: pa.DataType, values: pa.Array) -> bool:
+def is_parsable_as_type(kind: pa.DataType, values: pa.Array) -> bool:
     """Whether every one of some texts is a value of a type."""
     if pa.types.is_boolean(kind):
         return bool(pc.all(pc.is_in(values, pa.array(TRUE + FALSE))).as_py())
@@ -117,25 +119,25 @@ def reads(kind: pa.DataType, values: pa.Array) -> bool:
     return True
 
 
-def are_padded(values: pa.Array) -> bool:
+def has_zero_padded_text(values: pa.Array) -> bool:
     """Whether one of some texts begins with 0 and another digit."""
     begun = values.filter(pc.starts_with(values, "0"))
     return len(begun) > 0 and bool(pc.any(pc.match_substring_regex(begun, r"^0\d")).as_py())
 
 
-def type_of(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.DataType:
+def infer_text_type(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.DataType:
     """The narrowest type that reads all of some texts."""
     found = TextType(reading)
     found.see(pa.array(values, pa.string()))
     return found.type
 
 
-def common_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
+def common_text_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
     """The type that a column of several files of text must have; None if each may keep its own, as they are of one family."""
-    return pa.string() if len({type_family(kind) for kind in types} - {"null"}) > 1 else None
+    return pa.string() if len({arrow_type_family(kind) for kind in types} - {"null"}) > 1 else None
 
 
-def declared_types(
+def declared_text_types(
     schema: Schema | None, overrides: Mapping[str, Any] | None = None
 ) -> dict[str, pa.DataType | Reading]:
     """What is known of columns of text files: those that are text whatever they look like, and how others are written.
@@ -148,7 +150,11 @@ def declared_types(
     found: dict[str, pa.DataType | Reading] = {}
     for attribute in schema.attributes if schema is not None else ():
         # Times are found to be times, as they were in training.
-        is_text = attribute.kind == "nominal" and _are_text(attribute.values) and not what_time(attribute.arrow_type)
+        is_text = (
+            attribute.kind == "nominal"
+            and _are_text(attribute.values)
+            and not time_kind_and_ticks(attribute.arrow_type)
+        )
         is_number = attribute.kind == "numeric" and attribute.arrow_type.startswith(NUMBERS)
         is_whole = attribute.kind == "nominal" and set(map(type, attribute.values)) == {int}
         is_time = attribute.kind == "numeric" and attribute.arrow_type.startswith(("date", "time"))
@@ -159,7 +165,7 @@ def declared_types(
             found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
     if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
         is_text = schema.class_type == "string"
-        are_times = is_text and all(canonical(name, "timestamp") == name for name in schema.classes)
+        are_times = is_text and all(canonical_time_text(name, "timestamp") == name for name in schema.classes)
         words = _null_words(schema.classes, False) if is_text else ()
         if not are_times:
             found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
@@ -182,9 +188,9 @@ def declared_types(
     return found
 
 
-def idle_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> list[str]:
+def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> list[str]:
     """What is said of how CSV is written where no file is CSV, in one sentence; nothing if all that is said matters."""
-    if any(format_of(path) == "CSV" for path in paths):
+    if any(file_format_by_extension(path) == "CSV" for path in paths):
         return []
     options = [
         f"{option!r} of {'all columns' if name == ALL else f'column {name!r}'}"
@@ -196,13 +202,13 @@ def idle_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> l
     return [message] if options else []
 
 
-def dialect_of(types: Types) -> Dialect:
+def declared_csv_dialect(types: Types) -> Dialect:
     """How the files are written, as far as it is told."""
     of_all = types.get(ALL)
     return (of_all.dialect if isinstance(of_all, Reading) else None) or Dialect()
 
 
-def reading_of(types: Types, name: str) -> tuple[pa.DataType | None, Reading]:
+def declared_type_and_reading(types: Types, name: str) -> tuple[pa.DataType | None, Reading]:
     """The type of a column, if it is told, and how its values are written."""
     known, of_all = types.get(name), types.get(ALL)
     whole = of_all if isinstance(of_all, Reading) else None
@@ -236,7 +242,7 @@ class _Form:
     def of(self, words: pa.Array) -> tuple[pa.Array, pa.Array]:
         """The words as Arrow would read them, and of each whether it does."""
         plain = pc.utf8_trim_whitespace(self.reading.plain(words))
-        is_read = are_moments(plain) if self.are_dates else pc.match_substring_regex(plain, NUMBER)
+        is_read = iso8601_time_mask(plain) if self.are_dates else pc.match_substring_regex(plain, NUMBER)
         return plain, pc.fill_null(is_read, True)
 
     def count(self, first_row: int, texts: pa.Array, column: pa.DictionaryArray, counts: Integers) -> None:

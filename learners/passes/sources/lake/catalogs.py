@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from learners.errors import SourceError, one_line
+from learners.errors import SourceError, one_line_error_text
 
 SCHEME = "catalog"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _INSTALL = "is a table of an Iceberg catalog, which needs one more library: pip install 'fewpass[lake]'."
 
 
-def metadata_of(uri: str) -> str:
+def catalog_metadata_file(uri: str) -> str:
     """The metadata file that the catalog tells.
 
     Raises SourceError if the catalog is not configured, cannot be reached, or has no such table.
@@ -30,4 +30,4 @@ def metadata_of(uri: str) -> str:
         raise SourceError(uri, f"is no table of the catalog {name!r}.") from error
     except Exception as error:  # of whatever library speaks to the catalog: SQLAlchemy, requests, thrift, botocore
         remedy = f"Set PYICEBERG_CATALOG__{name.upper()}__URI, or the catalog in ~/.pyiceberg.yaml."
-        raise SourceError(uri, f"its catalog does not answer ({one_line(error)}). {remedy}") from error
+        raise SourceError(uri, f"its catalog does not answer ({one_line_error_text(error)}). {remedy}") from error

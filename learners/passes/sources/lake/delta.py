@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, one_line
-from learners.passes.sources.files import of_store
-from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, moment
+from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.files import store_error_reason
+from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, parse_snapshot_time
 
 # What a table may ask of its readers; each other feature is refused by its name.
 FEATURES = {
@@ -44,7 +44,7 @@ class Rewrite(NamedTuple):
     added: frozenset[str]
 
 
-def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
+def read_delta_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
     """The table at a version or time.
 
     `place`: the table as it was asked for, for messages.
@@ -72,11 +72,11 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
                 place, f"no longer has version {version}: its log begins with version {min(commits)}."
             ) from error
         raise SourceError(
-            place, of_store(error) or f"cannot be read as a Delta Lake table ({one_line(error)})."
+            place, store_error_reason(error) or f"cannot be read as a Delta Lake table ({one_line_error_text(error)})."
         ) from error
 
 
-def rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, new: Snapshot) -> list[Rewrite]:
+def delta_file_rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, new: Snapshot) -> list[Rewrite]:
     """Files of a snapshot whose rows are those of files of a later one, by the commits between them.
 
     Such are the commits that say of all their changes that they change no rows (`dataChange: false`). A file that anything
@@ -140,7 +140,7 @@ def _version(place: str, at: str, commits: Mapping[int, datetime | None]) -> int
         if commits and int(at) > max(commits):
             raise SourceError(place, f"has no version {at}: its newest is {max(commits)}.")
         return int(at)
-    as_of = moment(place, at)
+    as_of = parse_snapshot_time(place, at)
     before = [version for version, time in commits.items() if time is not None and time <= as_of]
     if not before:
         first = next(((version, time) for version, time in commits.items() if time is not None), None)

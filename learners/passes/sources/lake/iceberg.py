@@ -11,16 +11,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, one_line
+from learners.errors import SourceError, one_line_error_text
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import NO_ROWS, of_store
-from learners.passes.sources.lake.snapshots import ICEBERG, METADATA, METADATA_END, LakeFile, Snapshot, moment
+from learners.passes.sources.files import NO_ROWS, store_error_reason
+from learners.passes.sources.lake.snapshots import (
+    ICEBERG,
+    METADATA,
+    METADATA_END,
+    LakeFile,
+    Snapshot,
+    parse_snapshot_time,
+)
 
 _INSTALL = "is an Iceberg table, which needs one more library: pip install 'fewpass[lake]'."
 _NUMBER = re.compile(r"v?(\d+)")
 
 
-def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
+def read_iceberg_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
     """The table at a snapshot or time.
 
     `place`: the table as it was asked for, for messages.
@@ -43,13 +50,13 @@ def read_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | 
             reason = "has equality deletes, which are not read. Rewrite its data files without them first."
             raise SourceError(place, reason) from error
         raise SourceError(
-            place, of_store(error) or f"cannot be read as an Iceberg table ({one_line(error)})."
+            place, store_error_reason(error) or f"cannot be read as an Iceberg table ({one_line_error_text(error)})."
         ) from error
 
 
 def _newest_metadata(filesystem: pafs.FileSystem, folder: str) -> str:
     """What the table's hint says, or the file of the greatest number."""
-    found = {path.rpartition("/")[2]: path for path in metadata_files(filesystem, folder)}
+    found = {path.rpartition("/")[2]: path for path in iceberg_metadata_files(filesystem, folder)}
     try:
         with filesystem.open_input_stream(f"{folder}/{METADATA}/version-hint.text") as stream:
             hint = stream.read().decode().strip()
@@ -67,9 +74,9 @@ def _number(name: str) -> int:
 
 
 def _snapshot(filesystem: pafs.FileSystem, place: str, path: str, metadata: str, at: str | None) -> Snapshot:
-    from learners.passes.sources.lake.iceberg_files import opened_table
+    from learners.passes.sources.lake.iceberg_files import open_iceberg_table
 
-    table, paths = opened_table(filesystem, place, metadata)
+    table, paths = open_iceberg_table(filesystem, place, metadata)
     chosen = _chosen(place, table, at)
     is_newest = (
         chosen.snapshot_id == table.metadata.current_snapshot_id
@@ -101,7 +108,7 @@ def _chosen(place: str, table: Any, at: str | None) -> Any:
         newest = table.current_snapshot()
         known = "" if newest is None else f": its newest is {newest.snapshot_id}"
     else:
-        as_of = moment(place, at)
+        as_of = parse_snapshot_time(place, at)
         found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
         at, known = f"of {as_of.isoformat()} or before", ""
     if found is None:
@@ -171,7 +178,7 @@ class _Deleted:
         return np.unique(np.concatenate(parts)) if parts else NO_ROWS
 
 
-def metadata_files(filesystem: pafs.FileSystem, folder: str) -> list[str]:
+def iceberg_metadata_files(filesystem: pafs.FileSystem, folder: str) -> list[str]:
     """The metadata files of an Iceberg table."""
     below = filesystem.get_file_info(pafs.FileSelector(f"{folder}/{METADATA}", allow_not_found=True))
     return [info.path for info in below if info.base_name.endswith(METADATA_END)]

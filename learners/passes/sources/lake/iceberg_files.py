@@ -72,7 +72,7 @@ class TableFiles(FileIO):
         raise SourceError(self.place, f"is only read: {location} is not removed.")
 
 
-def opened_table(filesystem: pafs.FileSystem, place: str, path: str) -> tuple[StaticTable, TableFiles]:
+def open_iceberg_table(filesystem: pafs.FileSystem, place: str, path: str) -> tuple[StaticTable, TableFiles]:
     """The table of a metadata file, and its files."""
     metadata = FromInputFile.table_metadata(TableFile(filesystem, path))
     files = TableFiles(filesystem, place, path.rpartition("/")[0].rpartition("/")[0], metadata.location)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, one_line
-from learners.passes.sources.files import SourceFile, file_identity, of_store
+from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.files import SourceFile, file_identity, store_error_reason
 from learners.passes.sources.lake import delta, iceberg
-from learners.passes.sources.lake.iceberg import metadata_files
+from learners.passes.sources.lake.iceberg import iceberg_metadata_files
 from learners.passes.sources.lake.snapshots import (
     DELTA,
     ICEBERG,
@@ -23,14 +23,14 @@ from learners.passes.sources.lake.snapshots import (
     METADATA,
     METADATA_END,
     Snapshot,
-    opened_snapshot,
+    open_snapshot_files,
 )
 
 SCHEMES = {"delta": DELTA, "iceberg": ICEBERG}
 # A table of a catalog is a place by its whole address.
 _URI = re.compile(r"(?:(delta|iceberg)://|(?=catalog://.))(.+?)(?:@([^@/]+))?", re.IGNORECASE)
 _FOLDER = re.compile(r"[^/]+=[^/]*")
-READERS = {DELTA: delta.read_snapshot, ICEBERG: iceberg.read_snapshot}
+READERS = {DELTA: delta.read_delta_snapshot, ICEBERG: iceberg.read_iceberg_snapshot}
 _ANEW = "Where the counts of those rows were not kept by themselves, the rows that remain are counted anew."
 
 
@@ -42,7 +42,7 @@ class Named(NamedTuple):
     at: str | None
 
 
-def parse_place(uri: str) -> Named:
+def parse_lake_table_uri(uri: str) -> Named:
     """The parts of `delta://PLACE@VERSION`, `iceberg://PLACE@SNAPSHOT` and `catalog://NAME/TABLE@SNAPSHOT`; any other path is a place by itself."""
     match = _URI.fullmatch(uri)
     if match is None:
@@ -50,7 +50,7 @@ def parse_place(uri: str) -> Named:
     return Named(SCHEMES[(match[1] or "iceberg").lower()], match[2], match[3])
 
 
-def kind_of_table(filesystem: pafs.FileSystem, path: str) -> str | None:
+def lake_table_format(filesystem: pafs.FileSystem, path: str) -> str | None:
     """The format of a lake table; None if the path is none."""
     if path.endswith(METADATA_END):
         return ICEBERG
@@ -58,11 +58,11 @@ def kind_of_table(filesystem: pafs.FileSystem, path: str) -> str | None:
     log, metadata = filesystem.get_file_info([f"{folder}/{LOG}", f"{folder}/{METADATA}"])
     if log.type == pafs.FileType.Directory:
         return DELTA
-    is_iceberg = metadata.type == pafs.FileType.Directory and bool(metadata_files(filesystem, folder))
+    is_iceberg = metadata.type == pafs.FileType.Directory and bool(iceberg_metadata_files(filesystem, folder))
     return ICEBERG if is_iceberg else None
 
 
-def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str, *, takes_itself: bool = True) -> None:
+def refuse_lake_table_part(filesystem: pafs.FileSystem, folder: str, *, takes_itself: bool = True) -> None:
     """Refuse a folder of a lake table, such as one of a partition: its files alone do not tell which rows are deleted.
 
     `takes_itself` says whether the folder may be the table, which a caller that has looked there knows.
@@ -75,22 +75,22 @@ def refuse_part_of_table(filesystem: pafs.FileSystem, folder: str, *, takes_itse
     for table in (place, place.parent) if place.name == "data" else (place,):
         if not takes_itself and table == PurePosixPath(folder):
             continue
-        if (kind := kind_of_table(filesystem, str(table))) is not None:
+        if (kind := lake_table_format(filesystem, str(table))) is not None:
             raise SourceError(
                 folder, f"lies in the {kind} table {table}, whose log tells which rows count. Name that folder."
             )
 
 
-def refuse_files_of_tables(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+def refuse_lake_table_files(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
     """Refuse files that lie in a lake table, as a shell names them for `table/*.parquet`. Raises SourceError."""
     if "http" in filesystem.type_name:  # servers of files list no folders
         return
     for folder in sorted({str(PurePosixPath(path).parent) for path in paths}):
         with suppress(OSError):  # a store may give files and tell nothing of what is beside them
-            refuse_part_of_table(filesystem, folder)
+            refuse_lake_table_part(filesystem, folder)
 
 
-def refuse_tables_below(path: str, below: list[str]) -> None:
+def refuse_nested_lake_tables(path: str, below: list[str]) -> None:
     """Refuse a folder with lake tables somewhere below it, by the paths of all that lies there. Raises SourceError."""
     for entry in below:
         parts = PurePosixPath(entry).parts
@@ -121,7 +121,7 @@ class Changes(NamedTuple):
     hint: str  # what a user wants to know; else empty
 
 
-def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None) -> Snapshot | None:
+def lake_table_snapshot(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None) -> Snapshot | None:
     """The snapshot that a path or URI means; None if it is no lake table.
 
     `uri`: as it was asked for.
@@ -129,16 +129,18 @@ def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None
     `at`: version or time, unless the URI says it.
     Raises SourceError if it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
     """
-    kind, place, own_at = parse_place(uri)
+    kind, place, own_at = parse_lake_table_uri(uri)
     if at is not None and own_at is not None and at != own_at:
         raise SourceError(uri, f"names version {own_at}, and version {at} is asked for. Say one of them.")
     at = own_at if at is None else at
     try:
         info = filesystem.get_file_info(path)
         is_place = info.type == pafs.FileType.Directory or path.endswith(METADATA_END)
-        found = kind_of_table(filesystem, path) if is_place else None
+        found = lake_table_format(filesystem, path) if is_place else None
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(place, of_store(error) or f"cannot be listed ({one_line(error)}).") from error
+        raise SourceError(
+            place, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
+        ) from error
     if found is None or (kind is not None and kind != found):
         if kind is not None:
             raise SourceError(place, f"is no {kind} table.")
@@ -148,7 +150,7 @@ def snapshot_at(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None
     return READERS[found](filesystem, place, path, at)
 
 
-def changes_since(
+def lake_table_changes(
     filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[SourceFile], known: KnownSnapshot
 ) -> Changes:
     """What has left the table since a snapshot that statistics were counted of; nothing if that is of another table.
@@ -173,7 +175,7 @@ def changes_since(
             f"{snapshot.place}: {n} {'file' if n == 1 else 'files'} of version {known.version} left the table and can no "
             f"longer be read. {_ANEW}"
         )
-    gone = opened_snapshot(filesystem, snapshot, there)
+    gone = open_snapshot_files(filesystem, snapshot, there)
     return Changes(gone, _rewrites(filesystem, old, snapshot, now, known), hint)
 
 
@@ -185,7 +187,7 @@ def _rewrites(
     before = {file.path: known.identities.get(file.key) for file in old.files}
     after = {file.path: now[file.key] for file in new.files}
     found = []
-    for rewrite in delta.rewrites(filesystem, new.path, old, new):
+    for rewrite in delta.delta_file_rewrites(filesystem, new.path, old, new):
         removed = [before[path] for path in rewrite.removed]
         if all(identity is not None for identity in removed):
             pair = frozenset(str(identity) for identity in removed), frozenset(after[path] for path in rewrite.added)

@@ -13,8 +13,8 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import NO_ROWS, Adapted, SourceFile, type_family, with_digest
-from learners.passes.sources.parquet import read_footer
+from learners.passes.sources.files import NO_ROWS, Adapted, SourceFile, arrow_type_family, file_with_digest
+from learners.passes.sources.parquet import read_parquet_footer
 
 DELTA, ICEBERG = "Delta Lake", "Iceberg"
 LOG, METADATA, METADATA_END = "_delta_log", "metadata", ".metadata.json"
@@ -65,7 +65,7 @@ class Snapshot:
         return facts | {"n_files": len(self.files), "n_rows": sum(file.n_rows for file in files)}
 
 
-def opened_snapshot(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]) -> list[SourceFile]:
+def open_snapshot_files(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]) -> list[SourceFile]:
     """Files with the columns of the table.
 
     `snapshot`: whose columns count.
@@ -76,7 +76,7 @@ def opened_snapshot(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequ
 
 
 def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> SourceFile:
-    parquet = read_footer(filesystem, lake_file.path)
+    parquet = read_parquet_footer(filesystem, lake_file.path)
     own, deleted = _names_in_file(snapshot, parquet.arrow_schema), lake_file.deleted
     if deleted.size and deleted[-1] >= parquet.n_rows:
         raise SourceError(
@@ -88,7 +88,7 @@ def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile
     file = replace(parquet, content=content, n_rows=sum(content.live), row_groups=content.live)
     # By itself the file has other columns: what was counted of it then is of another table.
     is_whole = added.keys() <= lake_file.values.keys() and len(own) == len(parquet.arrow_schema.names)
-    return replace(with_digest(file), columns=() if is_whole else tuple(snapshot.columns.names))
+    return replace(file_with_digest(file), columns=() if is_whole else tuple(snapshot.columns.names))
 
 
 def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
@@ -104,11 +104,11 @@ def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
 
 
 def _null(kind: pa.DataType) -> pa.Scalar:
-    is_known = not type_family(kind).startswith("unsupported")
+    is_known = not arrow_type_family(kind).startswith("unsupported")
     return pa.scalar(None, kind if is_known else pa.null())
 
 
-def moment(uri: str, at: str) -> datetime:
+def parse_snapshot_time(uri: str, at: str) -> datetime:
     """A time that a user gives; without a zone it is of UTC. Raises SourceError if it is none."""
     try:
         time = datetime.fromisoformat(at)

@@ -11,15 +11,15 @@ from starlette.responses import Response
 
 from learners.models.explanation import explain
 from learners.models.query import AnyQuery
-from service.console.pages import served_of
-from service.http.api.scoring.predict import JSON, Predict, headers_of, options_of
+from service.console.pages import served_model_from_request
+from service.http.api.scoring.predict import JSON, Predict, parse_predict_headers, parse_predict_options
 from service.product.inference import queries
-from service.product.inference.what_if_answers import WhatIfRequest, what_if
+from service.product.inference.what_if_answers import WhatIfRequest, answer_what_if
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge
 from service.requests.requests import MAX_QUERIES
-from service.serving.class_answers import check_size
+from service.serving.class_answers import check_class_answer_size
 from service.serving.predictor import Served
 from service.settings import Settings
 
@@ -51,11 +51,11 @@ class ExplainResponse(msgspec.Struct):
     explanations: list[Reason]
 
 
-async def explanations(request: Request) -> Response:
+async def explain_endpoint(request: Request) -> Response:
     """Answer one request; it reads rows as the predict endpoint does."""
     predict: Predict = request.app.predict
-    content_type, _, _ = headers_of(request.scope)
-    options = options_of(request.scope["query_string"])
+    content_type, _, _ = parse_predict_headers(request.scope)
+    options = parse_predict_options(request.scope["query_string"])
     body = await request.body()
     served = await predict.served(request.path_params["name"])
 
@@ -64,14 +64,14 @@ async def explanations(request: Request) -> Response:
         chunk = predict.rows(served, body, content_type, options).chunk
         if chunk.n_rows > MAX_ROWS:
             raise BodyTooLarge(f"{chunk.n_rows} rows; at most {MAX_ROWS} are explained at once.", max_rows=MAX_ROWS)
-        check_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
-        check_size(chunk.n_rows, len(served.classes))
-        return msgspec.json.encode(explanation_of(served, chunk))
+        check_class_answer_size(chunk.n_rows * (1 + len(served.schema.attributes)), len(served.classes), top_k=1)
+        check_class_answer_size(chunk.n_rows, len(served.classes))
+        return msgspec.json.encode(explain_response_members(served, chunk))
 
     return Response(await anyio.to_thread.run_sync(work), media_type=JSON)
 
 
-def explanation_of(served: Served, chunk: Any) -> JSONObject:
+def explain_response_members(served: Served, chunk: Any) -> JSONObject:
     """The members of an `ExplainResponse`."""
     found = explain(served.model, chunk)
     classes = served.classes
@@ -134,11 +134,13 @@ class QueryResponse(BaseModel):
 def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
     settings: Settings = request.app.state.settings
-    pause = queries.until(time.monotonic() + settings.query_s, settings.query_s)
-    served = served_of(request, name)
+    pause = queries.query_deadline_check(time.monotonic() + settings.query_s, settings.query_s)
+    served = served_model_from_request(request, name)
     batch = queries.limit_queries(served.model, body.queries, settings.max_rows, settings.query_s)
-    queries.check_size(served.model, batch, settings.max_rows)
-    return QueryResponse(model=served.name, version=served.version, answers=queries.answers(served.model, batch, pause))
+    queries.check_query_answer_size(served.model, batch, settings.max_rows)
+    return QueryResponse(
+        model=served.name, version=served.version, answers=queries.answer_model_queries(served.model, batch, pause)
+    )
 
 
 class WhatIfResponse(BaseModel):
@@ -166,4 +168,4 @@ def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
     """
     settings: Settings = request.app.state.settings
     case = body.model_copy(update={"time_limit_s": min(body.time_limit_s, settings.query_s)})
-    return WhatIfResponse.model_validate(what_if(served_of(request, name), case))
+    return WhatIfResponse.model_validate(answer_what_if(served_model_from_request(request, name), case))

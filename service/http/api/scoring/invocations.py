@@ -18,15 +18,22 @@ from service.http.api.bodies import (
     Record,
     Split,
     Value,
-    check_csv,
-    check_rows,
-    decode_body,
-    row_reader,
+    check_csv_body_size,
+    check_n_rows,
+    decode_json_body,
+    row_body_decoder,
 )
-from service.http.api.scoring.predict import JSON, Predict, Rows, encode_rows, encode_table, headers_of
+from service.http.api.scoring.predict import (
+    JSON,
+    Predict,
+    Rows,
+    encode_predict_rows,
+    encode_predict_table,
+    parse_predict_headers,
+)
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
-from service.serving.class_answers import check_size, classes_in_json
+from service.serving.class_answers import check_class_answer_size, class_answer_json
 from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION
@@ -78,13 +85,13 @@ class Invocations:
     def __init__(self, predict: Predict, settings: Settings) -> None:
         self.predict = predict
         self.model = settings.default_model
-        self.read = row_reader(InvocationRequest, settings.max_rows)
+        self.read = row_body_decoder(InvocationRequest, settings.max_rows)
 
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
         if self.model is None:
             raise NotReady("There is no default model: set FEWPASS_DEFAULT_MODEL to a name or name@alias.")
-        content_type, _, _ = headers_of(request.scope)
+        content_type, _, _ = parse_predict_headers(request.scope)
         body = await request.body()
         served = await self.predict.served(self.model)
         work = partial(self.score, served, body, content_type, request.scope["fewpass.hold"])
@@ -93,23 +100,23 @@ class Invocations:
     def score(self, served: Served, body: bytes, content_type: str, hold: Hold) -> Response:
         """Rows in, classes out."""
         if content_type == CSV and len(body) > UNCOUNTED:
-            hold.add(check_csv(body, self.predict.max_decoded_bytes))
+            hold.add(check_csv_body_size(body, self.predict.max_decoded_bytes))
         else:
             self.predict.held(body, content_type, hold)
         if content_type == JSON:
             rows = self._rows_of_json(served, body)
         elif content_type == CSV:
-            rows = rows_of_csv(served, body, self.predict.max_rows)
+            rows = encode_invocation_csv(served, body, self.predict.max_rows)
         else:
             raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON} or {CSV}.")
-        check_size(rows.chunk.n_rows, len(served.classes))
+        check_class_answer_size(rows.chunk.n_rows, len(served.classes))
         probabilities = served.predict_proba(rows.chunk)
         served.answered(rows.chunk, probabilities, rows.raw)
-        return Response(msgspec.json.encode(classes_in_json(served.classes, probabilities)), media_type=JSON)
+        return Response(msgspec.json.encode(class_answer_json(served.classes, probabilities)), media_type=JSON)
 
     def _rows_of_json(self, served: Served, body: bytes) -> Rows:
         """The rows of any of the four forms."""
-        request = decode_body(self.read, body, "Name the columns: records, columns, or dataframe_split.")
+        request = decode_json_body(self.read, body, "Name the columns: records, columns, or dataframe_split.")
         forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
         given = [name for name in forms if getattr(request, name) is not None]
         if len(given) != 1:
@@ -117,17 +124,17 @@ class Invocations:
         rows = getattr(request, given[0])
         if isinstance(rows, Split):
             served.check_columns(tuple(rows.columns), False, WAY_OUT)
-            rows = columns_of(rows)
+            rows = dataframe_split_columns(rows)
         if isinstance(rows, dict):
             rows = {name: values if isinstance(values, list) else [values] for name, values in rows.items()}
             n_rows = max(map(len, rows.values()), default=0)
         else:
             n_rows = len(rows)
-        check_rows(n_rows, self.predict.max_rows)
-        return encode_rows(served, rows, False, WAY_OUT)
+        check_n_rows(n_rows, self.predict.max_rows)
+        return encode_predict_rows(served, rows, False, WAY_OUT)
 
 
-def columns_of(split: Split) -> dict[str, list[Value]]:
+def dataframe_split_columns(split: Split) -> dict[str, list[Value]]:
     """The columns of a split data frame."""
     for number, row in enumerate(split.data):
         if len(row) != len(split.columns):
@@ -135,7 +142,7 @@ def columns_of(split: Split) -> dict[str, list[Value]]:
     return {name: [row[j] for row in split.data] for j, name in enumerate(split.columns)}
 
 
-def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
+def encode_invocation_csv(served: Served, body: bytes, max_rows: int) -> Rows:
     """The rows of a CSV with a header; an empty field is a missing value."""
     texts = [a.name for a in served.schema.attributes if a.kind == "nominal" and isinstance((*a.values, "")[0], str)]
     options = pacsv.ConvertOptions(
@@ -148,6 +155,6 @@ def rows_of_csv(served: Served, body: bytes, max_rows: int) -> Rows:
         names = table.column_names
     except (pa.ArrowException, UnicodeDecodeError) as error:  # the latter where a name is not UTF-8
         raise MalformedBody(f"The body is not CSV with a header: {error}") from error
-    check_rows(table.num_rows, max_rows)
+    check_n_rows(table.num_rows, max_rows)
     served.check_columns(tuple(names), False, WAY_OUT)
-    return Rows(encode_table(table, served), BatchRows(table))
+    return Rows(encode_predict_table(table, served), BatchRows(table))

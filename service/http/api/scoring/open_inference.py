@@ -20,12 +20,12 @@ from starlette.responses import Response
 
 from learners.schema.schema import Attribute
 from service import product
-from service.http.api.bodies import UNCOUNTED, Hold, check_bytes, check_json, check_rows, decode_body
+from service.http.api.bodies import UNCOUNTED, Hold, check_decoded_size, check_json_size, check_n_rows, decode_json_body
 from service.http.api.resources import Ours
-from service.http.api.scoring.predict import JSON, Predict, encode_rows
+from service.http.api.scoring.predict import JSON, Predict, encode_predict_rows
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady
-from service.serving.class_answers import check_size
+from service.serving.class_answers import check_class_answer_size
 from service.serving.predictor import Served
 from service.version import VERSION
 
@@ -86,16 +86,15 @@ class InferResponse(msgspec.Struct):
 DECODE = msgspec.json.Decoder(InferRequest).decode
 
 
-def decoded_bytes(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
+def check_inference_body_size(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
     """Refuse a body whose JSON part would be too large decoded; returns about the bytes that all of it will take.
 
-    Of its binary tensors the values are counted when they are read: `read_request` reads no more than the rows that
-    were told. Raises MalformedBody or BodyTooLarge.
+    Values of binary tensors are counted by `read_infer_request`. Raises MalformedBody or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
-    n_bytes = check_json(body[:n_json], max_bytes) if n_json > UNCOUNTED else 0
+    n_bytes = check_json_size(body[:n_json], max_bytes) if n_json > UNCOUNTED else 0
     n_bytes += BINARY_TIMES * (len(body) - n_json)
-    check_bytes(n_bytes, max_bytes)
+    check_decoded_size(n_bytes, max_bytes)
     return n_bytes
 
 
@@ -107,26 +106,28 @@ def _json_length(body: bytes, header_bytes: bytes | None) -> int:
     return int(header_bytes)
 
 
-def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tuple[InferRequest, dict[str, list[Any]]]:
+def read_infer_request(
+    body: bytes, header_bytes: bytes | None, max_rows: int
+) -> tuple[InferRequest, dict[str, list[Any]]]:
     """The request, and the values of each input.
 
     `header_bytes` is the header Inference-Header-Content-Length: how much of the body is JSON; the rest are binary tensors.
     Raises MalformedBody, InvalidRequest or BodyTooLarge.
     """
     n_json = _json_length(body, header_bytes)
-    request = decode_body(DECODE, body[:n_json], "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}.")
+    request = decode_json_body(DECODE, body[:n_json], "Send {'inputs': [{'name', 'shape', 'datatype', 'data'}]}.")
     columns: dict[str, list[Any]] = {}
     at = n_json
     for tensor in request.inputs:
-        n_rows = n_rows_of(tensor)
-        check_rows(n_rows, max_rows)
+        n_rows = tensor_row_count(tensor)
+        check_n_rows(n_rows, max_rows)
         size = tensor.parameters.get("binary_data_size")
         if tensor.name in columns:
             raise InvalidRequest(f"Input {tensor.name!r} comes twice.", input=tensor.name)
         if size is None:
-            values = list(flat(tensor.data or []))
+            values = list(flatten_tensor_data(tensor.data or []))
         elif isinstance(size, int) and 0 <= size <= len(body) - at:
-            values = of_bytes(tensor, body[at : at + size], n_rows)
+            values = decode_binary_tensor(tensor, body[at : at + size], n_rows)
             at += size
         else:
             raise MalformedBody(f"Input {tensor.name!r}: binary_data_size {size!r} exceeds the body.")
@@ -141,7 +142,7 @@ def read_request(body: bytes, header_bytes: bytes | None, max_rows: int) -> tupl
     return request, columns
 
 
-def n_rows_of(tensor: Tensor) -> int:
+def tensor_row_count(tensor: Tensor) -> int:
     """Rows of an input, which is one column: (n,) or (n, 1)."""
     shape = tensor.shape
     if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([], [1]):
@@ -156,16 +157,16 @@ def n_rows_of(tensor: Tensor) -> int:
     return shape[0]
 
 
-def flat(values: list[Any]) -> Iterator[Any]:
+def flatten_tensor_data(values: list[Any]) -> Iterator[Any]:
     """The elements of nested lists, row by row."""
     for value in values:
         if isinstance(value, list):
-            yield from flat(value)
+            yield from flatten_tensor_data(value)
         else:
             yield value
 
 
-def of_bytes(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
+def decode_binary_tensor(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
     """The values of a binary tensor; one more than its rows, at most."""
     if tensor.datatype == "BYTES":
         return list(islice(_texts(tensor, content), n_rows + 1))
@@ -190,7 +191,7 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
         at += 4 + length
 
 
-def write_response(
+def encode_inference_response(
     served: Served, outputs: list[tuple[str, str, Any]], request: InferRequest
 ) -> tuple[bytes, int | None]:
     """The body of an answer, and the length of its JSON part if binary tensors follow.
@@ -208,7 +209,7 @@ def write_response(
             continue
         found: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
         if selection.get(name, {}).get("binary_data", by_default):
-            tail.append(to_bytes(datatype, values))
+            tail.append(encode_binary_tensor(datatype, values))
             found["parameters"] = {"binary_data_size": len(tail[-1])}
         else:
             found["data"] = np.asarray(values).ravel().tolist()
@@ -219,7 +220,7 @@ def write_response(
     return text + b"".join(tail), len(text) if tail else None
 
 
-def to_bytes(datatype: str, values: Any) -> bytes:
+def encode_binary_tensor(datatype: str, values: Any) -> bytes:
     """The bytes of a binary tensor."""
     if datatype != "BYTES":
         return np.ascontiguousarray(values, DTYPES[datatype]).tobytes()
@@ -296,27 +297,27 @@ async def ready(request: Request) -> ReadyShape:
     return ReadyShape()
 
 
-async def served_model(name: str, request: Request) -> Served:
+async def served_model_from_path(name: str, request: Request) -> Served:
     """The model of the path; its version may be a number or an alias."""
     version = request.path_params.get("version")
     served: Served = await request.app.predict.served(f"{name}@{version}" if version else name)
     return served
 
 
-ServedModel = Annotated[Served, Depends(served_model)]
+ServedModel = Annotated[Served, Depends(served_model_from_path)]
 
 
 @router.get("/models/{name}", summary="Describe a model")
 def metadata(name: str, served: ServedModel, workspace: Ours) -> MetadataShape:
     """Its inputs, outputs and versions."""
     versions = [str(item.version) for item in product.list_versions(workspace, served.name, 1000).items]
-    return metadata_of(served, versions)
+    return inference_model_metadata(served, versions)
 
 
 @router.get("/models/{name}/versions/{version}", summary="Describe a version of a model")
 def version_metadata(name: str, version: str, served: ServedModel) -> MetadataShape:
     """Its inputs and outputs; the version is a number or an alias."""
-    return metadata_of(served, [str(served.version)])
+    return inference_model_metadata(served, [str(served.version)])
 
 
 @router.get("/models/{name}/ready", summary="Does this model answer?")
@@ -331,11 +332,11 @@ async def version_ready(name: str, version: str, served: ServedModel) -> ModelRe
     return ModelReadyShape(name=served.name)
 
 
-async def infer(request: Request) -> Response:
+async def inference_endpoint(request: Request) -> Response:
     """POST …/infer, with the models and limits of `predict`; long bodies are answered on a thread."""
     predict: Predict = request.app.predict
     body = await request.body()
-    served = await served_model(request.path_params["name"], request)
+    served = await served_model_from_path(request.path_params["name"], request)
     header_bytes = request.scope["fewpass.headers"].get(LENGTH)
     work = partial(_inferred, predict, served, body, header_bytes, request.scope["fewpass.hold"])
     return work() if len(body) <= predict.inline_bytes else await anyio.to_thread.run_sync(work)
@@ -343,33 +344,33 @@ async def infer(request: Request) -> Response:
 
 def _inferred(predict: Predict, served: Served, body: bytes, header_bytes: bytes | None, hold: Hold) -> Response:
     """Tensors in, tensors out."""
-    hold.add(decoded_bytes(body, header_bytes, predict.max_decoded_bytes))
-    request, columns = read_request(body, header_bytes, predict.max_rows)
+    hold.add(check_inference_body_size(body, header_bytes, predict.max_decoded_bytes))
+    request, columns = read_infer_request(body, header_bytes, predict.max_rows)
     ignore_unknown = request.parameters.get("ignore_unknown", False) is True
-    chunk, raw = encode_rows(served, columns, ignore_unknown, WAY_OUT)
-    check_size(chunk.n_rows, len(served.classes))
+    chunk, raw = encode_predict_rows(served, columns, ignore_unknown, WAY_OUT)
+    check_class_answer_size(chunk.n_rows, len(served.classes))
     probabilities = served.predict_proba(chunk)
     served.answered(chunk, probabilities, raw)
     classes = served.classes
-    kind = datatype_of_values(classes)
+    kind = value_tensor_datatype(classes)
     outputs: list[tuple[str, str, Any]] = [
         ("prediction", kind, [classes[code] for code in probabilities.argmax(axis=1)]),
         ("probabilities", "FP64", probabilities),
         ("classes", kind, classes),
     ]
-    content, n_json = write_response(served, outputs, request)
+    content, n_json = encode_inference_response(served, outputs, request)
     if n_json is None:
         return Response(content, media_type=JSON)
     return Response(content, headers={LENGTH.decode(): str(n_json)}, media_type="application/octet-stream")
 
 
-def metadata_of(served: Served, versions: list[str]) -> MetadataShape:
+def inference_model_metadata(served: Served, versions: list[str]) -> MetadataShape:
     """The metadata of a mapped model."""
-    n_classes, kind = len(served.classes), datatype_of_values(served.classes)
+    n_classes, kind = len(served.classes), value_tensor_datatype(served.classes)
     return MetadataShape(
         name=served.name,
         versions=versions,
-        inputs=[TensorShape(name=a.name, datatype=datatype_of(a), shape=[-1]) for a in served.schema.attributes],
+        inputs=[TensorShape(name=a.name, datatype=tensor_datatype(a), shape=[-1]) for a in served.schema.attributes],
         outputs=[
             TensorShape(name="prediction", datatype=kind, shape=[-1]),
             TensorShape(name="probabilities", datatype="FP64", shape=[-1, n_classes]),
@@ -378,10 +379,10 @@ def metadata_of(served: Served, versions: list[str]) -> MetadataShape:
     )
 
 
-def datatype_of(attribute: Attribute) -> str:
+def tensor_datatype(attribute: Attribute) -> str:
     """The datatype that suits an attribute; others that hold the same values are read as well."""
     if attribute.kind == "nominal":
-        return datatype_of_values(list(attribute.values))
+        return value_tensor_datatype(list(attribute.values))
     if attribute.arrow_type.startswith(("timestamp", "date")):
         return "BYTES"
     if attribute.arrow_type == "uint64":
@@ -389,7 +390,7 @@ def datatype_of(attribute: Attribute) -> str:
     return "INT64" if attribute.arrow_type.startswith(("int", "uint")) else "FP64"
 
 
-def datatype_of_values(values: list[Any]) -> str:
+def value_tensor_datatype(values: list[Any]) -> str:
     """BOOL, INT64 or BYTES."""
     kinds = {type(value) for value in values}
     return "BOOL" if kinds == {bool} else "INT64" if kinds and kinds <= {bool, int} else "BYTES"

@@ -11,41 +11,48 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from learners.classifiers.baselines.boosted import warning_of
+from learners.classifiers.baselines.boosted import boosted_empty_columns_warning
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.monitoring.served_counts import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_records import encode_columns, encode_records
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
-from service.http.api.arrow_streams import QuickStreams, read_stream
+from service.http.api.arrow_streams import QuickStreams, read_arrow_stream
 from service.http.api.bodies import (
     UNCOUNTED,
     Column,
     Hold,
     InFlight,
     Record,
-    check_json,
-    check_rows,
-    decode_body,
+    check_json_size,
+    check_n_rows,
+    decode_json_body,
     read_body,
-    row_reader,
+    row_body_decoder,
     send_body,
-    send_problem,
+    send_problem_body,
 )
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.class_answers import (
-    check_answer,
-    check_columns,
-    classes_in_json,
-    rows_in_json,
-    top_batch,
+    check_class_answer,
+    check_class_columns,
+    class_answer_json,
+    encode_json_rows,
     top_classes,
+    top_classes_batch,
 )
-from service.serving.predictor import WAY_OUT, Predictor, Probabilities, Served, intervals_of, scored_batch
+from service.serving.predictor import (
+    WAY_OUT,
+    Predictor,
+    Probabilities,
+    Served,
+    credible_intervals_of_rows,
+    predictions_batch,
+)
 from service.settings import Settings
 
 PREDICTION_KEY, MOST_KEY = b"x-prediction-key", 256
@@ -69,7 +76,7 @@ class Options(NamedTuple):
 NO_OPTIONS = Options()
 
 
-def checked_key(key: bytes) -> str:
+def parse_prediction_key(key: bytes) -> str:
     """A client's key of a prediction, from its header; InvalidRequest if it is empty or too long."""
     text = key.decode("latin-1").strip()
     if not text or len(text) > MOST_KEY:
@@ -77,7 +84,7 @@ def checked_key(key: bytes) -> str:
     return text
 
 
-def options_of(query: bytes) -> Options:
+def parse_predict_options(query: bytes) -> Options:
     """What a query string asks for."""
     if not query:
         return NO_OPTIONS
@@ -152,15 +159,15 @@ class Rows(NamedTuple):
     raw: RawRows
 
 
-def encode_rows(
+def encode_predict_rows(
     served: Served, rows: list[Record] | dict[str, Column], ignore_unknown: bool, way_out: str = WAY_OUT
 ) -> Rows:
     """Records or columns, encoded as the model's schema says; InvalidRequest names a column that it does not know."""
     if isinstance(rows, dict):
         served.check_names([rows], ignore_unknown, way_out)
-        return Rows(encode_columns(rows, served.schema), ColumnRows(rows))
+        return Rows(encode_json_columns(rows, served.schema), ColumnRows(rows))
     served.check_names(rows, ignore_unknown, way_out)
-    return Rows(encode_records(rows, served.schema), RecordRows(rows))
+    return Rows(encode_json_records(rows, served.schema), RecordRows(rows))
 
 
 class Predict:
@@ -172,7 +179,7 @@ class Predict:
         self.max_body_bytes, self.max_decoded_bytes = settings.max_body_bytes, settings.max_decoded_bytes
         self.max_rows = settings.max_rows
         self.inline_bytes = settings.inline_bytes
-        self.read = row_reader(PredictRequest, settings.max_rows)
+        self.read = row_body_decoder(PredictRequest, settings.max_rows)
         self.quick_streams = QuickStreams()
         self.encode = msgspec.json.Encoder().encode
 
@@ -187,20 +194,20 @@ class Predict:
         except ClientDisconnect:
             return
         except Exception as error:
-            if not problems.is_expected(error):
+            if not problems.is_expected_error(error):
                 structlog.get_logger("serve").exception("prediction failed", path=scope["path"])
-            await send_problem(error, scope, send)
+            await send_problem_body(error, scope, send)
             return
         await send_body(send, 200, content_type, body)
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
         """The response's content type and body."""
         with Hold(self.in_flight) as hold:
-            content_type, accept, length = headers_of(scope)
-            options = options_of(scope["query_string"])
+            content_type, accept, length = parse_predict_headers(scope)
+            options = parse_predict_options(scope["query_string"])
             key = scope["fewpass.headers"].get(PREDICTION_KEY)
             if key is not None:
-                options = options._replace(key=checked_key(key))
+                options = options._replace(key=parse_prediction_key(key))
             body = await read_body(receive, length, self.max_body_bytes, hold)
             served = await self.served(scope["path_params"]["name"])
             # The first interval of a model makes tables of its variances, which may take seconds.
@@ -236,8 +243,8 @@ class Predict:
 
     def parse(self, body: bytes) -> PredictRequest:
         """The request of a JSON body, with exactly one of records and columns."""
-        request = decode_body(self.read, body, ROWS)
-        check_form(request, self.max_rows)
+        request = decode_json_body(self.read, body, ROWS)
+        check_predict_request(request, self.max_rows)
         return request
 
     def answer_json(self, served: Served, request: PredictRequest, options: Options) -> bytes:
@@ -246,24 +253,24 @@ class Predict:
         if records is not None and len(records) == 1 and options.is_plain and not served.warns:
             served.check_names(records, options.ignore_unknown)
             return self._one(served, records[0])
-        return self._json(served, encode_rows(served, request.rows, options.ignore_unknown), options)
+        return self._json(served, encode_predict_rows(served, request.rows, options.ignore_unknown), options)
 
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
         """Refuse a body too large once decoded, or beside other requests' (BodyTooLarge, MalformedBody, Overloaded)."""
         if content_type == ARROW:
             hold.add(len(body))
         elif len(body) > UNCOUNTED:
-            hold.add(check_json(body, self.max_decoded_bytes))
+            hold.add(check_json_size(body, self.max_decoded_bytes))
 
     def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Rows:
         """The rows of a body of either content type, encoded; what it holds was looked at before."""
         if content_type == JSON:
-            return encode_rows(served, self.parse(body).rows, options.ignore_unknown)
+            return encode_predict_rows(served, self.parse(body).rows, options.ignore_unknown)
         if content_type != ARROW:
             raise UnsupportedMediaType(
                 f"Content type {content_type!r} is not supported. Send {JSON} or {ARROW}.", content_type=content_type
             )
-        table = read_stream(body, self.max_rows, self.max_decoded_bytes)
+        table = read_arrow_stream(body, self.max_rows, self.max_decoded_bytes)
         return self.checked_chunk(served, table, tuple(table.column_names), options)
 
     def checked_chunk(
@@ -271,7 +278,7 @@ class Predict:
     ) -> Rows:
         """Rows with columns of these names that nobody has checked, encoded."""
         served.check_columns(names, options.ignore_unknown)
-        return Rows(encode_table(rows, served, is_trusted=False), BatchRows(rows))
+        return Rows(encode_predict_table(rows, served, is_trusted=False), BatchRows(rows))
 
     def _one(self, served: Served, record: Record) -> bytes:
         probabilities = served.classify(record).tolist()
@@ -280,17 +287,17 @@ class Predict:
         return b"".join((served.json_head, served.json_classes[best], b'],"probabilities":[', text, b"]}"))
 
     def _json(self, served: Served, rows: Rows, options: Options) -> bytes:
-        check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
+        check_class_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         probabilities = served.predict_proba(rows.chunk)
-        ids = record_answers(served, rows, probabilities, options)
+        ids = record_served_predictions(served, rows, probabilities, options)
         response = {"model": served.name, "version": served.version}
-        response |= classes_in_json(served.classes, probabilities, options.top_k)
+        response |= class_answer_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
-            low, high = intervals_of(served.model, rows.chunk, options.interval)
-            response["intervals"] = rows_in_json(np.stack([low, high], axis=2))
+            low, high = credible_intervals_of_rows(served.model, rows.chunk, options.interval)
+            response["intervals"] = encode_json_rows(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
-        if (warning := warning_of(served.model, rows.chunk)) is not None:
+        if (warning := boosted_empty_columns_warning(served.model, rows.chunk)) is not None:
             response["warnings"] = [warning]
         return self.encode(response)
 
@@ -307,15 +314,17 @@ class Predict:
         """Classify encoded rows: Arrow out, unless JSON is wanted."""
         if accept == JSON:
             return JSON, self._json(served, rows, options)
-        check_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
-        check_columns(len(served.classes), options.top_k)
-        intervals = None if options.interval is None else intervals_of(served.model, rows.chunk, options.interval)
+        check_class_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
+        check_class_columns(len(served.classes), options.top_k)
+        intervals = (
+            None if options.interval is None else credible_intervals_of_rows(served.model, rows.chunk, options.interval)
+        )
         probabilities = served.predict_proba(rows.chunk)
         if options.top_k is None:
-            batch = scored_batch(served.classes, probabilities, intervals)
+            batch = predictions_batch(served.classes, probabilities, intervals)
         else:
-            batch = top_batch(served.classes, top_classes(probabilities, options.top_k))
-        ids = record_answers(served, rows, probabilities, options)
+            batch = top_classes_batch(served.classes, top_classes(probabilities, options.top_k))
+        ids = record_served_predictions(served, rows, probabilities, options)
         if ids is not None:
             batch = batch.append_column("id", pa.array(ids))
         sink = pa.BufferOutputStream()
@@ -324,7 +333,9 @@ class Predict:
         return ARROW, sink.getvalue().to_pybytes()
 
 
-def record_answers(served: Served, rows: Rows, probabilities: Probabilities, options: Options) -> list[str] | None:
+def record_served_predictions(
+    served: Served, rows: Rows, probabilities: Probabilities, options: Options
+) -> list[str] | None:
     """Count what was answered; returns the ids if asked for. InvalidRequest of an id or a key if the model is not monitored."""
     if not options.id and options.key is None:
         served.answered(rows.chunk, probabilities, rows.raw)
@@ -350,7 +361,7 @@ def record_answers(served: Served, rows: Rows, probabilities: Probabilities, opt
     return ids if options.id else None
 
 
-def headers_of(scope: Scope) -> tuple[str, str, int | None]:
+def parse_predict_headers(scope: Scope) -> tuple[str, str, int | None]:
     """Content type, wanted content type, and length."""
     headers = scope["fewpass.headers"]
     content_type = headers.get(b"content-type", b"application/json")
@@ -362,14 +373,14 @@ def headers_of(scope: Scope) -> tuple[str, str, int | None]:
     return given, answer_type, None if length is None else int(length)
 
 
-def check_form(request: PredictRequest, max_rows: int) -> None:
+def check_predict_request(request: PredictRequest, max_rows: int) -> None:
     """Refuse anything but records or columns, and too many rows (InvalidRequest, BodyTooLarge)."""
     if (request.records is None) == (request.columns is None):
         raise InvalidRequest("Send either 'records' or 'columns', and not both.")
-    check_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
+    check_n_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
 
 
-def encode_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
+def encode_predict_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
     """The rows of a table, encoded as the model's schema says.
 
     Raises InvalidRequest if a column has a type that the model cannot read; MalformedBody if the table is not trusted,

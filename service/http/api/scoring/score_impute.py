@@ -16,14 +16,27 @@ from learners.kernels.arrays import Array
 from learners.models.estimation import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
-from learners.schema.encoding.json_records import encode_columns, encode_records
-from service.http.api.bodies import Record, decode_body, row_reader
-from service.http.api.scoring.predict import JSON, ROWS, Predict, PredictRequest, check_form, headers_of
-from service.product.inference.density_rows import Filling, density_columns, graph_average, ranks_of, variables_to_fill
-from service.product.inference.queries import queryable, until
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
+from service.http.api.bodies import Record, decode_json_body, row_body_decoder
+from service.http.api.scoring.predict import (
+    JSON,
+    ROWS,
+    Predict,
+    PredictRequest,
+    check_predict_request,
+    parse_predict_headers,
+)
+from service.product.inference.density_rows import (
+    Filling,
+    density_columns,
+    graph_averaged_scorer,
+    ranks_by_surprise,
+    variables_to_impute,
+)
+from service.product.inference.queries import query_deadline_check, queryable_circuit
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
-from service.serving.class_answers import rows_in_json
+from service.serving.class_answers import encode_json_rows
 from service.serving.predictor import Served
 from service.settings import Settings
 
@@ -106,8 +119,8 @@ class Densities:
 
     def __init__(self, predict: Predict, settings: Settings) -> None:
         self.predict, self.settings = predict, settings
-        self.read_score = row_reader(ScoreRequest, settings.max_rows)
-        self.read_impute = row_reader(ImputeRequest, settings.max_rows)
+        self.read_score = row_body_decoder(ScoreRequest, settings.max_rows)
+        self.read_impute = row_body_decoder(ImputeRequest, settings.max_rows)
 
     async def score(self, request: Request) -> Response:
         """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""
@@ -120,7 +133,7 @@ class Densities:
     async def _answer(
         self, request: Request, read: Callable[[bytes], Rows], work: Callable[[Served, Rows], JSONObject]
     ) -> Response:
-        content_type, _, _ = headers_of(request.scope)
+        content_type, _, _ = parse_predict_headers(request.scope)
         if content_type != JSON:
             raise UnsupportedMediaType(f"Content type {content_type!r} is not supported. Send {JSON}.")
         body, hold = await request.body(), request.scope["fewpass.hold"]
@@ -128,7 +141,7 @@ class Densities:
 
         def answer() -> bytes:
             self.predict.held(body, JSON, hold)
-            return msgspec.json.encode(work(served, decode_body(read, body, ROWS)))
+            return msgspec.json.encode(work(served, decode_json_body(read, body, ROWS)))
 
         return Response(await anyio.to_thread.run_sync(answer), media_type=JSON)
 
@@ -137,13 +150,13 @@ class Densities:
         model, chunk, _ = self._rows(served, request)
         x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
         average = None if request.average is None else request.average.average()
-        over = graph_average(served.model, average, chunk.n_rows, pause)
+        over = graph_averaged_scorer(served.model, average, chunk.n_rows, pause)
         row_logs = model.row_logs if over is None else over.log_likelihood
         for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
             found.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
             pause()
         logs = np.concatenate(found)
-        ranks = ranks_of(logs, np.sort(logs)).astype(object)
+        ranks = ranks_by_surprise(logs, np.sort(logs)).astype(object)
         ranks[np.isnan(logs)] = None
         served.count_rows(logs.size)
         return {
@@ -166,21 +179,21 @@ class Densities:
         completed, n_filled, n_left = _completed(model, model.columns.rows_of_chunk(chunk), records, filling, pause)
         served.count_rows(chunk.n_rows)
         head = {"model": served.name, "version": served.version}
-        return head | {"records": rows_in_json(completed), "n_filled": n_filled, "n_left": n_left}
+        return head | {"records": encode_json_rows(completed), "n_filled": n_filled, "n_left": n_left}
 
     def _pause(self, kind: str) -> Callable[[], None]:
         """What ends an answer that takes longer than a request may."""
-        return until(time.monotonic() + self.settings.query_s, self.settings.query_s, kind)
+        return query_deadline_check(time.monotonic() + self.settings.query_s, self.settings.query_s, kind)
 
     def _rows(self, served: Served, request: ScoreRequest | ImputeRequest) -> tuple[CircuitModel, Chunk, list[Record]]:
         """The model, the rows as it reads them, and as records."""
-        check_form(request, self.settings.max_rows)
-        model, columns, records = queryable(served.model), request.columns or {}, request.records or []
+        check_predict_request(request, self.settings.max_rows)
+        model, columns, records = queryable_circuit(served.model), request.columns or {}, request.records or []
         served.check_names(records or [columns], request.ignore_unknown, 'or send "ignore_unknown": true')
         if request.columns is None:
-            chunk = encode_records(records, model.schema)
+            chunk = encode_json_records(records, model.schema)
         else:
-            chunk = encode_columns(columns, model.schema)
+            chunk = encode_json_columns(columns, model.schema)
             records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return model, _with_class(model, chunk, records), records
 
@@ -190,7 +203,7 @@ def _completed(
 ) -> tuple[list[Record], int, int]:
     """Records with their cells filled, draw after draw; and how many cells were filled, and how many left."""
     columns = model.columns
-    variables = variables_to_fill(model, filling, columns.names)
+    variables = variables_to_impute(model, filling, columns.names)
     is_missing = np.zeros(x.shape, np.bool_)
     for v in variables:
         is_missing[v] = [row.get(columns.names[v]) is None for row in records]

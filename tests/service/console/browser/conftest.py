@@ -84,12 +84,16 @@ def house(tmp_path_factory):
         product.register_dataset(workspace, DatasetRequest(name="weather", uris=[str(train)], target="class"))
         kdb: dict[str, Any] = {"k": 2, "estimator": "hdp-map"}
         first = TrainRequest(dataset="weather", learner="kdb", parameters=kdb, model="rain", aliases=["champion"])
-        product.train(workspace, first)
-        product.train(workspace, TrainRequest(dataset="weather", learner="nb", parameters={"m": 1.0}, model="rain"))
+        product.train_model_version(workspace, first)
+        product.train_model_version(
+            workspace, TrainRequest(dataset="weather", learner="nb", parameters={"m": 1.0}, model="rain")
+        )
         circuit: dict[str, Any] = {"passes": 2, "states": 2}
-        product.train(workspace, TrainRequest(uris=[str(train)], learner="spn", parameters=circuit, model="sky"))
+        product.train_model_version(
+            workspace, TrainRequest(uris=[str(train)], learner="spn", parameters=circuit, model="sky")
+        )
         named = TrainRequest(uris=[str(hostile)], target="y", learner="tan", parameters={"m": 1.0}, model="hostile")
-        product.train(workspace, named)
+        product.train_model_version(workspace, named)
         nightly = {"name": "nightly", "cron": "0 3 * * *", "job": {**first.model_dump(), "aliases": []}}
         product.create_schedule(workspace, ScheduleRequest(**nightly))
     with local_server(settings) as server, client_of(server) as client:

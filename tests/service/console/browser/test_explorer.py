@@ -42,8 +42,8 @@ def kinds(tmp_path_factory):
         asked = {"uris": [str(folder / "train.parquet")], "holdout": 0}
         for model, (learner, parameters) in LEARNERS.items():
             of_class = {"target": "class", "learner": learner, "parameters": parameters, "model": model}
-            product.train(workspace, TrainRequest(**asked, **of_class))
-        product.train(workspace, TrainRequest(uris=asked["uris"], learner="orders", model="posterior"))
+            product.train_model_version(workspace, TrainRequest(**asked, **of_class))
+        product.train_model_version(workspace, TrainRequest(uris=asked["uris"], learner="orders", model="posterior"))
         product.import_network(workspace, folder / "garden.bif", "garden")
     with local_server(settings) as server, client_of(server) as client:
         yield server.url, client

@@ -37,7 +37,7 @@ def crowded(tmp_path_factory):
     )
     with Workspace(settings) as workspace:
         asked = {"uris": [str(folder / "wide.parquet")], "target": "y", "learner": "nb", "parameters": {"m": 1.0}}
-        product.train(workspace, TrainRequest(**asked, model="wide"))
+        product.train_model_version(workspace, TrainRequest(**asked, model="wide"))
         product.job_queue(workspace).submit("train", {"model": "wide", "dataset": "d"})
         repeat_job(workspace.layout.control_path)
     with local_server(settings) as server:

@@ -13,14 +13,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from fewpass import NB
-from learners.errors import SourceError, redact
-from learners.passes.sources.opening import filesystem_of
+from learners.errors import SourceError, redact_uri_secrets
+from learners.passes.sources.opening import uri_filesystem
 from service import product
-from service.operations.backup import back_up
-from service.product.datasets.data_sources import database_query, is_database, open_source, with_rows_of_databases
-from service.requests.problems import InvalidRequest, problem_of
+from service.operations.backup import back_up_workspace
+from service.product.datasets.data_sources import (
+    is_database_uri,
+    materialise_database_uris,
+    open_data_source,
+    parse_database_uri,
+)
+from service.requests.problems import InvalidRequest, problem_from_error
 from service.requests.requests import DatasetRequest, TrainRequest
-from service.settings import Settings, unknown_variables
+from service.settings import Settings, unknown_setting_warnings
 from service.workspace import Workspace
 from storage.control.control import open_control
 from storage.errors import ControlUnavailable
@@ -68,9 +73,9 @@ def place(tmp_path_factory):
 )  # fmt: skip
 def test_uris_name_a_database_and_what_is_asked_of_it(uri, place, sql, monkeypatch):
     monkeypatch.setenv("FEWPASS_CREDENTIALS_SHOP", "postgresql://ana:sesame@host/shop?sslmode=require")
-    query = database_query(uri)
-    assert is_database(uri) and (query.place, query.sql) == (place, sql)
-    assert "sesame" not in query.uri and database_query(query.uri) == query
+    query = parse_database_uri(uri)
+    assert is_database_uri(uri) and (query.place, query.sql) == (place, sql)
+    assert "sesame" not in query.uri and parse_database_uri(query.uri) == query
     assert "***" in query.reason(ValueError("no role sesame")) or "sesame" not in place
 
 
@@ -87,21 +92,21 @@ def test_uris_name_a_database_and_what_is_asked_of_it(uri, place, sql, monkeypat
 def test_uris_that_name_none_are_refused(uri, error, message, monkeypatch):
     monkeypatch.setenv("FEWPASS_CREDENTIALS_LAKE", "https://lake.example/tables")
     with pytest.raises(error, match=message):
-        database_query(uri)
+        parse_database_uri(uri)
 
 
 def test_a_duckdb_file_is_learned_from_as_its_rows(shop, orders, place, tmp_path):
     pq.write_table(orders, tmp_path / "orders.parquet")
     asked = {"target": "late", "learner": "nb", "holdout": 0}
     uri = f"duckdb://{shop}?table=web.all orders"
-    of_database, _ = product.train_with_passes(place, TrainRequest(uris=[uri], model="late", **asked))
-    of_file, _ = product.train_with_passes(
+    of_database, _ = product.train_and_report_passes(place, TrainRequest(uris=[uri], model="late", **asked))
+    of_file, _ = product.train_and_report_passes(
         place, TrainRequest(uris=[str(tmp_path / "orders.parquet")], model="f", **asked)
     )
     assert of_database.n_rows == of_file.n_rows == N_ROWS
-    beside = product.evaluate_beside(place, ["late@1", "f@1"], [uri], lambda _: None)
+    beside = product.evaluate_versions(place, ["late@1", "f@1"], [uri], lambda _: None)
     assert beside["models"][0]["log_loss"] == beside["models"][1]["log_loss"]
-    provenance = product.lineage(place, "late@1")["provenance"]
+    provenance = product.version_lineage(place, "late@1")["provenance"]
     assert list(provenance["databases"].values()) == [uri]
     assert (
         list(provenance["databases"]) == [file["path"] for file in of_database.files] == provenance["request"]["uris"]
@@ -137,13 +142,13 @@ def test_what_a_database_refuses_is_told_and_nothing_is_kept(shop, place):
         ("SELECT INTERVAL 1 DAY AS days, 1 AS a", "Leave that column out of the query, or CAST it"),
     ):
         with pytest.raises(SourceError) as raised:
-            with_rows_of_databases(place, [f"duckdb://{shop}?query={query}"])
+            materialise_database_uris(place, [f"duckdb://{shop}?query={query}"])
         assert message in str(raised.value)
     with pytest.raises(SourceError, match="database does not exist"):
-        with_rows_of_databases(place, [f"duckdb://{shop}.gone?table=a"])
+        materialise_database_uris(place, [f"duckdb://{shop}.gone?table=a"])
     assert sorted(place.layout.queries.iterdir()) == kept
     with pytest.raises(SourceError, match=r"is a database. The commands train, .* read it"):
-        open_source(place, [f"duckdb://{shop}?table=a"])
+        open_data_source(place, [f"duckdb://{shop}?table=a"])
 
 
 def test_estimators_take_the_stream_of_a_database(shop, orders):
@@ -162,7 +167,7 @@ def test_postgresql_is_learned_from_by_adbc(postgres, orders, place, monkeypatch
         connection.commit()
     monkeypatch.setenv("FEWPASS_CREDENTIALS_PG", postgres)
     query = """SELECT size, "where", late FROM orders WHERE size > 3 ORDER BY size"""
-    paths = with_rows_of_databases(place, [f"{postgres}&query={query}", f"credentials://pg?query={query}"])
+    paths = materialise_database_uris(place, [f"{postgres}&query={query}", f"credentials://pg?query={query}"])
     expected = orders.filter(pc.greater(orders["size"], 3.0)).sort_by("size")
     for path in paths:
         found = pq.read_table(path)
@@ -170,13 +175,15 @@ def test_postgresql_is_learned_from_by_adbc(postgres, orders, place, monkeypatch
         assert found["size"].to_pylist() == pytest.approx(expected["size"].to_pylist(), rel=1e-14)
         assert found["late"].to_pylist() == expected["late"].to_pylist()
     request = TrainRequest(uris=["credentials://pg?table=orders"], target="late", learner="nb", model="pg")
-    version, _ = product.train_with_passes(place, request)
+    version, _ = product.train_and_report_passes(place, request)
     assert version.n_rows == round(N_ROWS * 0.8) or math.isclose(version.n_rows, N_ROWS * 0.8, rel_tol=0.1)
-    assert list(product.lineage(place, "pg@1")["provenance"]["databases"].values()) == ["credentials://pg?table=orders"]
+    assert list(product.version_lineage(place, "pg@1")["provenance"]["databases"].values()) == [
+        "credentials://pg?table=orders"
+    ]
     with pytest.raises(SourceError, match='relation "gone" does not exist'):
-        with_rows_of_databases(place, [f"{postgres}&table=gone"])
-    with_rows_of_databases(place, [f"{postgres}&query=DELETE FROM orders RETURNING size"])
-    (path,) = with_rows_of_databases(place, [f"{postgres}&query=SELECT count(*) AS n FROM orders"])
+        materialise_database_uris(place, [f"{postgres}&table=gone"])
+    materialise_database_uris(place, [f"{postgres}&query=DELETE FROM orders RETURNING size"])
+    (path,) = materialise_database_uris(place, [f"{postgres}&query=SELECT count(*) AS n FROM orders"])
     assert pq.read_table(path)["n"].to_pylist() == [N_ROWS]  # what a query writes is rolled back
 
 
@@ -225,16 +232,16 @@ def test_a_secret_opens_the_data_and_stands_nowhere(workspace, host, tmp_path, m
         monkeypatch.setenv("FEWPASS_CREDENTIALS_OUR_SHOP", place)
     uri = "credentials://our-shop/train.parquet"
     product.register_dataset(workspace, DatasetRequest(name="d", uris=[uri], target="class"))
-    made = product.train(workspace, TrainRequest(uris=[uri], **TRAIN))
+    made = product.train_model_version(workspace, TrainRequest(uris=[uri], **TRAIN))
     wrong = uri.replace("train", "none")
-    job = product.submit(workspace, TrainRequest(uris=[wrong], **TRAIN), is_remote=False)
+    job = product.submit_job(workspace, TrainRequest(uris=[wrong], **TRAIN), is_remote=False)
     with pytest.raises(SourceError) as raised:
-        product.train(workspace, TrainRequest(uris=[wrong], **TRAIN))
+        product.train_model_version(workspace, TrainRequest(uris=[wrong], **TRAIN))
     product.write_export(workspace, "m", tmp_path / "m.tar")
-    back_up(workspace, tmp_path / "copy")
+    back_up_workspace(workspace, tmp_path / "copy")
     found = product.find_version(workspace, "m")
     shown = repr([found, job, product.list_models(workspace), made])
-    shown += str(problem_of(raised.value).body()) + str(raised.value)
+    shown += str(problem_from_error(raised.value).body()) + str(raised.value)
     assert f"http://{host}/tables/train.parquet" in shown and MARK not in shown
     for path in [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "secret"]:
         assert MARK.encode() not in path.read_bytes(), path
@@ -256,17 +263,17 @@ SECRETS = {
 @pytest.mark.parametrize("uri", SECRETS)
 @pytest.mark.parametrize("is_remote", [True, False])
 def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri, is_remote):
-    assert redact(f"of {uri} it says") == f"of {SECRETS[uri]} it says"
+    assert redact_uri_secrets(f"of {uri} it says") == f"of {SECRETS[uri]} it says"
     asked = TrainRequest(uris=[uri], **TRAIN)
     for refused in (
-        lambda: product.submit(workspace, asked, is_remote=is_remote),
-        lambda: product.submit(workspace, TrainRequest(uris=["/a"], test_uris=[uri], **TRAIN), is_remote=is_remote),
-        lambda: product.train(workspace, asked),
+        lambda: product.submit_job(workspace, asked, is_remote=is_remote),
+        lambda: product.submit_job(workspace, TrainRequest(uris=["/a"], test_uris=[uri], **TRAIN), is_remote=is_remote),
+        lambda: product.train_model_version(workspace, asked),
         lambda: product.register_dataset(workspace, DatasetRequest(name="d", uris=[uri], target="class")),
     ):
         with pytest.raises(InvalidRequest, match="carries a secret") as raised:
             refused()
-        assert MARK not in str(problem_of(raised.value).body()) and SECRETS[uri] in str(raised.value)
+        assert MARK not in str(problem_from_error(raised.value).body()) and SECRETS[uri] in str(raised.value)
     with pytest.raises(SourceError) as unread:
         raise SourceError(uri, f"cannot be read ({uri}).")
     assert MARK not in str(unread.value) + unread.value.path
@@ -285,7 +292,7 @@ def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri, is_rem
     ],
 )
 def test_a_uri_without_a_secret_is_not_changed(uri):
-    assert redact(uri) == uri
+    assert redact_uri_secrets(uri) == uri
 
 
 @pytest.mark.parametrize(
@@ -305,9 +312,9 @@ def test_credentials_lead_to_their_place_only_and_errors_do_not_tell_them(monkey
     monkeypatch.setenv("FEWPASS_CREDENTIALS_BROKEN", f"nothing://ana:{MARK}@host/tables")
     monkeypatch.setenv("FEWPASS_CREDENTIALS_EMPTY", MARK)
     with pytest.raises(SourceError, match=said) as raised:
-        filesystem_of(uri)
+        uri_filesystem(uri)
     assert MARK not in str(raised.value)
-    assert unknown_variables({"FEWPASS_CREDENTIALS_PLACE": "x"}) == []
+    assert unknown_setting_warnings({"FEWPASS_CREDENTIALS_PLACE": "x"}) == []
 
 
 @pytest.mark.parametrize("url", [f"postgresql//ana:{MARK}@host", f"mysql://ana:{MARK}@host/x"])

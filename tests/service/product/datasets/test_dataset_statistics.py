@@ -10,8 +10,8 @@ import pytest
 from learners.passes.sources.parquet import BLOCK_BYTES, SAMPLED_BLOCKS
 from learners.passes.sources.source import Source, file_identity
 from service import product
-from service.jobs.steps import Run, silent
-from service.product.datasets.dataset_statistics import as_verified, ledger_of
+from service.jobs.steps import Run, ignore_report
+from service.product.datasets.dataset_statistics import source_with_verified_hashes, statistics_ledger
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -76,12 +76,12 @@ def flipped(before, row):
 
 def test_a_small_file_that_keeps_size_time_and_footer_is_another_file(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
-        product.train(workspace, asked(data))
+        product.train_model_version(workspace, asked(data))
         rewrite(data / "0.parquet", flipped(table(0), 3))
-        updated = product.train(workspace, asked(data))
+        updated = product.train_model_version(workspace, asked(data))
         assert bits(updated) != bits(product.find_version(workspace, "m@1"))
         with workspace_in(tmp_path / "fresh") as fresh:
-            assert bits(updated) == bits(product.train(fresh, asked(data)))
+            assert bits(updated) == bits(product.train_model_version(fresh, asked(data)))
 
 
 def large(tmp_path):
@@ -113,46 +113,46 @@ def with_two_swapped(rows):
 def test_a_large_file_is_known_by_a_sample_and_verified_by_all_its_bytes(tmp_path):
     folder, rows = large(tmp_path)
     with workspace_in(tmp_path / "w") as workspace:
-        product.train(workspace, asked(folder, verify=True))
+        product.train_model_version(workspace, asked(folder, verify=True))
         before = Source.open(folder).files[0]
         rewrite(folder / "0.parquet", with_two_swapped(rows))
         assert file_identity(Source.open(folder).files[0]) == file_identity(before), "no sampled block has changed"
-        updated, passes = product.train_with_passes(workspace, asked(folder, verify=True))
+        updated, passes = product.train_and_report_passes(workspace, asked(folder, verify=True))
         assert bits(updated) != bits(product.find_version(workspace, "m@1"))
         with workspace_in(tmp_path / "fresh") as fresh:
-            assert bits(updated) == bits(product.train(fresh, asked(folder)))
+            assert bits(updated) == bits(product.train_model_version(fresh, asked(folder)))
         # From then on the next training knows it, also without verifying: nothing is read again.
-        again, passes = product.train_with_passes(workspace, asked(folder))
+        again, passes = product.train_and_report_passes(workspace, asked(folder))
         assert {each["n_files_read"] for each in passes} == {0} and bits(again) == bits(updated)
 
 
 def test_a_first_verification_trusts_no_statistic_that_was_counted_before(tmp_path):
     folder, rows = large(tmp_path)
     with workspace_in(tmp_path / "w") as workspace:
-        product.train(workspace, asked(folder))
+        product.train_model_version(workspace, asked(folder))
         rewrite(folder / "0.parquet", with_two_swapped(rows))
-        updated, passes = product.train_with_passes(workspace, asked(folder, verify=True))
+        updated, passes = product.train_and_report_passes(workspace, asked(folder, verify=True))
         assert {each["n_files_reused"] for each in passes} == {0}
         with workspace_in(tmp_path / "fresh") as fresh:
-            assert bits(updated) == bits(product.train(fresh, asked(folder)))
+            assert bits(updated) == bits(product.train_model_version(fresh, asked(folder)))
 
 
 def test_damaged_notes_of_contents_mean_counting_again(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
-        first = product.train(workspace, asked(data, verify=True))
+        first = product.train_model_version(workspace, asked(data, verify=True))
         (note,) = workspace.layout.models.glob("*/data/contents.json")
         note.write_text(note.read_text().replace("xxh3", "xxh4", 1)[:-9])
-        again, passes = product.train_with_passes(workspace, asked(data))
+        again, passes = product.train_and_report_passes(workspace, asked(data))
         assert {each["n_files_reused"] for each in passes} == {0} and bits(again) == bits(first)
 
 
 def test_what_was_verified_is_another_identity(tmp_path, data):
     with workspace_in(tmp_path / "w") as workspace:
-        ledger = ledger_of(workspace, asked(data), Run("local-x", {}, {}, silent))
+        ledger = statistics_ledger(workspace, asked(data), Run("local-x", {}, {}, ignore_report))
         source = Source.open(data)
-        assert as_verified(source, ledger).files == source.files
-        product.train(workspace, asked(data, verify=True))
-        known = as_verified(source, ledger).files
+        assert source_with_verified_hashes(source, ledger).files == source.files
+        product.train_model_version(workspace, asked(data, verify=True))
+        known = source_with_verified_hashes(source, ledger).files
         assert {file_identity(file) for file in known}.isdisjoint(file_identity(file) for file in source.files)
 
 
@@ -164,16 +164,16 @@ def test_a_new_file_that_sorts_first_does_not_reorder_the_columns(tmp_path, data
         with workspace_in(tmp_path / f"w{order is None}") as workspace:
             product.register_dataset(workspace, DatasetRequest(name="rows", uris=[str(data)], target="class"))
             of_rows = asked(data, uris=None, dataset="rows", learner=learner, model="plain", update=False)
-            product.train(workspace, of_rows)
-            product.train(workspace, asked(data, learner=learner))
+            product.train_model_version(workspace, of_rows)
+            product.train_model_version(workspace, asked(data, learner=learner))
             new = table(7).select(order or table(7).column_names)
             pq.write_table(new, data / ".new.parquet", **PLAIN)
             for name in ("+1.parquet", "+2.parquet", "+3.parquet"):  # more than those before
                 (data / name).write_bytes((data / ".new.parquet").read_bytes())
                 os.utime(data / name, ns=(10**18, 10**18))
             models[order is None] = [
-                bits(product.train(workspace, of_rows)),
-                bits(product.train(workspace, asked(data, learner=learner))),
+                bits(product.train_model_version(workspace, of_rows)),
+                bits(product.train_model_version(workspace, asked(data, learner=learner))),
             ]
             model = model_of(product.find_version(workspace, "plain"))
             assert [attribute.name for attribute in model.schema.attributes][:4] == ["x0", "x1", "x2", "x3"]
@@ -193,7 +193,7 @@ def test_a_damaged_order_of_columns_is_an_error_by_name(tmp_path, data):
         path = workspace.layout.dataset_directory("rows") / "columns.json"
         path.write_text(path.read_text().replace('"x1"', '"x9"'))
         with pytest.raises(CorruptFile, match=r"columns\.json"):
-            product.train(workspace, asked(data, uris=None, dataset="rows"))
+            product.train_model_version(workspace, asked(data, uris=None, dataset="rows"))
 
 
 def test_the_command_line_and_jobs_verify(tmp_path, data, site):

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from service import product
-from service.product.datasets.data_sources import open_source
+from service.product.datasets.data_sources import open_data_source
 from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -21,7 +21,7 @@ from tests.service.asking import model_of
 def train(workspace, path, learner=("nb", {}), **told):
     asked = {"uris": [str(path)], "target": "class", "learner": learner[0], "parameters": learner[1], "model": "m"}
     request = TrainRequest(**{"holdout": 0, "update": True, "columns": {"person": "nominal"}} | asked | told)
-    return product.train_with_passes(workspace, request)
+    return product.train_and_report_passes(workspace, request)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_an_iceberg_table_is_followed(workspace, tmp_path):
     history.delete()
     version, _ = train(workspace, history.path, model="iceberg")
     assert same(model_of(version), anew(history.rows(), tmp_path))
-    told = product.lineage(workspace, "iceberg@3")["provenance"]["snapshot"]
+    told = product.version_lineage(workspace, "iceberg@3")["provenance"]["snapshot"]
     assert (told["format"], told["version"]) == ("Iceberg", str(history.table.current_snapshot().snapshot_id))
 
 
@@ -107,7 +107,7 @@ def test_removed_files_that_are_gone_are_told(history, workspace, tmp_path):
     warnings: list[str] = []
     told = TrainRequest(uris=[history.path], target="class", learner="nb", model="vacuumed", holdout=0, update=True)
     told = told.model_copy(update={"columns": {"person": "nominal"}})
-    version, _ = product.train_with_passes(workspace, told, warn=warnings.append)
+    version, _ = product.train_and_report_passes(workspace, told, warn=warnings.append)
     assert any("left the table and can no longer be read" in warning for warning in warnings), warnings
     assert same(model_of(version), anew(history.rows(), tmp_path))
 
@@ -129,7 +129,7 @@ def test_deletion_vectors_are_subtracted(tmp_path, workspace):
 def test_a_version_is_pinned_and_told(history, workspace):
     old = pa.table(QueryBuilder().register("t", DeltaTable(history.path, version=1)).execute("SELECT * FROM t"))
     version, _ = train(workspace, history.path, at="1", model="pinned", holdout=0.2)
-    told = product.lineage(workspace, f"{version.name}@{version.version}")["provenance"]["snapshot"]
+    told = product.version_lineage(workspace, f"{version.name}@{version.version}")["provenance"]["snapshot"]
     assert told["version"] == "1"
     assert (told["format"], told["table"], told["n_rows"]) == ("Delta Lake", history.path, old.num_rows)
     assert 0.7 * old.num_rows < version.n_rows < 0.9 * old.num_rows
@@ -138,7 +138,7 @@ def test_a_version_is_pinned_and_told(history, workspace):
 def test_forgetting_and_windows_work(history, workspace, tmp_path):
     train(workspace, history.path, model="forgetful")
     history.delete()
-    done = product.forget(workspace, ForgetRequest(model="forgetful", where="a = 'a' AND b = 'b'"))
+    done = product.forget_rows(workspace, ForgetRequest(model="forgetful", where="a = 'a' AND b = 'b'"))
     assert done["proofs"][0]["is_equal"]
     with pytest.raises(ValueError, match="files of a lake table have no order by name"):
         train(workspace, history.path, model="window", window="3f")
@@ -152,16 +152,16 @@ def test_a_server_reads_tables_in_its_roots_only(tmp_path, history):
     inside.append()
     with Workspace(Settings(workspace=tmp_path / "workspace", data_roots=[str(tmp_path / "roots")])) as workspace:
         for uri in (f"delta://{inside.path}@0", f"delta://file://{inside.path}@0"):
-            assert open_source(workspace, [uri]).n_rows == 60
-        assert open_source(workspace, [inside.path], at="1").n_rows == 100
+            assert open_data_source(workspace, [uri]).n_rows == 60
+        assert open_data_source(workspace, [inside.path], at="1").n_rows == 100
         for uri in (f"delta://{history.path}@0", f"delta://{inside.path}/../../table", f"iceberg://{history.path}"):
             with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
-                open_source(workspace, [uri])
+                open_data_source(workspace, [uri])
         name = DeltaTable(inside.path).file_uris()[0]
         Path(name).rename(tmp_path / "elsewhere.parquet")
         Path(name).symlink_to(tmp_path / "elsewhere.parquet")
         with pytest.raises(OutsideRoots, match="outside the folders that this server may read"):
-            open_source(workspace, [inside.path])
+            open_data_source(workspace, [inside.path])
 
 
 def test_a_refresh_takes_renamed_columns_by_their_new_names(workspace, tmp_path):
@@ -171,7 +171,7 @@ def test_a_refresh_takes_renamed_columns_by_their_new_names(workspace, tmp_path)
         schema.rename_column("a", "other")
     told: list[str] = []
     request = TrainRequest(uris=[history.path], target="class", learner="nb", model="renamed", holdout=0, update=True)
-    version, _ = product.train_with_passes(workspace, request, warn=told.append)  # the columns are as last time
+    version, _ = product.train_and_report_passes(workspace, request, warn=told.append)  # the columns are as last time
     assert any("renamed or dropped since the last training: 'a'" in warning for warning in told)
     assert same(model_of(version), anew(history.rows(), tmp_path))
     version, passes = train(workspace, history.path, model="renamed")

@@ -6,7 +6,7 @@ import pytest
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.datasets.registration import upload_place
+from service.product.datasets.registration import dataset_upload_path
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -65,28 +65,31 @@ def test_any_column_can_be_the_one_to_predict(workspace):
 
 
 def test_forgotten_rows_are_not_shown(workspace):
-    product.forget(workspace, ForgetRequest(dataset="towns", where="road = 'b'"))
+    product.forget_rows(workspace, ForgetRequest(dataset="towns", where="road = 'b'"))
     for name in ("towns", "open"):
         assert product.dataset_profile(workspace, name)["n_rows"] == 150, "the same file under another name, too"
 
 
 def test_the_example_is_written_and_registered_once(workspace, tmp_path):
-    first = product.load_example(workspace)
-    assert product.load_example(workspace).uris == first.uris and first.target == "customer"
+    first = product.register_example_dataset(workspace)
+    assert product.register_example_dataset(workspace).uris == first.uris and first.target == "customer"
     told = product.dataset_profile(workspace, first.name)
     assert told["n_rows"] == pq.read_table(first.uris[0]).num_rows == 4_000
-    assert product.train(workspace, TrainRequest(dataset=first.name, learner="nb", model="example")).version == 1
+    assert (
+        product.train_model_version(workspace, TrainRequest(dataset=first.name, learner="nb", model="example")).version
+        == 1
+    )
 
 
 def test_files_go_into_the_first_folder_that_may_be_read(workspace, tmp_path):
-    assert upload_place(workspace, "a", "b.csv").is_relative_to(workspace.settings.data_roots[0])
+    assert dataset_upload_path(workspace, "a", "b.csv").is_relative_to(workspace.settings.data_roots[0])
     for name in ("../b.csv", "a/b.csv", ".b", "", "b\n"):
         with pytest.raises(InvalidRequest, match="no name for a file"):
-            upload_place(workspace, "a", name)
+            dataset_upload_path(workspace, "a", name)
     with pytest.raises(InvalidName, match="1 to 64"):
-        upload_place(workspace, "..", "b.csv")
+        dataset_upload_path(workspace, "..", "b.csv")
     elsewhere = Settings(workspace=tmp_path / "w", data_roots=["s3://bucket/tables"])
     with Workspace(elsewhere) as remote, pytest.raises(InvalidRequest, match="no folder for uploaded files"):
-        upload_place(remote, "a", "b.csv")
+        dataset_upload_path(remote, "a", "b.csv")
     with Workspace(Settings(workspace=tmp_path / "w")) as own:
-        assert upload_place(own, "a", "b.csv") == (tmp_path / "w" / "uploads" / "a" / "b.csv")
+        assert dataset_upload_path(own, "a", "b.csv") == (tmp_path / "w" / "uploads" / "a" / "b.csv")

@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.passes.sources.files import whole_and_part
+from learners.passes.sources.files import split_file_identity
 from service import product
-from service.jobs.steps import Run, run_now, silent
-from service.product.datasets.dataset_statistics import ledger_of
+from service.jobs.steps import Run, ignore_report, run_job_steps
+from service.product.datasets.dataset_statistics import statistics_ledger
 from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
 from service.requests import problems
 from service.requests.problems import InvalidRequest, OutsideRoots
@@ -37,49 +37,49 @@ def n_left(folder):
 
 def test_versions_that_know_the_rows_are_named_without_training_too(workspace, folder):
     for _ in range(2):
-        product.train(workspace, request_of(folder, learner="nb", parameters={}))
-    done = product.forget(workspace, ForgetRequest(model="daily", where=WHERE, retrain=False))
+        product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}))
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, retrain=False))
     assert done["still_holding"] == ["daily@1", "daily@2"]
-    product.train(workspace, request_of(folder, learner="nb", parameters={}))
-    assert WHERE not in str(product.lineage(workspace, "daily@3")), "models are carried elsewhere"
-    again = product.forget(workspace, ForgetRequest(model="daily", where=WHERE, retrain=False))
+    product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}))
+    assert WHERE not in str(product.version_lineage(workspace, "daily@3")), "models are carried elsewhere"
+    again = product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, retrain=False))
     assert again["still_holding"] == ["daily@1", "daily@2"], "the third was trained without them"
 
 
 def test_the_same_files_under_another_name(workspace, folder):
     """Who learned from them is named, and who will learn from them leaves the rows out."""
     register(workspace, folder)
-    product.train(workspace, request_of(folder, **OF_ROWS))
+    product.train_model_version(workspace, request_of(folder, **OF_ROWS))
     by_files = request_of(folder, learner="nb", parameters={}, model="other", holdout=0)
-    product.train(workspace, by_files)
-    done = product.forget(workspace, ForgetRequest(dataset="rows", where=WHERE, prove=False))
+    product.train_model_version(workspace, by_files)
+    done = product.forget_rows(workspace, ForgetRequest(dataset="rows", where=WHERE, prove=False))
     assert done["still_holding"] == ["daily@1", "other@1"]
-    assert product.train(workspace, by_files).n_rows == n_left(folder)
-    entries = ledger_of(workspace, by_files, Run("local-look", {}, {}, silent)).store.entries()
-    assert entries and all(whole_and_part(file)[1] for entry in entries for file in entry.files)
+    assert product.train_model_version(workspace, by_files).n_rows == n_left(folder)
+    entries = statistics_ledger(workspace, by_files, Run("local-look", {}, {}, ignore_report)).store.entries()
+    assert entries and all(split_file_identity(file)[1] for entry in entries for file in entry.files)
     copy = folder.parent / "copy"
     copy.mkdir()
     for file in folder.glob("*.parquet"):
         (copy / file.name).write_bytes(file.read_bytes())
     moved = request_of(copy, learner="nb", parameters={}, model="moved", holdout=0, update=False)
-    assert product.train(workspace, moved).n_rows == n_left(folder)
+    assert product.train_model_version(workspace, moved).n_rows == n_left(folder)
 
 
 def test_the_newest_version_is_trained_again_whatever_the_champion_is(workspace, folder):
-    product.train(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
-    product.train(workspace, request_of(folder, learner="tan", parameters={}, aliases=["next"]))
-    done = product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
+    product.train_model_version(workspace, request_of(folder, learner="tan", parameters={}, aliases=["next"]))
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
     assert product.find_version(workspace, "daily@3").learner == "tan"
     assert product.aliases_of(workspace, "daily") == {"champion": 1, "next": 3}
     assert done["still_holding"] == ["daily@1", "daily@2"]
 
 
 def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspace, folder):
-    product.train(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
+    product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}, aliases=["champion"]))
     request = ForgetRequest(model="daily", where=WHERE).model_dump()
-    mark, retrain, _ = product.job_kinds(workspace)["forget"].values()
-    run = Run("local-again", request, {}, silent)
-    marked = Run(run.job_id, request, {"mark": mark(run)}, silent)
+    mark, retrain, _ = product.job_steps_by_kind(workspace)["forget"].values()
+    run = Run("local-again", request, {}, ignore_report)
+    marked = Run(run.job_id, request, {"mark": mark(run)}, ignore_report)
     retrain(marked)
     assert product.aliases_of(workspace, "daily") == {"champion": 2}, "a version appears with its aliases"
     product.set_alias(workspace, "daily", "champion", 1)  # somebody decides otherwise
@@ -89,35 +89,35 @@ def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspa
 
 def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder):
     request = request_of(folder, learner="nb", parameters={})
-    steps, asked, receipts = product.job_kinds(workspace)["train"], request.model_dump(), {}
+    steps, asked, receipts = product.job_steps_by_kind(workspace)["train"], request.model_dump(), {}
     for name in ("learn", "evaluate", "reserve"):
-        receipts[name] = steps[name](Run("local-slow", asked, receipts, silent))
-    product.train(workspace, request)
-    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+        receipts[name] = steps[name](Run("local-slow", asked, receipts, ignore_report))
+    product.train_model_version(workspace, request)
+    product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
     with pytest.raises(ForgottenMeanwhile, match="Rows were forgotten while this job learned from them") as refused:
-        steps["publish"](Run("local-slow", asked, receipts, silent))
-    assert problems.problem_of(refused.value).status == 409
+        steps["publish"](Run("local-slow", asked, receipts, ignore_report))
+    assert problems.problem_from_error(refused.value).status == 409
     files = {path.name.partition("-")[0] for path in workspace.layout.model_directory("daily").glob("*.duckdb")}
     assert files == {"2", "3"}, "the number is a gap"
 
 
 def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, monkeypatch):
-    product.train(workspace, request_of(folder, learner="nb", parameters={}, holdout=0))
-    steps = product.job_kinds(workspace)["train"]
+    product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}, holdout=0))
+    steps = product.job_steps_by_kind(workspace)["train"]
     other_rules = ["user = 4"]
 
     def learn_slowly(run):
         receipt = steps["learn"](run)
         while other_rules:
-            forgotten = ledger_of(workspace, TrainRequest(**run.request), run).forgotten
+            forgotten = statistics_ledger(workspace, TrainRequest(**run.request), run).forgotten
             forgotten.add(other_rules.pop())
             forgotten.save()
         return receipt
 
     slowly = {**steps, "learn": learn_slowly}
     monkeypatch.setattr("service.product.forgetting.forgetting.train_steps", lambda _: slowly)
-    done = run_now(
-        forget_steps(workspace), "local-forget", ForgetRequest(model="daily", where=WHERE).model_dump(), silent
+    done = run_job_steps(
+        forget_steps(workspace), "local-forget", ForgetRequest(model="daily", where=WHERE).model_dump(), ignore_report
     )
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
     users = pq.read_table(folder)["user"].to_pylist()
@@ -125,14 +125,14 @@ def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, 
 
 
 def test_statistics_of_files_that_are_gone_are_removed_too(workspace, folder):
-    product.train(workspace, request_of(folder))
-    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    product.train_model_version(workspace, request_of(folder))
+    product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
     write(folder, 0, seed=99)
-    product.train(workspace, request_of(folder))
-    product.forget(workspace, ForgetRequest(model="daily", where="user = 4", prove=False))
-    run = Run("local-look", {}, {}, silent)
-    ledger = ledger_of(workspace, request_of(folder), run)
-    parts = [whole_and_part(file) for entry in ledger.store.entries() for file in entry.files]
+    product.train_model_version(workspace, request_of(folder))
+    product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 4", prove=False))
+    run = Run("local-look", {}, {}, ignore_report)
+    ledger = statistics_ledger(workspace, request_of(folder), run)
+    parts = [split_file_identity(file) for entry in ledger.store.entries() for file in entry.files]
     assert parts
     assert all(set(conditions) >= {f"not ({WHERE})", "not (user = 4)"} for _, conditions in parts)
 
@@ -140,13 +140,15 @@ def test_statistics_of_files_that_are_gone_are_removed_too(workspace, folder):
 def test_a_name_keeps_its_rules_and_nothing_else(workspace, folder):
     """A data set is deleted to be registered again, with another target for example."""
     register(workspace, folder)
-    product.train(workspace, request_of(folder, **OF_ROWS))
-    product.forget(workspace, ForgetRequest(dataset="rows", where=WHERE, retrain=False))
+    product.train_model_version(workspace, request_of(folder, **OF_ROWS))
+    product.forget_rows(workspace, ForgetRequest(dataset="rows", where=WHERE, retrain=False))
     product.delete_dataset(workspace, "rows")
     directory = workspace.layout.dataset_directory("rows")
     assert [path.name for path in directory.iterdir() if not path.name.startswith(".")] == ["forgotten.json"]
     register(workspace, folder, target="x0")
-    version = product.train(workspace, request_of(folder, **OF_ROWS, holdout=0, learner="nb", parameters={}))
+    version = product.train_model_version(
+        workspace, request_of(folder, **OF_ROWS, holdout=0, learner="nb", parameters={})
+    )
     assert version.n_rows == n_left(folder)
     product.delete_dataset(workspace, "rows")
     elsewhere = folder.parent / "elsewhere"
@@ -163,32 +165,32 @@ def test_a_name_keeps_its_rules_and_nothing_else(workspace, folder):
 
 def test_a_model_that_is_deleted_leaves_its_rules_and_nothing_else(workspace, folder):
     request = request_of(folder, learner="nb", parameters={}, holdout=0)
-    product.train(workspace, request)
-    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    product.train_model_version(workspace, request)
+    product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
     product.delete_model(workspace, "daily")
     directory = workspace.layout.model_directory("daily") / "data"
     assert [path.name for path in directory.iterdir() if not path.name.startswith(".")] == ["forgotten.json"]
-    assert product.train(workspace, request).n_rows == n_left(folder)
+    assert product.train_model_version(workspace, request).n_rows == n_left(folder)
 
 
 def test_a_model_of_other_files_under_the_same_name_is_told_of_the_rule(workspace, folder):
     request = request_of(folder, learner="nb", parameters={})
-    product.train(workspace, request)
-    product.forget(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
+    product.train_model_version(workspace, request)
+    product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE, prove=False))
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir()
     pq.write_table(pq.read_table(folder).drop_columns(["user"]), elsewhere / "a.parquet")
     other = request.model_copy(update={"uris": [str(elsewhere)], "columns": {"time": "drop"}})
     with pytest.raises(problems.Conflict, match=r"Rows were forgotten under the name 'daily' \(user = 3\)"):
-        product.train(workspace, other)
+        product.train_model_version(workspace, other)
 
 
 def test_files_outside_the_data_roots_are_not_searched(workspace, folder, tmp_path):
     register(workspace, folder)
     settings = Settings(workspace=workspace.settings.workspace, data_roots=[str(tmp_path / "elsewhere")])
-    mark = product.job_kinds(Workspace(settings))["forget"]["mark"]
+    mark = product.job_steps_by_kind(Workspace(settings))["forget"]["mark"]
     with pytest.raises(OutsideRoots, match="server may"):
-        mark(Run("job-1", ForgetRequest(dataset="rows", where=WHERE).model_dump(), {}, silent))
+        mark(Run("job-1", ForgetRequest(dataset="rows", where=WHERE).model_dump(), {}, ignore_report))
 
 
 CIRCUITS = [{"learning": "adf", "states": 2}, {"learning": "em", "states": 2, "passes": 2}]
@@ -198,15 +200,15 @@ CIRCUITS = [{"learning": "adf", "states": 2}, {"learning": "em", "states": 2, "p
 def test_circuits_forget_and_prove_it(workspace, folder, parameters):
     """A stream is learned anew from the remaining rows, also if it had gone on from day to day."""
     request = request_of(folder, learner="spn", parameters=parameters)
-    product.train(workspace, request)
+    product.train_model_version(workspace, request)
     write(folder, 5)
-    product.train(workspace, request)
-    done = product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+    product.train_model_version(workspace, request)
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE))
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
-    done = product.forget(workspace, ForgetRequest(model="daily", where="user = 77"))
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 77"))
     assert (done["n_rows"], done["versions"], done["proofs"]) == (0, [], []), "no row has to be forgotten"
     write(folder, 6)
-    _, passes = product.train_with_passes(workspace, request)
+    _, passes = product.train_and_report_passes(workspace, request)
     if parameters["learning"] == "adf":
         assert [(each["stage"], each["n_files_read"]) for each in passes] == [("learning row by row", 1)]
 
@@ -222,9 +224,9 @@ def test_circuits_forget_and_prove_it(workspace, folder, parameters):
 )
 def test_a_circuit_that_is_asked_for_otherwise_starts_anew_and_says_why(workspace, folder, change, reason):
     request = request_of(folder, learner="spn", parameters={"learning": "adf"})
-    product.train(workspace, request)
+    product.train_model_version(workspace, request)
     write(folder, 5)
-    version, passes = product.train_with_passes(workspace, request.model_copy(update=change))
+    version, passes = product.train_and_report_passes(workspace, request.model_copy(update=change))
     assert passes[0]["stage"].startswith("starting anew, as") and reason in passes[0]["stage"]
     assert version.n_rows > 1500
     schema = model_of(version).schema
@@ -234,10 +236,10 @@ def test_a_circuit_that_is_asked_for_otherwise_starts_anew_and_says_why(workspac
 
 def test_a_circuit_goes_on_from_the_newest_version(workspace, folder):
     request = request_of(folder, learner="spn", parameters={"learning": "adf"})
-    product.train(workspace, request.model_copy(update={"aliases": ["champion"]}))
+    product.train_model_version(workspace, request.model_copy(update={"aliases": ["champion"]}))
     for day in (5, 6):
         write(folder, day)
-        _, passes = product.train_with_passes(workspace, request)
+        _, passes = product.train_and_report_passes(workspace, request)
         assert [each["n_files_read"] for each in passes] == [1]
 
 
@@ -258,19 +260,19 @@ def test_numbers_that_are_declared_to_be_names_are_forgotten_and_proved(workspac
             table = table.append_column(name, column.take(shop))
         pq.write_table(table, path)
     columns = COLUMNS | {name: given for name, (_, given) in SHOPS.items()}
-    product.train(workspace, request_of(folder, learner=learner, parameters=parameters, columns=columns))
+    product.train_model_version(workspace, request_of(folder, learner=learner, parameters=parameters, columns=columns))
     request = ForgetRequest(model="daily", where=WHERE)
-    done = product.forget(workspace, request)
+    done = product.forget_rows(workspace, request)
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
-    entries = ledger_of(workspace, request_of(folder), Run("local-look", {}, {}, silent)).store.entries()
-    assert all(whole_and_part(file)[1] for entry in entries for file in entry.files)
-    again = product.forget(workspace, request)
+    entries = statistics_ledger(workspace, request_of(folder), Run("local-look", {}, {}, ignore_report)).store.entries()
+    assert all(split_file_identity(file)[1] for entry in entries for file in entry.files)
+    again = product.forget_rows(workspace, request)
     assert [entry["version"] for entry in again["versions"]] == [2], "the second time nothing is left to learn"
     assert [proof["is_equal"] for proof in again["proofs"]] == [True]
 
 
 def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder, monkeypatch):
-    product.train(workspace, request_of(folder, learner="nb", parameters={}))
+    product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}))
 
     def fails(*_):
         raise SchemaError("the proof cannot be made")
@@ -278,10 +280,10 @@ def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder,
     with monkeypatch.context() as patch:
         patch.setattr("service.product.forgetting.forgetting._proof", fails)
         with pytest.raises(SchemaError, match="the proof cannot be made"):
-            product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
-    entries = ledger_of(workspace, request_of(folder), Run("local-look", {}, {}, silent)).store.entries()
-    assert all(whole_and_part(file)[1] for entry in entries for file in entry.files)
-    again = product.forget(workspace, ForgetRequest(model="daily", where=WHERE))
+            product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE))
+    entries = statistics_ledger(workspace, request_of(folder), Run("local-look", {}, {}, ignore_report)).store.entries()
+    assert all(split_file_identity(file)[1] for entry in entries for file in entry.files)
+    again = product.forget_rows(workspace, ForgetRequest(model="daily", where=WHERE))
     assert [proof["version"] for proof in again["proofs"]] == [2]
     assert [proof["is_equal"] for proof in again["proofs"]] == [True]
 
@@ -300,11 +302,11 @@ def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, fold
     if "dataset" in name:
         register(workspace, folder)
     else:
-        product.train(workspace, request_of(folder, learner="nb", parameters={}))
+        product.train_model_version(workspace, request_of(folder, learner="nb", parameters={}))
     for where, reason in UNUSABLE.items():
         with pytest.raises((InvalidPredicate, InvalidRequest), match=reason) as refused:
-            product.submit(workspace, ForgetRequest(where=where, **name), is_remote=True)
-        assert problems.problem_of(refused.value).status == 422
+            product.submit_job(workspace, ForgetRequest(where=where, **name), is_remote=True)
+        assert problems.problem_from_error(refused.value).status == 422
 
 
 def test_a_value_that_comes_later_does_not_end_the_trainings(workspace, folder):
@@ -313,13 +315,13 @@ def test_a_value_that_comes_later_does_not_end_the_trainings(workspace, folder):
         table = pq.read_table(path)
         pq.write_table(table.append_column("shop", pc.cast(table["user"], pa.string())), path)
     request = request_of(folder, learner="nb", parameters={}, holdout=0, columns=COLUMNS | {"shop": "nominal"})
-    product.train(workspace, request)
-    done = product.forget(workspace, ForgetRequest(model="daily", where="shop = 3", prove=False))
+    product.train_model_version(workspace, request)
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where="shop = 3", prove=False))
     table = pq.read_table(next(folder.glob("*.parquet")))
     shops = pa.array(["x"] * table.num_rows)
     pq.write_table(table.drop_columns("shop").append_column("shop", shops), folder / "zz-later.parquet")
     n_rows = sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
-    assert product.train(workspace, request).n_rows == n_rows - done["n_rows"]
+    assert product.train_model_version(workspace, request).n_rows == n_rows - done["n_rows"]
 
 
 def kept(folder):
@@ -334,11 +336,11 @@ def test_a_dry_run_counts_and_changes_nothing(tmp_path):
             workspace, DatasetRequest(name="sky", uris=[str(tmp_path / "a.parquet")], target="class")
         )
         train = TrainRequest(dataset="sky", learner="nb", parameters={"m": 1.0}, model="rain", holdout=0)
-        product.train(workspace, train)
+        product.train_model_version(workspace, train)
         place = workspace.layout.dataset_directory("sky")
         before = kept(place)
         where = "outlook = 'rain'"
-        told = product.forget(workspace, ForgetRequest(dataset="sky", where=where, dry_run=True))
+        told = product.forget_rows(workspace, ForgetRequest(dataset="sky", where=where, dry_run=True))
         n_rain = table["outlook"].to_pylist().count("rain")
         assert told == {
             "is_dry_run": True,
@@ -348,12 +350,12 @@ def test_a_dry_run_counts_and_changes_nothing(tmp_path):
             "holding": ["rain@1"],
         }
         assert kept(place) == before and product.find_version(workspace, "rain").version == 1
-        done = product.forget(workspace, ForgetRequest(dataset="sky", where=where))
+        done = product.forget_rows(workspace, ForgetRequest(dataset="sky", where=where))
         assert done["n_rows"] == n_rain and product.find_version(workspace, "rain").version == 2
         nothing = ForgetRequest(dataset="sky", where="outlook = 'hail'", dry_run=True)
-        told = product.forget(workspace, nothing)
+        told = product.forget_rows(workspace, nothing)
         assert (told["n_rows"], told["would_retrain"], told["holding"]) == (0, [], [])
-        done = product.forget(workspace, nothing.model_copy(update={"dry_run": False}))
+        done = product.forget_rows(workspace, nothing.model_copy(update={"dry_run": False}))
         assert (done["n_rows"], done["versions"]) == (0, []) and product.find_version(workspace, "rain").version == 2
 
 
@@ -372,10 +374,10 @@ def test_a_dry_run_names_the_versions_that_the_real_run_then_names(tmp_path):
             asked = TrainRequest(
                 uris=files, target="class", learner="nb", parameters={"m": 1.0}, model="other", holdout=0
             )
-            product.train(workspace, asked)
+            product.train_model_version(workspace, asked)
         request = {"dataset": "sky", "where": "outlook = 'rain'"}
-        told = product.forget(workspace, ForgetRequest(**request, dry_run=True))
+        told = product.forget_rows(workspace, ForgetRequest(**request, dry_run=True))
         assert told["would_retrain"] == [] and told["holding"] == ["other@1", "other@2"]
-        assert product.forget(workspace, ForgetRequest(**request))["still_holding"] == told["holding"]
-        none = product.forget(workspace, ForgetRequest(dataset="sky", where="outlook = 'no such'", dry_run=True))
+        assert product.forget_rows(workspace, ForgetRequest(**request))["still_holding"] == told["holding"]
+        none = product.forget_rows(workspace, ForgetRequest(dataset="sky", where="outlook = 'no such'", dry_run=True))
         assert none["holding"] == []

@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy as sa
 
 from service import product
-from service.operations.doctor import examine
+from service.operations.doctor import run_doctor_checks
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest
 from storage.control import tables
@@ -31,7 +31,7 @@ def of_nb(folder, **more):
 
 def forget(workspace, where=WHERE, **place):
     asked = {"where": where, "retrain": False, **(place or {"model": "daily"})}
-    product.forget(workspace, ForgetRequest(**asked))
+    product.forget_rows(workspace, ForgetRequest(**asked))
 
 
 def rules_path(workspace):
@@ -39,51 +39,53 @@ def rules_path(workspace):
 
 
 def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(workspace, folder):
-    before = product.train(workspace, of_nb(folder))
+    before = product.train_model_version(workspace, of_nb(folder))
     forget(workspace)
-    without = product.train(workspace, of_nb(folder))
+    without = product.train_model_version(workspace, of_nb(folder))
     assert (before.n_rows, without.n_rows) == (N_ROWS, n_left(folder))
-    done = product.withdraw_rule(workspace, "daily", f" {WHERE} ", **BY)
+    done = product.withdraw_forgetting_rule(workspace, "daily", f" {WHERE} ", **BY)
     assert done["still_under"] == []
     (withdrawal,) = Forgotten(rules_path(workspace)).withdrawals(WHERE)
     assert withdrawal == {"at": done["withdrawn_at"], "by": "ana", "reason": "a test"}
     assert product.find_version(workspace, "daily@latest").version == 2, "models stay"
-    after = product.train(workspace, of_nb(folder))
+    after = product.train_model_version(workspace, of_nb(folder))
     assert after.n_rows == N_ROWS and same(model_of(after), model_of(before))
     forget(workspace)  # the last event counts
-    assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder)
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder)
     assert len(Forgotten(rules_path(workspace)).withdrawals(WHERE)) == 1
 
 
 def test_a_withdrawn_rule_does_not_come_back_from_another_name(workspace, folder):
     register(workspace, folder)
     forget(workspace, dataset="rows")
-    assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder), "the rule has followed the files"
-    assert product.withdraw_rule(workspace, "rows", WHERE, **BY)["still_under"] == ["daily"]
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder), (
+        "the rule has followed the files"
+    )
+    assert product.withdraw_forgetting_rule(workspace, "rows", WHERE, **BY)["still_under"] == ["daily"]
     of_rows = of_nb(folder, **OF_ROWS, model="other")
-    assert product.train(workspace, of_rows).n_rows == N_ROWS
-    assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder), "under this name it stands"
-    assert product.withdraw_rule(workspace, "daily", WHERE, **BY)["still_under"] == []
-    assert product.train(workspace, of_nb(folder)).n_rows == N_ROWS
+    assert product.train_model_version(workspace, of_rows).n_rows == N_ROWS
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder), "under this name it stands"
+    assert product.withdraw_forgetting_rule(workspace, "daily", WHERE, **BY)["still_under"] == []
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == N_ROWS
 
 
 def test_what_cannot_be_withdrawn_says_so(workspace, folder):
-    product.train(workspace, of_nb(folder))
+    product.train_model_version(workspace, of_nb(folder))
     forget(workspace)
     with pytest.raises(InvalidRequest, match=r"No such rule stands under the name 'daily'. Its rules: user = 3\."):
-        product.withdraw_rule(workspace, "daily", "user = 4", **BY)
+        product.withdraw_forgetting_rule(workspace, "daily", "user = 4", **BY)
     with pytest.raises(InvalidRequest, match="Say why: the reason is kept with the rule"):
-        product.withdraw_rule(workspace, "daily", WHERE, by="ana", reason=" ")
+        product.withdraw_forgetting_rule(workspace, "daily", WHERE, by="ana", reason=" ")
     with pytest.raises(NotFound, match="There is no dataset 'daily'"):
-        product.withdraw_rule(workspace, "daily", WHERE, kind="dataset", **BY)
-    product.withdraw_rule(workspace, "daily", WHERE, **BY)
+        product.withdraw_forgetting_rule(workspace, "daily", WHERE, kind="dataset", **BY)
+    product.withdraw_forgetting_rule(workspace, "daily", WHERE, **BY)
     with pytest.raises(InvalidRequest, match=r"No such rule stands .* Its rules: none"):
-        product.withdraw_rule(workspace, "daily", WHERE, **BY)
+        product.withdraw_forgetting_rule(workspace, "daily", WHERE, **BY)
 
 
 @pytest.mark.parametrize("harm", ["removed", "emptied", "older"])
 def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace, folder, harm):
-    product.train(workspace, of_nb(folder))
+    product.train_model_version(workspace, of_nb(folder))
     forget(workspace, "user = 4")
     path = rules_path(workspace)
     older = path.read_bytes()
@@ -95,34 +97,34 @@ def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace, folder, ha
         with pytest.raises(
             CorruptFile, match=r"forgotten.json is damaged: it lacks rules of forgotten rows \(.*user = 3"
         ):
-            product.train(workspace, asked)
-    (found,) = [each for each in examine(workspace.settings) if each.check == "rules of forgotten rows"]
+            product.train_model_version(workspace, asked)
+    (found,) = [each for each in run_doctor_checks(workspace.settings) if each.check == "rules of forgotten rows"]
     assert found.state == "failed" and WHERE in found.detail
     forget(workspace)
     if harm != "older":
-        product.withdraw_rule(workspace, "daily", "user = 4", **BY)
+        product.withdraw_forgetting_rule(workspace, "daily", "user = 4", **BY)
     n_wanted = n_left(folder)
     if harm == "older":  # there the rule of the others stands as well
         n_wanted -= int(pc.sum(pc.equal(pq.read_table(folder)["user"], 4)).as_py())
-    assert product.train(workspace, of_nb(folder)).n_rows == n_wanted
-    (found,) = [each for each in examine(workspace.settings) if each.check == "rules of forgotten rows"]
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_wanted
+    (found,) = [each for each in run_doctor_checks(workspace.settings) if each.check == "rules of forgotten rows"]
     assert found.state == "ok"
 
 
 def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(workspace, folder):
-    product.train(workspace, of_nb(folder))
+    product.train_model_version(workspace, of_nb(folder))
     forget(workspace)
     with workspace.control.writing() as connection:
         connection.execute(sa.delete(tables.forgotten_rules))
     write(folder, 5)
-    assert product.train(workspace, of_nb(folder)).n_rows == n_left(folder)
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder)
     rules_path(workspace).unlink()
     with pytest.raises(CorruptFile, match="it lacks rules of forgotten rows"):
-        product.train(workspace, of_nb(folder))
+        product.train_model_version(workspace, of_nb(folder))
 
 
 def test_the_command_line_withdraws_a_rule(workspace, folder):
-    product.train(workspace, of_nb(folder))
+    product.train_model_version(workspace, of_nb(folder))
     forget(workspace)
     place = workspace.layout.root
     for wrong in (["--withdraw", WHERE], ["--reason", "a test"], ["--where", WHERE, "--withdraw", WHERE]):
@@ -131,7 +133,7 @@ def test_the_command_line_withdraws_a_rule(workspace, folder):
         fewpass("forget", "daily", "--withdraw", WHERE, "--reason", "a test", "--json", workspace=place).stdout
     )
     assert (done["where"], done["reason"]) == (WHERE, "a test") and done["by"]
-    assert product.train(workspace, of_nb(folder)).n_rows == N_ROWS
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == N_ROWS
 
 
 def test_an_administrator_withdraws_a_rule_over_rest(site, folder):

@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from learners import StructurePosterior
 from learners.models.query import Conditional, Edges, Map
-from service.product.inference.queries import answers, check_size, limit_queries
+from service.product.inference.queries import answer_model_queries, check_query_answer_size, limit_queries
 from service.product.submission.prechecks import check_queries
 
 
@@ -16,11 +16,11 @@ def test_a_posterior_answers_about_structures_and_about_its_best_graph():
     model = StructurePosterior().fit(table).model_
     asked = [Conditional(("a",), {"b": "x"}), Edges(), Map(evidence={"b": "y"})]
     check_queries(model, asked)
-    check_size(model, limit_queries(model, asked, 10, 5.0), 100)
-    first, edges, best = answers(model, asked)
+    check_query_answer_size(model, limit_queries(model, asked, 10, 5.0), 100)
+    first, edges, best = answer_model_queries(model, asked)
     assert first["graph"] == best["graph"] == "best"
     assert first["distributions"]["a"]["x"] > 0.9
     assert best["assignment"] == {"a": "y"}
     assert edges["kind"] == "edges"
     assert "graph" not in edges
-    assert answers(model, [Edges()])[0] == edges
+    assert answer_model_queries(model, [Edges()])[0] == edges

@@ -24,7 +24,7 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
         estimator.fit(table) if isinstance(estimator, StructurePosterior) else estimator.fit(table, "class")
     ).model_
     asked = [Conditional("class", {"a": "v1"}, sampling=Sampling(0.01, 60.0)), Marginal(sampling=Sampling(0.01, 60.0))]
-    exact = queries.answers(model, asked)
+    exact = queries.answer_model_queries(model, asked)
     assert all("sampled" not in each for each in exact)
 
     def too_large(model):
@@ -34,11 +34,11 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
     limited = queries.limit_queries(model, asked, 100, 20.0)
     assert [query.sampling.time_limit_s for query in limited] == [10.0, 10.0]
     check_queries(model, limited)
-    queries.check_size(model, limited, 100)
-    told = queries.answers(model, limited)
+    queries.check_query_answer_size(model, limited, 100)
+    told = queries.answer_model_queries(model, limited)
     p, q = told[0]["distributions"]["class"], exact[0]["distributions"]["class"]
     assert all(abs(p[c] - q[c]) <= 4 * told[0]["standard_errors"]["class"][c] for c in p)
     assert told[1]["probability"] == pytest.approx(1.0) and "sampled" in told[1]
     for refused in (Conditional("class"), Map(("a",))):
         with pytest.raises(NetworkTooLarge, match="sampling in the query"):
-            queries.check_size(model, [refused, *limited], 100)
+            queries.check_query_answer_size(model, [refused, *limited], 100)

@@ -12,11 +12,11 @@ from fsspec.implementations.memory import MemoryFile
 
 from learners import Source, drive, encode
 from learners.errors import SourceError
-from learners.passes.sources.opening import filesystem_of
+from learners.passes.sources.opening import uri_filesystem
 from learners.registry import recipes
-from service.product.inference.density_rows import Filling, write_imputed, write_scores
-from service.product.inference.scoring import score, score_files
-from service.product.outputs import ParquetDraft, destination_of
+from service.product.inference.density_rows import Filling, write_density_scores, write_imputed_rows
+from service.product.inference.scoring import score_files, scored_batches
+from service.product.outputs import ParquetDraft, output_destination
 from service.requests.problems import InvalidRequest
 
 N_ROWS = 1200
@@ -52,13 +52,13 @@ def test_only_columns_of_the_model_and_kept_ones_are_read(path, model, monkeypat
     asked = []
     read = Source.batches
     monkeypatch.setattr(Source, "batches", lambda self, columns=None: asked.append(columns) or read(self, columns))
-    assert sum(batch.num_rows for batch in score(model, Source.open(path), ["row"])) == N_ROWS
+    assert sum(batch.num_rows for batch in scored_batches(model, Source.open(path), ["row"])) == N_ROWS
     assert asked == [["row", "price", "town"]]
 
 
 def test_copied_numbers_have_dictionaries_and_answers_have_none(path, model, tmp_path):
     with ParquetDraft(tmp_path / "out.parquet", ["price"]) as writer:
-        for batch in score(model, Source.open(path), ["price"]):
+        for batch in scored_batches(model, Source.open(path), ["price"]):
             writer.write(batch)
     group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
     has = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
@@ -91,8 +91,8 @@ def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path
     circuit = drive(recipes.learner("spn", {"passes": 2, "states": 2}, None), Source.open(path))
     pq.write_table(pq.read_table(path).slice(0, 0), tmp_path / "empty.parquet")
     for name, place in {"some": path, "none": tmp_path / "empty.parquet"}.items():
-        told = write_scores(circuit, Source.open(place), tmp_path / f"{name}-scored.parquet", keep=["town"])
-        filled = write_imputed(
+        told = write_density_scores(circuit, Source.open(place), tmp_path / f"{name}-scored.parquet", keep=["town"])
+        filled = write_imputed_rows(
             circuit, Source.open(place), tmp_path / f"{name}-filled.parquet", Filling("mode", (), 1, 0)
         )
     assert told["n_rows"] == filled["n_rows"] == 0
@@ -100,7 +100,7 @@ def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path
         none = pq.read_table(tmp_path / f"none-{what}.parquet")
         assert none.num_rows == 0 and none.column_names == pq.read_schema(tmp_path / f"some-{what}.parquet").names
     with pytest.raises(InvalidRequest, match="'town' to keep would be written twice"):
-        write_scores(circuit, Source.open(path), tmp_path / "twice.parquet", keep=["town", "town"])
+        write_density_scores(circuit, Source.open(path), tmp_path / "twice.parquet", keep=["town", "town"])
 
 
 def test_an_address_is_no_file_to_write(path, model, tmp_path, monkeypatch):
@@ -125,9 +125,9 @@ def test_a_file_of_a_store_appears_when_it_is_whole(path, model, monkeypatch):
     with pytest.raises(InvalidRequest, match=r"memory://shop/out.parquet exists already. Choose another name"):
         score_files(model, Source.open(path), output)
     assert score_files(model, Source.open(path), output, replace=True) == n_rows
-    store, folder = filesystem_of("memory://shop")
+    store, folder = uri_filesystem("memory://shop")
     assert len(store.get_file_info(pafs.FileSelector(folder))) == 1
-    place = destination_of("memory://shop/b.parquet")
+    place = output_destination("memory://shop/b.parquet")
     monkeypatch.setattr(MemoryFile, "write", Mock(side_effect=OSError("the store is gone")))
     with pytest.raises(SourceError, match=r"memory://shop/b.parquet: cannot be written \(the store is gone\)"):
         place.put(path)

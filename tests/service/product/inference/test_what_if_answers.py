@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.json_records import encode_records
-from learners.schema.schema import choices
+from learners.schema.encoding.json_records import encode_json_records
+from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.screens.explorer import start_of
-from service.product.inference.what_if_answers import WhatIfRequest, _drops, beyond_training
-from service.product.inference.what_if_answers import what_if as answer_case
+from service.console.screens.explorer import initial_explorer_state
+from service.product.inference.what_if_answers import WhatIfRequest, _drops, unseen_value_warnings
+from service.product.inference.what_if_answers import answer_what_if as answer_case
 from service.requests.requests import TrainRequest
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.conftest import weather
@@ -143,8 +143,8 @@ def test_wrong_cases_are_refused_in_words(site):
 def test_a_click_on_an_interval_supposes_a_number_in_it(cuts, has_missing):
     attribute = Attribute("x", "numeric", cuts=tuple(sorted(cuts)), has_missing=has_missing, arrow_type="double")
     schema = Schema((attribute,), None, ("",))
-    found = choices(attribute)
-    codes = encode_records([{"x": value} for _, value in found], schema).x[0]
+    found = attribute_value_choices(attribute)
+    codes = encode_json_records([{"x": value} for _, value in found], schema).x[0]
     assert codes.tolist() == list(range(attribute.n_values))
 
 
@@ -177,12 +177,12 @@ def served(request, tmp_path_factory):
         holdout=0,
     )
     with Workspace(Settings(workspace=folder / "workspace")) as workspace:
-        return map_version(product.train(workspace, asked))
+        return map_model_version(product.train_model_version(workspace, asked))
 
 
 def test_each_value_that_the_explorer_lists_has_its_probability(served):
     """Free columns by their distribution; given ones by the label of their value, also of a number between two listed ones."""
-    columns = {column["name"]: column for column in start_of(served, "all")["columns"]}
+    columns = {column["name"]: column for column in initial_explorer_state(served, "all")["columns"]}
     evidence = {"humidity": 60.51}
     told = answer_case(served, WhatIfRequest(evidence=evidence))["parts"].get("posterior")
     if told is None:
@@ -201,7 +201,7 @@ def test_the_completion_can_be_supposed(served):
     if told is None:
         assert served.learner == "xgboost"
         return
-    columns = {column["name"]: column for column in start_of(served, "all")["columns"]}
+    columns = {column["name"]: column for column in initial_explorer_state(served, "all")["columns"]}
     found = {}
     for name, value in told["assignment"].items():
         if name != "class":
@@ -227,9 +227,9 @@ def test_values_that_training_never_saw_are_told(served):
 
 
 def test_no_click_supposes_what_training_never_saw(served):
-    for column in start_of(served, "all")["columns"]:
+    for column in initial_explorer_state(served, "all")["columns"]:
         for each in column["values"]:
-            assert not beyond_training(served.schema, {column["name"]: each["value"]}), (column["name"], each)
+            assert not unseen_value_warnings(served.schema, {column["name"]: each["value"]}), (column["name"], each)
 
 
 def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served):
@@ -250,6 +250,8 @@ def test_where_a_missing_value_has_two_answers_a_sentence_says_why(served):
 def test_times_out_of_range_are_told_as_times():
     attribute = Attribute("at", "numeric", arrow_type="timestamp[us]", quantiles=(0.0, 86_400.0))
     schema = Schema((attribute,), None, ("",))
-    (told,) = beyond_training(schema, {"at": "2026-01-01T00:00"})
+    (told,) = unseen_value_warnings(schema, {"at": "2026-01-01T00:00"})
     assert told == "at = 2026-01-01T00:00 is outside of what training saw, 1970-01-01 to 1970-01-02."
-    assert not beyond_training(schema, {"at": "1970-01-01T12:00"}) and not beyond_training(schema, {"at": None})
+    assert not unseen_value_warnings(schema, {"at": "1970-01-01T12:00"}) and not unseen_value_warnings(
+        schema, {"at": None}
+    )

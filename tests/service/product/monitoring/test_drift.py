@@ -25,27 +25,29 @@ def workspace(tmp_path_factory):
     pq.write_table(changed.set_column(0, "size", pa.array(changed["size"].to_numpy() * 100)), folder / "unit.parquet")
     with Workspace(Settings(workspace=folder / "workspace")) as opened:
         asked = {"uris": [str(folder / "train.parquet")], "target": "class"}
-        product.train(opened, TrainRequest(**asked, learner="kdb", model="towns"))
-        product.train(opened, TrainRequest(**asked, learner="xgboost", model="trees", parameters={"rounds": 2}))
+        product.train_model_version(opened, TrainRequest(**asked, learner="kdb", model="towns"))
+        product.train_model_version(
+            opened, TrainRequest(**asked, learner="xgboost", model="trees", parameters={"rounds": 2})
+        )
         yield opened, folder
 
 
 def test_drift_names_the_column_whose_unit_changed(workspace):
     opened, folder = workspace
-    found = product.drift(opened, "towns", [str(folder / "unit.parquet")])
+    found = product.file_drift_report(opened, "towns", [str(folder / "unit.parquet")])
     assert found["is_drifting"] and found["causes"][0]["columns"] == ("size",)
     assert (found["model"], found["version"]) == ("towns", 1)
-    same = product.drift(opened, "towns", [str(folder / "same.parquet")])
+    same = product.file_drift_report(opened, "towns", [str(folder / "same.parquet")])
     assert not same["is_drifting"] and same["rows"]["counted"] == 4000
 
 
 def test_other_files_may_be_the_reference(workspace):
     opened, folder = workspace
     unit, same = str(folder / "unit.parquet"), str(folder / "same.parquet")
-    assert not product.drift(opened, "towns", [unit], against=[unit])["is_drifting"]
-    assert product.drift(opened, "trees", [unit], against=[same])["causes"][0]["columns"] == ("size",)
+    assert not product.file_drift_report(opened, "towns", [unit], against=[unit])["is_drifting"]
+    assert product.file_drift_report(opened, "trees", [unit], against=[same])["causes"][0]["columns"] == ("size",)
     # Without files, trees are compared with the rows that were kept back and scored in training.
-    assert product.drift(opened, "trees", [unit])["causes"][0]["columns"] == ("size",)
+    assert product.file_drift_report(opened, "trees", [unit])["causes"][0]["columns"] == ("size",)
 
 
 def test_the_command_tells_causes_and_may_fail_by_them(workspace):
@@ -69,9 +71,9 @@ def test_the_training_file_itself_raises_no_alarm(end, tmp_path):
     pq.write_table(pa.table({"x": -x, "z": rng.normal(y, 1)}), tmp_path / "other.parquet")
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         request = TrainRequest(uris=[str(tmp_path / "t.parquet")], target="y", learner="nb", model="m", holdout=0)
-        product.train(workspace, request)
-        assert not product.drift(workspace, "m", [str(tmp_path / "t.parquet")])["is_drifting"]
-        told = product.drift(workspace, "m", [str(tmp_path / "other.parquet")])
+        product.train_model_version(workspace, request)
+        assert not product.file_drift_report(workspace, "m", [str(tmp_path / "t.parquet")])["is_drifting"]
+        told = product.file_drift_report(workspace, "m", [str(tmp_path / "other.parquet")])
     assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
 
 
@@ -86,9 +88,9 @@ def test_copied_columns_are_no_drift(tmp_path):
             path = tmp_path / f"{name}.parquet"
             pq.write_table(pa.table(columns | {"y": np.array(["a", "b"])[y]}), path)
             request = TrainRequest(uris=[str(path)], target="y", learner="nb", model=name, holdout=0)
-            product.train(workspace, request)
+            product.train_model_version(workspace, request)
             if name == "unused":
                 with pytest.raises(InvalidRequest, match="uses no column"):
-                    product.drift(workspace, name, [str(path)])
+                    product.file_drift_report(workspace, name, [str(path)])
             else:
-                assert product.drift(workspace, name, [str(path)])["alarms"] == []
+                assert product.file_drift_report(workspace, name, [str(path)])["alarms"] == []

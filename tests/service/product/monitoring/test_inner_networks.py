@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.product.monitoring.inner_networks import INNER_NETWORKS, inner_reason
+from service.product.monitoring.inner_networks import INNER_NETWORKS, private_network_reason
 
 # Address, and a word of the reason. A star: Python 3.11 calls it global.
 INNER = [
@@ -55,16 +55,16 @@ OUTSIDE += ["2606:2800:220:1:248:1893:25c8:1946", "2001:4860:4860::8888", "2a00:
 
 @pytest.mark.parametrize(("address", "reason"), INNER)
 def test_an_inner_address_is_inner_in_every_form(address, reason):
-    said = inner_reason(address)
+    said = private_network_reason(address)
     assert said is not None and reason in said
 
 
 @pytest.mark.parametrize("network", INNER_NETWORKS, ids=str)
 def test_a_network_is_inner_from_its_first_to_its_last_address(network):
     for address in (network[0], network[-1]):
-        assert inner_reason(str(address)), address
+        assert private_network_reason(str(address)), address
 
 
 @pytest.mark.parametrize("address", OUTSIDE)
 def test_others_are_outside(address):
-    assert inner_reason(address) is None
+    assert private_network_reason(address) is None

@@ -24,11 +24,11 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.serving.count_queue import predictions_table
 from service.serving.monitoring_counts import Observer
-from service.serving.predictor import map_version
+from service.serving.predictor import map_model_version
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring.counts import Alive, MonitoringFiles, compact_old
+from storage.monitoring.counts import Alive, MonitoringFiles, compact_hourly_counts
 from tests.monitoring import problems
 from tests.service.cli.test_cli import fewpass
 from tests.web import Quiet, serving
@@ -44,14 +44,14 @@ def trained(tmp_path_factory):
     with Workspace(settings) as opened:
         asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "holdout": 0.2}
         for model in ("labelled", "alerting", "compacted", "measured", "forgetful", "deleted", "lively"):
-            product.train(opened, TrainRequest(**asked, model=model, parameters={"k": 1}))
+            product.train_model_version(opened, TrainRequest(**asked, model=model, parameters={"k": 1}))
         yield opened
 
 
 def serve(workspace, name, table, at, keys=None, choice=None):
     """Count rows as a serving process would at some time; returns their probabilities."""
     observer = Observer(workspace.settings, lambda _: choice or {}, clock=lambda: at)
-    served = map_version(product.find_version(workspace, name), observer)
+    served = map_model_version(product.find_version(workspace, name), observer)
     chunk = encode(table, served.schema, with_class=False)
     probabilities = served.predict_proba(chunk)
     hashed = None if keys is None else [served.watch.key_of("key", key) for key in keys]
@@ -63,7 +63,7 @@ def serve(workspace, name, table, at, keys=None, choice=None):
 def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
     """Beyond the cap the rows of a few batches are counted; that more were served is known exactly."""
     observer = Observer(trained.settings, lambda _: {"mode": "rows"})
-    served = map_version(product.find_version(trained, "labelled"), observer)
+    served = map_model_version(product.find_version(trained, "labelled"), observer)
     table = problems.rows(64, 51)
     chunk = encode(table, served.schema, with_class=False)
     p = served.predict_proba(chunk)
@@ -88,7 +88,7 @@ def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
 def test_a_single_large_request_is_counted_in_part(trained):
     """Beyond the cap, rows of it: whole requests are chosen only where there are many."""
     observer = Observer(trained.settings, lambda _: {})
-    served = map_version(product.find_version(trained, "labelled"), observer)
+    served = map_model_version(product.find_version(trained, "labelled"), observer)
     table = problems.rows(3000, 52)
     chunk = encode(table, served.schema, with_class=False)
     for n_requests in (1, 3):
@@ -114,11 +114,15 @@ def test_labels_are_counted_once_and_the_last_one_counts(trained):
     truth = table["class"].to_pylist()
     wrong = [Label("key", key, "yes" if y == "no" else "no") for key, y in zip(keys, truth, strict=True)]
     right = [Label("key", key, y) for key, y in zip(keys, truth, strict=True)]
-    assert product.add_labels(trained, "labelled", wrong[:200]) == {"accepted": 200, "matched": 200, "pending": 0}
+    assert product.add_prediction_labels(trained, "labelled", wrong[:200]) == {
+        "accepted": 200,
+        "matched": 200,
+        "pending": 0,
+    }
     for _ in range(2):
-        product.add_labels(trained, "labelled", right[:200])
-    assert product.add_labels(trained, "labelled", [Label("key", "unknown", "no")])["pending"] == 1
-    found = product.performance(trained, "labelled")
+        product.add_prediction_labels(trained, "labelled", right[:200])
+    assert product.add_prediction_labels(trained, "labelled", [Label("key", "unknown", "no")])["pending"] == 1
+    found = product.monitoring_performance(trained, "labelled")
     y = np.array([["no", "yes"].index(name) for name in truth[:200]])
     own = p[:200]
     assert found["labelled"] == 200 and found["coverage"] == pytest.approx(200 / 300)
@@ -130,9 +134,9 @@ def test_labels_are_counted_once_and_the_last_one_counts(trained):
         name: found[name] for name in ("labelled", "accuracy", "expected_accuracy", "ece")
     }
     with pytest.raises(InvalidRequest, match="steps; the limit"):
-        product.performance(trained, "labelled", window="9000h", step="1h")
+        product.monitoring_performance(trained, "labelled", window="9000h", step="1h")
     with pytest.raises(InvalidRequest, match="'maybe' is not a class"):
-        product.add_labels(trained, "labelled", [Label("key", "k0", "maybe")])
+        product.add_prediction_labels(trained, "labelled", [Label("key", "k0", "maybe")])
 
 
 def test_keys_are_not_written(trained):
@@ -145,29 +149,31 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     day = timedelta(days=1)
     product.set_alert_rule(trained, "alerting", {"window": "2h"})
     serve(trained, "alerting", broken(2000, 52), NOON - day)
-    first = alerting.look(trained, "alerting", NOON - day + timedelta(minutes=30))
+    first = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=30))
     assert first == [], "once is not lasting"
-    fired = alerting.look(trained, "alerting", NOON - day + timedelta(minutes=61))
+    fired = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=61))
     assert ("fired", "out_of_range size") in [(change, one["subject"]) for change, one in fired]
-    assert alerting.look(trained, "alerting", NOON - day + timedelta(minutes=62)) == []
+    assert alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=62)) == []
     opened = product.list_alerts(trained, "alerting", is_open=True)
     assert product.acknowledge_alert(trained, opened[0]["id"])["acknowledged_at"]
     with pytest.raises(NotFound, match="no alert 'none'"):
         product.acknowledge_alert(trained, "none")
     assert product.mute_alert(trained, opened[0]["id"])["is_muted"]
     assert not product.resolve_alert(trained, opened[0]["id"])["is_sent"]
-    again = alerting.look(trained, "alerting", NOON - day + timedelta(minutes=63))
+    again = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=63))
     assert [(change, one["id"]) for change, one in again] == [("resolved", opened[0]["id"])], "told once, and not fired"
-    assert alerting.look(trained, "alerting", NOON - day + timedelta(minutes=64)) == []
+    assert alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=64)) == []
     serve(trained, "alerting", broken(2000, 54), NOON - day + timedelta(minutes=61))
-    (refired,) = [one for change, one in alerting.look(trained, "alerting", NOON - day + timedelta(minutes=125))]
+    (refired,) = [
+        one for change, one in alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=125))
+    ]
     assert refired["subject"] == opened[0]["subject"] and refired["is_muted"], "it has lasted anew, and stays muted"
-    assert alerting.send(trained, "fired", refired) == []
+    assert alerting.notify_alert_webhooks(trained, "fired", refired) == []
     assert not product.mute_alert(trained, refired["id"], is_muted=False)["is_muted"]
     serve(trained, "alerting", problems.rows(2000, 53), NOON - day + timedelta(hours=5))
-    ended = alerting.look(trained, "alerting", NOON - day + timedelta(hours=5, minutes=10))
+    ended = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(hours=5, minutes=10))
     assert {change for change, _ in ended} == {"resolved"}
-    assert product.list_alerts(trained, "alerting", is_open=True) == [], product.monitor(
+    assert product.list_alerts(trained, "alerting", is_open=True) == [], product.monitoring_window_report(
         trained, "alerting", window="2h", until=NOON - day + timedelta(hours=5, minutes=10)
     )["alarms"]
 
@@ -200,7 +206,7 @@ def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
     event = json.loads(body)
     assert event["specversion"] == "1.0" and event["type"] == "fewpass.test"
     assert all("secret" not in one for one in product.list_webhooks(trained))
-    assert product.list_deliveries(trained, made["id"])[0]["id"] == told["id"]
+    assert product.list_webhook_deliveries(trained, made["id"])[0]["id"] == told["id"]
     product.delete_webhook(trained, made["id"])
 
 
@@ -279,16 +285,16 @@ def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):
     day = datetime(2026, 1, 5, tzinfo=UTC)
     for hour in range(4):
         serve(trained, "compacted", problems.rows(100, 60 + hour), day + timedelta(hours=hour))
-    before = product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1))
+    before = product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1))
     files = MonitoringFiles(trained.layout.root, "compacted")
     kept = {one.path: one.path.read_bytes() for one in files.slices(1)}
-    assert compact_old(files, day + timedelta(days=2)) == 4
+    assert compact_hourly_counts(files, day + timedelta(days=2)) == 4
     assert len(files.slices(1)) == 1
-    assert product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
     for path, content in kept.items():  # as if it had been killed before it removed them
         path.write_bytes(content)
-    assert product.monitor(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
-    assert compact_old(files, day + timedelta(days=2)) == 4
+    assert product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert compact_hourly_counts(files, day + timedelta(days=2)) == 4
     assert files.remove_before(day + timedelta(days=400), day) == 1 and files.slices(1) == ()
 
 
@@ -301,21 +307,21 @@ def test_closed_hours_of_a_process_that_lives_are_compacted_too(trained):
     for hour, is_closed in ((1, True), (2, True), (3, False)):
         start = day + timedelta(hours=hour)
         files.write_slice(1, start, "lives", counts, layout, covered_until=start, is_closed=is_closed)
-    assert compact_old(files, day + timedelta(days=2)) == 3
+    assert compact_hourly_counts(files, day + timedelta(days=2)) == 3
     assert [one.is_closed for one in files.slices(1)].count(False) == 1
     process.close()
 
 
 def test_training_keeps_counts_of_the_rows_it_was_measured_on(trained):
     serve(trained, "measured", problems.rows(2000, 55), datetime.now(UTC))
-    found = product.monitor(trained, "measured")
+    found = product.monitoring_window_report(trained, "measured")
     kinds = {one["kind"] for one in found["alarms"]}
     assert found["reference"]["name"] == "training" and "confidence" in kinds, "half of the rows are broken"
 
 
 def test_a_forgotten_prediction_leaves_no_count(trained):
     choice = {"mode": "rows", "denied": ["road"]}
-    product.set_monitor(trained, "forgetful", choice)
+    product.set_monitoring_choice(trained, "forgetful", choice)
     table, keys = problems.rows(50, 70), [f"f{row}" for row in range(50)]
     at = datetime(2026, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -326,7 +332,7 @@ def test_a_forgotten_prediction_leaves_no_count(trained):
     before = counts()
     serve(trained, "forgetful", table.slice(40), at, keys[40:], choice)
     assert counts().n_rows == 50
-    product.add_labels(trained, "forgetful", [Label("key", "f45", "no")])
+    product.add_prediction_labels(trained, "forgetful", [Label("key", "f45", "no")])
     done = product.forget_predictions(trained, "forgetful", keys[40:])
     assert done == {"predictions": 10, "labels": 1, "subtracted": 10}
     after = counts()
@@ -365,19 +371,19 @@ def test_a_champion_that_labels_find_worse_goes_back(trained, tmp_path):
     wrong = table.set_column(
         table.num_columns - 1, "class", table["class"].take(np.random.default_rng(0).permutation(4000))
     )
-    schema = map_version(product.find_version(trained, "labelled")).schema
+    schema = map_model_version(product.find_version(trained, "labelled")).schema
     cuts = {a.name: {"cuts": list(a.cuts)} for a in schema.attributes if a.kind == "numeric"}
     for number, rows in enumerate((table, wrong)):
         pq.write_table(rows, tmp_path / f"{number}.parquet")
         asked = {"uris": [str(tmp_path / f"{number}.parquet")], "target": "class", "learner": "nb", "columns": cuts}
-        product.train(trained, TrainRequest(**asked, model="back", aliases=["champion"]))
+        product.train_model_version(trained, TrainRequest(**asked, model="back", aliases=["champion"]))
     keys, now = [f"b{row}" for row in range(300)], datetime.now(UTC)
     served = problems.rows(300, 81)
     serve(trained, "back", served, now, keys, {"mode": "rows"})
     end = now + timedelta(minutes=1)
     assert "0 labelled rows are fewer" in compare_with_previous(trained, "back", 100, end)["reason"]
     truth = served["class"].to_pylist()
-    product.add_labels(trained, "back", [Label("key", key, y) for key, y in zip(keys, truth, strict=True)])
+    product.add_prediction_labels(trained, "back", [Label("key", key, y) for key, y in zip(keys, truth, strict=True)])
     done = compare_with_previous(trained, "back", 100, end)
     assert done["is_rolled_back"], done["reason"]
     assert product.find_version(trained, "back@champion").version == 1

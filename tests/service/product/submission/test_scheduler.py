@@ -39,7 +39,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock(NIGHT - DAY)
-    monkeypatch.setattr("service.product.submission.scheduler.now", clock)
+    monkeypatch.setattr("service.product.submission.scheduler.utc_now", clock)
     return clock
 
 
@@ -106,7 +106,7 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     product.create_schedule(workspace, nightly())
     clock.now = NIGHT + timedelta(seconds=1)
     with monkeypatch.context() as killed:
-        killed.setattr(timetable, "record_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
+        killed.setattr(timetable, "record_schedule_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
         scheduler.tick()
     assert len(product.job_queue(workspace).list().items) == 1 and outcomes(workspace) == []
     product.change_schedule(
@@ -233,7 +233,8 @@ def test_jobs_that_ended_long_ago_are_forgotten_with_their_logs(workspace, clock
     (logs / f"{old.id}.jsonl").write_text("{}\n")
     scheduler.forget_old_jobs()
     assert (
-        product.job_queue(workspace).get(old.id).state == "cancelled" and product.job_log(workspace, old.id) == "{}\n"
+        product.job_queue(workspace).get(old.id).state == "cancelled"
+        and product.read_job_log(workspace, old.id) == "{}\n"
     )
     with Workspace(workspace.settings.model_copy(update={"job_days": 1e-9})) as later:
         time.sleep(1.1)  # DBOS counts whole seconds

@@ -8,7 +8,7 @@ from learners import Source, drive, learner
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import UnknownColumn
 from learners.models.query import Conditional, Marginal
-from service.product.inference.queries import answers
+from service.product.inference.queries import answer_model_queries
 from service.product.submission.prechecks import check_queries
 
 
@@ -35,7 +35,7 @@ def test_what_can_be_answered_is_taken(network, evidence):
     """Among it rare values that share a code, and what training never saw where there is such a code."""
     queries = [Marginal(evidence)]
     check_queries(network, queries)
-    assert answers(network, queries)
+    assert answer_model_queries(network, queries)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_what_can_be_answered_is_taken(network, evidence):
     ],
 )
 def test_what_cannot_is_refused_alike(network, query, error):
-    for ask in (check_queries, answers):
+    for ask in (check_queries, answer_model_queries):
         with pytest.raises(error):
             ask(network, [query])
 
@@ -63,9 +63,9 @@ def test_a_column_that_selection_took_away_is_refused_alike():
     model = drive(learner("skdb", {"k": 1}, "class"), Source.of_table(table))
     assert len(model.network.order) == 1
     for query in (Marginal({"noise": "u"}), Conditional(("noise",)), Conditional(("class",), {"noise": "v"})):
-        for ask in (check_queries, answers):
+        for ask in (check_queries, answer_model_queries):
             with pytest.raises(InvalidEvidence, match="Column 'noise' was left out when the circuit was made"):
                 ask(model, [query])
     for query in (Marginal({"noise": None}), Conditional(("x",))):
         check_queries(model, [query])
-        assert answers(model, [query])
+        assert answer_model_queries(model, [query])

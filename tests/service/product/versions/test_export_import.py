@@ -14,8 +14,8 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.files.atomic_files import sha256_of_file
-from storage.models.bundle import check_decoded_size
-from storage.models.model_file import read_model, write_model
+from storage.models.bundle import check_decoded_model_size
+from storage.models.model_file import read_model_file, write_model
 from tests.service.product.versions.test_registry import parts_of, rebuilt
 
 
@@ -23,7 +23,7 @@ from tests.service.product.versions.test_registry import parts_of, rebuilt
 def workspace(tmp_path_factory, weather_files):
     with Workspace(Settings(workspace=tmp_path_factory.mktemp("import") / "workspace")) as workspace:
         for name, learner, target in (("lookup", "tan", "class"), ("joint", "spn", None)):
-            product.train(
+            product.train_model_version(
                 workspace,
                 TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model=name, holdout=0),
             )
@@ -35,14 +35,14 @@ def bundle_with(workspace, folder, name, **arrays):
     bundle = folder / "bundle.tar"
     product.write_export(workspace, "lookup", bundle, replace=True)
     manifest, _ = parts_of(bundle)
-    header, written = read_model(product.find_version(workspace, "lookup").duckdb_path)
+    header, written = read_model_file(product.find_version(workspace, "lookup").duckdb_path)
     files = write_model(folder / name, "made-up", 1, header, written | arrays, {})
     bundle.write_bytes(rebuilt(manifest | {"sha256": files.sha256}, files.duckdb_path.read_bytes()))
     return bundle
 
 
 def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace, tmp_path):
-    _, arrays = read_model(product.find_version(workspace, "lookup").duckdb_path)
+    _, arrays = read_model_file(product.find_version(workspace, "lookup").duckdb_path)
     assert "table_dense_starts" not in arrays  # compiled here, from arrays that are looked at
     for name, change in (("tree_n_cells", -1), ("tree_branch", 99), ("tree_levels", 10**9)):
         other = (arrays[name].astype(np.int64) + change).astype(arrays[name].dtype)
@@ -57,7 +57,7 @@ def test_a_model_whose_arrays_lead_elsewhere_is_refused_by_their_name(workspace,
 def test_a_model_without_classes_is_imported_and_answers(workspace, tmp_path):
     product.write_export(workspace, "joint", tmp_path / "joint.tar")
     product.import_version(workspace, tmp_path / "joint.tar", "copy")
-    ours, theirs = (read_model(product.find_version(workspace, name).duckdb_path) for name in ("joint", "copy"))
+    ours, theirs = (read_model_file(product.find_version(workspace, name).duckdb_path) for name in ("joint", "copy"))
     assert ours[0] == theirs[0] and all(np.array_equal(ours[1][name], theirs[1][name]) for name in ours[1])
 
 
@@ -123,7 +123,7 @@ def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path, cha
         files = write_model(tmp_path, "made-up", 1, header, arrays, {"provenance": pa.table({"n": ["a"], "v": ["b"]})})
         draft = tmp_path / "model.duckdb"
         draft.write_bytes(files.duckdb_path.read_bytes())
-        assert 8000 <= check_decoded_size(draft, 16 << 20) < 16_000
+        assert 8000 <= check_decoded_model_size(draft, 16 << 20) < 16_000
         with duckdb.connect(str(draft)) as connection:
             connection.execute(change)
         assert draft.stat().st_size < 8 << 20

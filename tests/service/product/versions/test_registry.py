@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.steps import run_now
-from service.product.promotion import Measured, verdict
+from service.jobs.steps import run_job_steps
+from service.product.promotion import Measured, promotion_verdict
 from service.requests import problems
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
@@ -32,13 +32,15 @@ pytestmark = pytest.mark.usefixtures("weather_set")
 
 def train(workspace, **changes):
     values = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"}
-    return product.train(workspace, TrainRequest.model_validate(values | changes))
+    return product.train_model_version(workspace, TrainRequest.model_validate(values | changes))
 
 
 def refresh(workspace, job, rule=None, **changes):
     values = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"} | changes
     request = RefreshRequest.model_validate({"train": values, "promotion": rule or {}})
-    return run_now(product.job_kinds(workspace)["refresh"], f"local-{job}", request.model_dump(), lambda _: None)
+    return run_job_steps(
+        product.job_steps_by_kind(workspace)["refresh"], f"local-{job}", request.model_dump(), lambda _: None
+    )
 
 
 # Champion and challenger
@@ -65,14 +67,14 @@ CHAMPION = Measured(1, SCORES)
     ],
 )
 def test_the_rule_decides_by_metric_margin_and_calibration(rule, changes, is_promoted, words):
-    found = verdict(PromotionRule(**rule), Measured(2, SCORES | changes), CHAMPION)
+    found = promotion_verdict(PromotionRule(**rule), Measured(2, SCORES | changes), CHAMPION)
     assert found.is_promoted is is_promoted and words in found.reason
 
 
 def test_who_cannot_be_measured_wins_nothing():
     broken = Measured(2, None, "a new class")
     for challenger, champion in ((broken, None), (broken, CHAMPION), (CHAMPION, broken)):
-        found = verdict(PromotionRule(), challenger, champion)
+        found = promotion_verdict(PromotionRule(), challenger, champion)
         assert not found.is_promoted and "version 2 could not be measured (a new class)" in found.reason
 
 
@@ -158,14 +160,16 @@ def test_an_evaluation_set_is_used_instead(workspace, weather_files):
 def test_pruning_keeps_the_newest_and_what_aliases_point_at(workspace):
     versions = [train(workspace) for _ in range(4)]
     product.set_alias(workspace, "weather", "champion", 1)
-    assert product.prune(workspace, "weather") == [] and product.retention_of(workspace, "weather") is None
+    assert (
+        product.prune_model_versions(workspace, "weather") == [] and product.retention_of(workspace, "weather") is None
+    )
     product.set_retention(workspace, "weather", 2)
-    assert product.prune(workspace, "weather") == [2]
+    assert product.prune_model_versions(workspace, "weather") == [2]
     assert not versions[1].duckdb_path.exists() and versions[0].duckdb_path.exists()
     assert [version.version for version in product.list_versions(workspace, "weather").items] == [4, 3, 1]
     result = refresh(workspace, "a", {"margin": 50})  # the rule of retention holds after each refresh
     assert result["pruned"] == [3] and not result["promotion"]["is_promoted"]
-    assert product.prune(workspace, "weather", 1) == [4]
+    assert product.prune_model_versions(workspace, "weather", 1) == [4]
     with pytest.raises(NotFound, match="no model 'nothing'"):
         product.set_retention(workspace, "nothing", 3)
 
@@ -184,7 +188,7 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
     with tarfile.open(exported) as tar:
         assert tar.getnames() == ["manifest.json", "model.duckdb"]
     record = {"outlook": "sunny", "humidity": 52.0}
-    before = product.served_model(workspace, "weather").classify(record)
+    before = product.load_served_model(workspace, "weather").classify(record)
     with Workspace(Settings(workspace=tmp_path / "elsewhere")) as elsewhere:
         version = product.import_version(elsewhere, exported)
         assert (version.name, version.version) == ("weather", 1)
@@ -192,8 +196,11 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
         assert version.sha256 == product.find_version(workspace, "weather").sha256
         assert product.import_version(elsewhere, exported, "copied").version == 1
         assert product.import_version(elsewhere, exported).version == 2
-        assert np.array_equal(product.served_model(elsewhere, "weather@2").classify(record), before)
-        assert product.lineage(elsewhere, "copied")["files"] == product.lineage(workspace, "weather")["files"]
+        assert np.array_equal(product.load_served_model(elsewhere, "weather@2").classify(record), before)
+        assert (
+            product.version_lineage(elsewhere, "copied")["files"]
+            == product.version_lineage(workspace, "weather")["files"]
+        )
     product.write_export(workspace, "weather", tmp_path / "again.tar")
     assert (tmp_path / "again.tar").read_bytes() == exported.read_bytes()
     with pytest.raises(InvalidRequest, match="exists already"):

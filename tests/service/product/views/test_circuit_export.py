@@ -7,7 +7,7 @@ import pytest
 
 from learners.circuits.structures.text import from_json, parse_text
 from service import product
-from service.product.inference.queries import queryable
+from service.product.inference.queries import queryable_circuit
 from service.product.views.circuit_export import MEDIA_TYPES
 from service.settings import Settings
 from service.workspace import Workspace
@@ -23,7 +23,7 @@ def test_a_circuit_is_read_back_as_it_is_served(site, circuit, model):
         assert response.status_code == 200, response.text
         assert response.headers["content-type"].partition(";")[0] == MEDIA_TYPES[form]
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        served = queryable(product.served_model(workspace, model).model).circuit
+        served = queryable_circuit(product.load_served_model(workspace, model).model).circuit
     assert from_json(told["json"].text).to_arrays().keys() == served.to_arrays().keys()
     assert all((from_json(told["json"].text).to_arrays()[n] == a).all() for n, a in served.to_arrays().items())
     assert parse_text(told["text"].text.splitlines()).summary() == served.summary()

@@ -9,8 +9,8 @@ import pytest
 
 from learners.errors import UnknownColumn
 from service import product
-from service.product.views.column_graphs import ColumnGraph, GraphEdge, graph_of_structure, outline
-from service.product.views.graph_svg import to_svg
+from service.product.views.column_graphs import ColumnGraph, GraphEdge, graph_outline, structure_column_graph
+from service.product.views.graph_svg import column_graph_svg
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
@@ -21,7 +21,7 @@ HOSTILE = "<script>alert('1')</script>\x00\u202e\"&" + "x" * 100
 
 def test_the_picture_has_real_text_and_escapes_names():
     graph = ColumnGraph("class", ("a", HOSTILE), (GraphEdge("a", HOSTILE, 0.25),), {"a": 0.5}, "log loss")
-    root = ElementTree.fromstring(to_svg(graph, HOSTILE, link=lambda name: f"/x?{name == 'a'}"))
+    root = ElementTree.fromstring(column_graph_svg(graph, HOSTILE, link=lambda name: f"/x?{name == 'a'}"))
     texts = [each.text for each in root.iter(f"{SVG}text")]
     assert {"class", "a"} <= set(texts) and all(len(text or "") <= 28 for text in texts)
     titles = [each.text or "" for each in root.iter(f"{SVG}title")]
@@ -29,7 +29,7 @@ def test_the_picture_has_real_text_and_escapes_names():
     assert "2 columns, 1 edges" in (root.findtext(f"{SVG}desc") or "") and not list(root.iter(f"{SVG}script"))
     assert [link.get("href") for link in root.iter(f"{SVG}a")] == ["/x?False", "/x?True", "/x?False"]
     assert root.find(f"{SVG}style") is not None
-    assert ElementTree.fromstring(to_svg(graph, "x", alone=False)).find(f"{SVG}style") is None
+    assert ElementTree.fromstring(column_graph_svg(graph, "x", alone=False)).find(f"{SVG}style") is None
 
 
 def test_the_neighbourhood_of_a_column():
@@ -40,12 +40,12 @@ def test_the_neighbourhood_of_a_column():
     assert graph.around("y").columns == tuple("abcd")
     with pytest.raises(UnknownColumn, match="'z' is not in the table"):
         graph.around("z")
-    assert outline(graph)[1]["parents"] == [{"column": "a", "weight": 1.0}]
+    assert graph_outline(graph)[1]["parents"] == [{"column": "a", "weight": 1.0}]
 
 
 def test_trees_keep_their_edges_to_the_class():
     nodes = [{"name": "y", "role": "class"}, {"name": "a", "role": "attribute"}]
-    graph = graph_of_structure({"nodes": nodes, "edges": [{"from": "a", "to": "y"}]})
+    graph = structure_column_graph({"nodes": nodes, "edges": [{"from": "a", "to": "y"}]})
     assert graph.target is None and graph.columns == ("y", "a") and len(graph.edges) == 1
 
 
@@ -113,7 +113,7 @@ def test_a_thousand_columns_show_a_neighbourhood(site, tmp_path):
             columns={"c000": {"kind": "nominal"}},
             holdout=0,
         )
-        product.train(workspace, request)
+        product.train_model_version(workspace, request)
     answer = site.client.get("/console/models/wide/graph", headers={"accept": "application/json"}).json()
     assert answer["n_columns"] > 900 and answer["n_shown"] <= 40
     start = site.client.get("/console/models/wide/what-if", headers={"accept": "application/json"}).json()["start"]

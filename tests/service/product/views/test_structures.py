@@ -18,7 +18,7 @@ from learners.orders.formats.bif import parse_bif
 from learners.orders.queries.predictive import GraphAverage
 from learners.registry.networks.order_circuits import order_circuit
 from service import product
-from service.product.versions.fitted import load
+from service.product.versions.fitted import load_fitted_model
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.orders.problems import gaussian_table
@@ -53,7 +53,7 @@ def plant(site, tmp_path_factory):
 
 def model_of(site, reference="plant"):
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        return product.served_model(workspace, reference).model
+        return product.load_served_model(workspace, reference).model
 
 
 QUERIES = [
@@ -186,7 +186,9 @@ def test_graphs_are_a_circuit_to_save_and_load(site, plant, circuit, tmp_path):
     assert svg.status_code == 200 and "<svg" in svg.text
     exported = site.client.get("/v1/models/plant/circuit", params={"of": "graphs", "format": "model"})
     (tmp_path / "g.fewpass").write_bytes(exported.content)
-    shares = load(tmp_path / "g.fewpass").model.answer([Conditional((NAMES[1],))])[0]["distributions"][NAMES[1]]
+    shares = load_fitted_model(tmp_path / "g.fewpass").model.answer([Conditional((NAMES[1],))])[0]["distributions"][
+        NAMES[1]
+    ]
     assert sum(p for value, p in shares.items() if "flow" in value.split(", ")) == pytest.approx(given)
     refused = problem(site.client.get("/v1/models/sky/circuit", params={"of": "graphs"}), 422)["detail"]
     assert "has no posterior over structures" in refused

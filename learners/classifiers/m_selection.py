@@ -1,0 +1,50 @@
+"""The m of m-estimates, chosen by rows held out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learners.classifiers.description import round_estimates
+from learners.classifiers.estimates.context_tree import GRID, build_context_trees, m_estimates
+from learners.classifiers.lookup import look_up_tables
+from learners.classifiers.lookup.many_classes import many_class_table_layout
+from learners.classifiers.structure import Structure
+from learners.counts.family_counts import FamilyCounts
+from learners.kernels.arrays import Floats
+from learners.passes.engine import Advance, ignore_progress
+from learners.schema import Chunk
+
+
+def select_m_by_hold_out(
+    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = ignore_progress
+) -> tuple[float, dict[str, float]]:
+    """The m of least RMSE on the hold-out, whose counts are taken out of the others, and the RMSE of the grid's values.
+
+    The families count all rows, the hold-out's among them. Of equally good m the smallest; 1 if the hold-out has no
+    rows.
+
+    References
+    ----------
+    Petitjean, Buntine, Webb, Zaidi (2018), section 6.1.
+    """
+    if not hold_out.n_rows:
+        return 1.0, {}
+    rest, held = families.empty(), families.empty()
+    held.update(hold_out)
+    rest.merge(families)
+    rest.subtract(held)
+    n_trees, n_all = len(families.families), len(families.families) + len(GRID)
+    trees = build_context_trees(rest, lambda n_done, *_: advance(n_done, n_all))
+    rmse: dict[str, float] = {}
+    # The values of the grid differ in their logarithms alone: where these go is found once, and no model is made.
+    layout = many_class_table_layout(families.schema, structure, rest.class_counts, trees)
+    for m in GRID:
+        advance(n_trees + len(rmse), n_all)
+        tables = layout.filled(round_estimates([m_estimates(tree, m) for tree in trees]))
+        of_class: list[Floats] = []  # the probability of each row's own class
+        for part in look_up_tables.split_chunk_into_blocks(hold_out, families.schema.n_classes):
+            found = np.empty((part.n_rows, families.schema.n_classes))
+            look_up_tables.fill_class_probabilities(tables, part.x, 0, part.n_rows, found)
+            of_class.append(found[np.arange(part.n_rows), part.y])
+        rmse[str(m)] = float(np.sqrt(np.mean((1.0 - np.concatenate(of_class)) ** 2)))
+    return min(GRID, key=lambda m: (rmse[str(m)], m)), rmse

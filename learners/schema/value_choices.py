@@ -1,0 +1,48 @@
+"""What somebody can choose of a column: a label for each code, and a value that has this code."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from learners.schema.schema import Attribute, Value
+
+
+def unique_code_labels(attribute: Attribute) -> list[str]:
+    """What the codes of an attribute stand for, each in other words: a value may be called "(missing)" or "(other)", too."""
+    labels = attribute.labels()
+    if attribute.kind == "nominal":
+        for place in [0] * attribute.has_missing + [len(labels) - 1] * (attribute.n_folded > 0):
+            while labels.count(labels[place]) > 1:
+                labels[place] = f"({labels[place]})"
+    return labels
+
+
+def attribute_value_choices(attribute: Attribute) -> list[tuple[str, Value | float | None]]:
+    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
+    values: Sequence[Value | float] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
+    # A last label may be that of rare values, which no value stands for.
+    return list(zip(unique_code_labels(attribute), [*[None] * attribute.has_missing, *values], strict=False))
+
+
+def _representatives(attribute: Attribute) -> list[str | float]:
+    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    cuts = attribute.cuts
+    if not cuts:
+        return [attribute.number_in_words(0.0)]
+    width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
+    found = [cuts[0], *itertools.starmap(_short_between, itertools.pairwise(cuts))]
+    greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
+    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
+    return [attribute.number_in_words(number) for number in found]
+
+
+def _short_between(low: float, high: float) -> float:
+    """The middle of an interval by as few digits as keep it inside."""
+    middle = low / 2 + high / 2
+    for n_digits in range(1, 18):
+        number = float(f"{middle:.{n_digits}g}")
+        if low < number < high:
+            return number
+    return high

@@ -1,0 +1,122 @@
+"""Circuits that go on learning: from the posterior of the newest version, with the files that it has not seen."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from learners.circuits.bayesian.model import BayesianCircuit
+from learners.circuits.model import CircuitModel
+from learners.circuits.recipes import resume_sampling_recipe, streaming_update_recipe
+from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
+from learners.passes.learner import Account, Learner, Part
+from learners.passes.sources.row_filter import Selection
+from learners.passes.sources.source import Source
+from learners.registry.model_kinds import load_model
+from service.product.datasets.dataset_statistics import source_file_record
+from service.product.datasets.training_rows import TrainingRows
+from service.product.versions.registry import find_version
+from service.requests.json_values import JSONMapping
+from service.requests.requests import TrainRequest
+from service.workspace import Workspace
+from storage.errors import NotFound
+from storage.models.compiled import map_compiled
+
+ORDER = "order"
+
+
+@dataclass(frozen=True, eq=False)
+class Continuation:
+    """What is left to learn on top of a version."""
+
+    model: CircuitModel  # with a posterior
+    parts: Sequence[Part]  # the new files, behind the others if all rows are sampled; none if there is nothing new
+    account: Account  # what need not be read
+    order: Sequence[str] = ()  # digests of the files in the order in which their rows are sampled
+
+    def learner(self) -> Learner:
+        """Learns the new rows, in their order."""
+        if isinstance(self.model, BayesianCircuit):
+            return Learner("spn", resume_sampling_recipe(self.model), 1)
+        assert self.model.posterior is not None
+        return Learner("spn", streaming_update_recipe(self.model.schema, self.model.posterior, self.model.facts), 1)
+
+
+def update_continuation(
+    workspace: Workspace, request: TrainRequest, rows: TrainingRows, how: str
+) -> Continuation | Account | None:
+    """How an update goes on from the newest version: an Account says why it must start anew; None if there is nothing to go on from.
+
+    It can go on if the version was learned by ADF, BMM or sampling with the same parameters, target, columns and choice of rows, and
+    every file that it has learned from is still there, and the circuit that it began with: a posterior over rows in their order cannot forget.
+    `how` is as `training_selection_sha256` says.
+    """
+    if not request.update or request.learner != "spn" or request.window is not None:
+        return None
+    try:
+        version = find_version(workspace, f"{request.model}@latest")
+    except NotFound:
+        return None
+    model = load_model(*map_compiled(version.arrow_path))
+    if not isinstance(model, CircuitModel):
+        return None
+    is_sampled = isinstance(model, BayesianCircuit)
+    if isinstance(model, BayesianCircuit):
+        if model.sampled is None:
+            return _anew("no states of its rows were kept to go on from")
+    elif model.posterior is None:
+        return None
+    if dict(version.parameters) != dict(request.parameters):
+        return _anew("the parameters have changed")
+    file = request.parameters.get("circuit")
+    if file and circuit_fingerprint(read_circuit(file)[0]) != model.facts.get("circuit_sha256"):
+        return _anew("the circuit of its file has changed")
+    if model.facts.get("chosen") != how:
+        return _anew("the target, the columns or the choice of rows have changed")
+    raw = rows.learned.raw
+    seen = {_identity(file) for file in version.files}
+    now = {index: _identity(source_file_record(raw.files[index])) for index in rows.learned.wanted}
+    if not seen <= set(now.values()):
+        return _anew("a file that was learned from is gone or has changed")
+    new = [index for index, identity in now.items() if identity not in seen]
+    n_new = sum(raw.files[index].n_rows for index in new)
+    n_old = sum(raw.files[index].n_rows for index in now) - n_new
+    if not new:
+        return Continuation(model, (), Account("learning row by row", 0, n_old, 0, len(now)))
+    added = Part(_only(rows, new))
+    if not is_sampled:
+        account = Account("learning row by row", n_new, n_old, len(new), len(now) - len(new))
+        return Continuation(model, [added], account)
+    # Rows come as they are in the states that were kept: those of a file that was added later behind all before it.
+    order: Any = model.facts.get(ORDER) or [_digest(_identity(file)) for file in version.files]
+    old = sorted((index for index in now if index not in new), key=lambda index: order.index(_digest(now[index])))
+    account = Account("sampling", n_new + n_old, 0, len(now), 0)
+    parts = [*(Part(_only(rows, [index])) for index in old), added]
+    return Continuation(model, parts, account, [_digest(now[index]) for index in [*old, *sorted(new)]])
+
+
+def _only(rows: TrainingRows, indices: Sequence[int]) -> Source:
+    return Selection(rows.learned.raw, {index: rows.learned.wanted[index] for index in indices}).source
+
+
+def _anew(reason: str) -> Account:
+    return Account(f"starting anew, as {reason}", 0, 0, 0, 0)
+
+
+def training_selection_sha256(rows: TrainingRows, target: str | None, overrides: JSONMapping) -> str:
+    """What is learned of which rows, as a SHA-256: kept in the model, so that an update goes on with the same.
+
+    Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.
+    """
+    texts = sorted({condition.text for own in rows.learned.wanted.values() for condition in own})
+    text = json.dumps([texts, target, overrides], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(identity: tuple[Any, ...]) -> str:
+    return hashlib.sha256(repr(identity).encode()).hexdigest()
+
+
+def _identity(file: Any) -> tuple[Any, ...]:
+    return tuple(file.get(name) for name in ("path", "size", "footer_sha256", "content_sha256"))
