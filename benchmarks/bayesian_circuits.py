@@ -28,10 +28,10 @@ from benchmarks.measuring import (
     report,
     run_in_fresh_process,
 )
+from learners.circuits.bayesian.collapsed_sampler import FileStore, InMemory, LazySampler, Moves, RowBlocks
 from learners.circuits.bayesian.column_families import Coding, assign_column_families
+from learners.circuits.bayesian.gibbs_learning import subsample_row_blocks
 from learners.circuits.bayesian.priors import Prior, complete_tree_shape
-from learners.circuits.bayesian.sampler import FileStore, InMemory, LazySampler, Moves, RowBlocks
-from learners.circuits.bayesian.sampling import subsample_row_blocks
 from learners.circuits.bayesian.tuning import untuned_prior_settings
 from learners.circuits.parameters import GibbsParameters
 from learners.kernels.arrays import Float32s

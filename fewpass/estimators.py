@@ -26,7 +26,7 @@ from service.product.outputs import write_output
 if TYPE_CHECKING:
     from fewpass.plotting import Plots
     from fewpass.report_pages import Page
-    from service.product.versions.fitted import Fitted
+    from service.product.versions.fitted_models import Fitted
 
 
 class Kept:
@@ -55,9 +55,9 @@ class Kept:
         InvalidRequest
             If the file exists.
         """
-        from service.product.versions import fitted
+        from service.product.versions import fitted_models
 
-        fitted.save_fitted_model(fitted_of(self), Path(path), replace=replace)
+        fitted_models.save_fitted_model(fitted_of(self), Path(path), replace=replace)
 
     def report(self, X: Any, y: Any = None) -> Page:
         """How good the model is on rows whose class is known: verdict, losses, calibration, confusion, importances, what is left out.
@@ -251,7 +251,7 @@ def fitted_of(estimator: Any) -> Fitted:
         If it is none of ours.
     NotFittedError
     """
-    from service.product.versions.fitted import Fitted, json_learner_parameters
+    from service.product.versions.fitted_models import Fitted, json_learner_parameters
 
     if isinstance(estimator, Classifier):
         learner = estimator._learner

@@ -8,10 +8,10 @@ from typing import Any
 
 from fewpass.estimators import estimator_of, fitted_of
 from learners.estimators.arguments import with_argument_checks
-from service.product.versions import fitted
+from service.product.versions import fitted_models
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
-from service.terminal import open_existing_workspace
+from service.terminal_output import open_existing_workspace
 from service.workspace import Workspace
 from storage.models.model_versions import ModelVersion
 
@@ -40,7 +40,7 @@ def load(path: str | Path) -> Any:
     NetworkFileError, InvalidNetwork, NetworkTooLarge
         Of a network.
     """
-    return estimator_of(fitted.load_fitted_model(Path(path)))
+    return estimator_of(fitted_models.load_fitted_model(Path(path)))
 
 
 @with_argument_checks
@@ -71,7 +71,7 @@ def publish(
     settings = Settings() if workspace is None else Settings(workspace=Path(workspace))
     kept = fitted_of(model)
     with Workspace(settings) as here:
-        return fitted.publish_fitted_model(here, kept, name, [] if alias is None else [alias], tags)
+        return fitted_models.publish_fitted_model(here, kept, name, [] if alias is None else [alias], tags)
 
 
 def name_and_alias(reference: str) -> tuple[str, str | None]:
@@ -106,4 +106,4 @@ def open(reference: str, *, workspace: str | Path | None = None) -> Any:
         If there is no workspace.
     """
     with open_existing_workspace(None if workspace is None else Path(workspace)) as here:
-        return estimator_of(fitted.load_registered_model(here, reference))
+        return estimator_of(fitted_models.load_registered_model(here, reference))

@@ -11,7 +11,7 @@ from fewpass.estimators import fitted_of
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
-from learners.estimators.forms import are_paths, rows_as_record_batches
+from learners.estimators.table_inputs import are_paths, rows_as_record_batches
 from learners.models.graph_layout import layered_graph_layout, trim_edge_route_to_nodes, truncate_xml_text
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.drift_report import drift_report
@@ -24,8 +24,8 @@ from learners.passes.sources.source import Source
 from learners.registry.importance import column_importances
 from service.product.views.column_graphs import model_column_graph
 from service.product.views.graph_svg import LONGEST, Box
-from service.product.views.inspecting import NoChains
 from service.product.views.pictures import BLUE, RED, draw_reliability_on_axes, draw_trace_on_axes
+from service.product.views.version_views import NoChains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

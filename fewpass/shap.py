@@ -14,7 +14,7 @@ import pandas as pd
 
 from fewpass.estimators import fitted_of
 from learners.errors import LearnerError, NoClass
-from learners.estimators.forms import are_records, is_record
+from learners.estimators.table_inputs import are_records, is_record
 from learners.kernels.arrays import Floats, Mask
 
 

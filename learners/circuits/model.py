@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.evaluate import compiled_circuit_with_weights, log_induced_trees, log_values
-from learners.circuits.evaluation.leaf_shapes import leaf_modes_of_variable
+from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.map.query import prepared_map_circuit

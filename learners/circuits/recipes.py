@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from learners.circuits.bayesian.column_families import assign_column_families
-from learners.circuits.bayesian.given_structure import GivenStructure
+from learners.circuits.bayesian.fixed_structure_gibbs import GivenStructure
+from learners.circuits.bayesian.gibbs_learning import Sampling, restore_sampling
 from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.bayesian.sampling import Sampling, restore_sampling
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, em_passes
-from learners.circuits.mixtures import passes as gaussians
+from learners.circuits.mixtures import mixture_passes as gaussians
 from learners.circuits.model import CircuitModel
 from learners.circuits.parameters import BY_COLUMN, GAUSSIANS, NOT_OF_SAMPLING, CircuitParameters
 from learners.circuits.streaming.online import StreamingPosterior, circuit_pseudo_counts
 from learners.circuits.streaming.shards import learn_in_shards
-from learners.circuits.structures import search as choosing
+from learners.circuits.structures import structure_search as choosing
 from learners.circuits.structures.chow_liu import chow_liu, hclt
 from learners.circuits.structures.column_models import (
     check_conjugate_distributions,
@@ -36,7 +36,7 @@ from learners.circuits.structures.densities import (
 from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
 from learners.circuits.structures.learnspn import learnspn
 from learners.circuits.structures.random_regions import random_regions
-from learners.circuits.structures.search import codes_and_domain_sizes
+from learners.circuits.structures.structure_search import codes_and_domain_sizes
 from learners.circuits.variables import circuit_columns
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts

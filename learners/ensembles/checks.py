@@ -12,7 +12,7 @@ from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
-from learners.ensembles.joints import POOLING, Pooling, joint_member_arrays, joint_member_headers
+from learners.ensembles.joint_members import POOLING, Pooling, joint_member_arrays, joint_member_headers
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays

@@ -24,7 +24,7 @@ from learners.classifiers.lookup.look_up_tables import (
 from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, lookup_credible_intervals
 from learners.ensembles.correction.forest import forest_from_arrays, forest_shap_values
 from learners.ensembles.correction.forest_kernels import Forest, add_forest_scores
-from learners.ensembles.joints import LEAST, Joints
+from learners.ensembles.joint_members import LEAST, Joints
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
 from learners.schema import Chunk, Schema

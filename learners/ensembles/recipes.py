@@ -17,7 +17,7 @@ from learners.counts.row_samples import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
 from learners.ensembles.fit import Fitted, Pool, fit_ensemble_members, leave_one_out_log_scores, log_softmax
-from learners.ensembles.joints import Joints
+from learners.ensembles.joint_members import Joints
 from learners.ensembles.levels import TOLERANCE
 from learners.ensembles.members import (
     Member,

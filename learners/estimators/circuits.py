@@ -26,7 +26,8 @@ from learners.estimators.arguments import (
 )
 from learners.estimators.columns import model_arrow_schema
 from learners.estimators.explaining import Explaining
-from learners.estimators.forms import (
+from learners.estimators.labels import append_class_column
+from learners.estimators.table_inputs import (
     Rows,
     is_pandas_frame,
     is_source_or_paths,
@@ -34,7 +35,6 @@ from learners.estimators.forms import (
     rows_as_record_batches,
     values_to_arrow_column,
 )
-from learners.estimators.labels import append_class_column
 from learners.kernels.arrays import Floats
 from learners.models.evidence import RawValue
 from learners.models.query import How, Query, check_query_type

@@ -21,14 +21,6 @@ from learners.estimators.arguments import (
 )
 from learners.estimators.columns import single_row_record
 from learners.estimators.explaining import Explaining, Querying
-from learners.estimators.forms import (
-    are_records,
-    is_record,
-    is_source_or_paths,
-    open_source_or_paths,
-    rows_as_record_batches,
-    source_from_arrow_dataset,
-)
 from learners.estimators.labels import (
     append_class_column,
     declared_class_labels,
@@ -36,6 +28,14 @@ from learners.estimators.labels import (
     sample_weight_counts,
     unused_column_name,
     weighted_accuracy,
+)
+from learners.estimators.table_inputs import (
+    are_records,
+    is_record,
+    is_source_or_paths,
+    open_source_or_paths,
+    rows_as_record_batches,
+    source_from_arrow_dataset,
 )
 from learners.kernels.arrays import Floats
 from learners.models.model import Model

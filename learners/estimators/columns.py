@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import MOST_NAMED, ColumnWarning, SchemaError, names_with_suggestions
-from learners.estimators.forms import is_pandas_frame, is_record
+from learners.estimators.table_inputs import is_pandas_frame, is_record
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema

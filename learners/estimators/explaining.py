@@ -20,8 +20,8 @@ from learners.models.explanation import Explanation
 from learners.models.model import Model
 from learners.models.query import Query, check_query_type
 from learners.registry.importance import column_importances
+from learners.registry.networks.model_networks import compile_model_circuit
 from learners.registry.networks.network_answers import answer_network_queries
-from learners.registry.networks.of_models import compile_model_circuit
 from learners.schema import Chunk
 
 

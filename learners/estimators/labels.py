@@ -11,7 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from learners.errors import InvalidParameter, SchemaError, one_line_error_text
-from learners.estimators.forms import Rows, values_to_arrow_column
+from learners.estimators.table_inputs import Rows, values_to_arrow_column
 from learners.models.model import Model
 from learners.passes.column_summaries import ColumnSummaries
 from learners.schema.overrides import MOST_WEIGHT

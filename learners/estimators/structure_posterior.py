@@ -20,7 +20,7 @@ from learners.estimators.arguments import (
     with_argument_checks,
 )
 from learners.estimators.explaining import Querying
-from learners.estimators.forms import is_source_or_paths, open_source_or_paths, rows_as_record_batches
+from learners.estimators.table_inputs import is_source_or_paths, open_source_or_paths, rows_as_record_batches
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, StructureQuery, check_query_type

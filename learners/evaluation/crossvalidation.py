@@ -14,7 +14,7 @@ from typing import IO
 
 from learners.errors import InvalidParameter, SourceError
 from learners.evaluation.datasets import DataSet, find_data_sets
-from learners.evaluation.specs import LearnerSpec
+from learners.evaluation.learner_specs import LearnerSpec
 from learners.evaluation.trial import Key, Outcome, Trial, run_trial
 
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from learners.errors import SchemaError
 from learners.evaluation.datasets import DataSet, Loaded, load_data_set, nested_row_sample, stratified_folds
+from learners.evaluation.learner_specs import LearnerSpec
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, Predict
-from learners.evaluation.specs import LearnerSpec
 from learners.kernels.arrays import Floats, Integers
 from learners.models.parameters import parse_parameters_dataclass
 from learners.passes.learner import drive

@@ -17,9 +17,9 @@ from learners.kernels.arrays import Codes, Integers, freeze_arrays
 from learners.models.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
 from learners.schema import Schema
+from learners.schema.discretise_kernels import translate_view_codes
 from learners.schema.encoding.batches import BatchEncoder
 from learners.schema.encoding.encode import batch_encoder
-from learners.schema.kernels import translate_view_codes
 from learners.schema.schema import Attribute
 
 MAX_CELLS = 4096  # of one family: parents beyond it are left out, the last ones first

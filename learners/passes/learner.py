@@ -27,11 +27,11 @@ from learners.passes.engine import (
     require_nonempty_source,
 )
 from learners.passes.memory import release_free_memory
-from learners.passes.reuse import Account, Files, Recall, Store, Supply
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule, repeated_row_positions
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.passes.statistic import Statistic
+from learners.passes.statistic_reuse import Account, Files, Recall, Store, Supply
 from learners.passes.threads import available_cores
 from learners.schema import Chunk, Overrides, Schema
 from learners.schema.encoding.encode import Encoder, encode

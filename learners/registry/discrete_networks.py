@@ -21,8 +21,8 @@ from learners.orders.lattice.graph_samples import Graph
 from learners.orders.model import OrderModel
 from learners.registry.networks.arc_networks import DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import LinearModel, NetworkModel
-from learners.registry.networks.of_models import has_arcs
-from learners.registry.networks.of_models import model_arc_network as arcs_of
+from learners.registry.networks.model_networks import has_arcs
+from learners.registry.networks.model_networks import model_arc_network as arcs_of
 from learners.schema import Attribute, Schema
 
 # Probabilities of all tables together: a text of 20 MB.

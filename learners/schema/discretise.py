@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from learners.kernels.arrays import Floats, Integers
+from learners.schema.discretise_kernels import mark_mdl_cuts
 from learners.schema.hash_kernels import EMPTY, Slots, count_hashed_numbers, fill_key_hash_table
-from learners.schema.kernels import mark_mdl_cuts
 from learners.schema.schema import FEW_CLASSES
 
 MAX_BINS = 65_536

@@ -14,7 +14,7 @@ from pydantic import ValidationError  # noqa: E402
 from typer.core import TyperGroup  # noqa: E402
 
 from service.cli import ask, evaluation, exports, learn, models, operate, watch  # noqa: E402
-from service.terminal import CommandProcess, err, print_error  # noqa: E402
+from service.terminal_output import CommandProcess, err, print_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
 restore_gc_after_startup()

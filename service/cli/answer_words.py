@@ -5,7 +5,7 @@ from typing import Any
 
 from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import out, print_records, print_table
+from service.terminal_output import out, print_records, print_table
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {

@@ -26,7 +26,7 @@ from service.cli.shared_options import (
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.written_evidence import parse_evidence_weights, parse_name_value_pairs, parse_written_evidence
-from service.terminal import (
+from service.terminal_output import (
     escape_rich_markup,
     open_existing_workspace,
     out,

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from service.cli.shared_options import JsonOption, Texts, check_local_folder_option
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
-from service.terminal import (
+from service.terminal_output import (
     err,
     escape_rich_markup,
     json_ready_value,
@@ -160,7 +160,7 @@ def _bench_row(figures: "Figures") -> list[str]:
 
 def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
     """The two learners of a picture, as they are spelled among those compared."""
-    from learners.evaluation.specs import LearnerSpec
+    from learners.evaluation.learner_specs import LearnerSpec
 
     a, separator, b = text.partition(" against ")
     if not separator:

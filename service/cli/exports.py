@@ -23,7 +23,7 @@ from service.cli.shared_options import (
 from service.product.inference.metric_words import count_with_noun
 from service.product.views.circuit_export import CircuitOf, Form, Picture
 from service.requests.json_values import JSONObject
-from service.terminal import (
+from service.terminal_output import (
     escape_rich_markup,
     open_existing_workspace,
     out,

@@ -24,7 +24,7 @@ from service.cli.shared_options import JsonOption, Texts, UrisArgument, Workspac
 from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import parse_name_value_pairs
-from service.terminal import (
+from service.terminal_output import (
     command_line_settings,
     escape_rich_markup,
     open_existing_workspace,

@@ -14,7 +14,7 @@ from service.cli.evaluation import rows_read_summary, show_evaluation_metrics
 from service.cli.shared_options import ForceOption, JsonOption, Reference, WorkspaceOption
 from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
-from service.terminal import (
+from service.terminal_output import (
     command_line_settings,
     escape_rich_markup,
     nested_value_text,

@@ -11,7 +11,7 @@ from service import product
 from service.cli.shared_options import JsonOption, WorkspaceOption, check_local_folder_option
 from service.cli.watch import build_request_or_usage_error, read_job_request
 from service.requests.json_values import JSONObject
-from service.terminal import (
+from service.terminal_output import (
     EXIT_FAILED,
     command_line_settings,
     err,
@@ -24,7 +24,7 @@ from service.terminal import (
     print_table,
     table_cell_text,
 )
-from storage.control.access import Role
+from storage.control.api_keys_and_sessions import Role
 
 
 def serve(
@@ -95,7 +95,7 @@ def precompile(
     """Compile every kernel that trainings and requests run, so that none of them waits for the compiler."""
     from service.operations.precompile import precompile_in_processes
     from service.settings import Settings, available_threads
-    from service.terminal import COMPILING, err, out
+    from service.terminal_output import COMPILING, err, out
 
     if not json_output:
         err.print(COMPILING)

@@ -21,7 +21,7 @@ from service.cli.shared_options import (
     WorkspaceOption,
 )
 from service.requests.json_values import JSONObject
-from service.terminal import (
+from service.terminal_output import (
     EXIT_FAILED,
     command_line_settings,
     escape_rich_markup,

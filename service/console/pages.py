@@ -21,7 +21,7 @@ from service.requests.problems import NotReady
 from service.serving.predictor import Predictor, Served
 from service.version import VERSION
 from service.workspace import Workspace
-from storage.control.access import Role
+from storage.control.api_keys_and_sessions import Role
 from storage.errors import NotFound
 
 HTML = "text/html; charset=utf-8"

@@ -7,10 +7,17 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import BaseRoute, Match, Route
 from starlette.types import Scope
 
-from service.console import documentation, live
+from service.console import documentation, live_events
 from service.console.assets import N_DIGITS, PREFIX, find_static_asset
 from service.console.pages import page_response
-from service.console.screens import data, explorer, models, served_rows, setup, trainings
+from service.console.screens import (
+    dataset_screens,
+    explorer_screens,
+    job_screens,
+    model_screens,
+    monitoring_screens,
+    settings_screen,
+)
 
 A_YEAR = "public, max-age=31536000, immutable"
 A_LOOK = "no-cache"
@@ -28,26 +35,26 @@ class Page(Route):
 def console_routes() -> list[BaseRoute]:
     """Every page of the console, its files and its stream."""
     pages = {
-        "/console": models.models_overview_screen,
-        "/console/models/{reference}": models.model_screen,
-        "/console/models/{name}/compare": models.compare_versions_screen,
-        "/console/models/{reference}/graph": explorer.explorer_graph_screen,
-        "/console/models/{reference}/graph/{column:path}": explorer.explorer_family_screen,
-        "/console/models/{reference}/regions": explorer.explorer_circuit_screen,
-        "/console/models/{reference}/what-if": explorer.what_if_explorer_screen,
-        "/console/models/{reference}/monitoring": served_rows.model_monitoring_screen,
-        "/console/monitoring": served_rows.monitoring_overview_screen,
-        "/console/jobs": trainings.jobs_screen,
-        "/console/jobs/{job_id}": trainings.job_screen,
-        "/console/train": trainings.train_form_screen,
-        "/console/data": data.datasets_screen,
-        "/console/data/{name}": data.dataset_screen,
-        "/console/data/{name}/rows": data.dataset_rows_screen,
-        "/console/settings": setup.settings_screen,
+        "/console": model_screens.models_overview_screen,
+        "/console/models/{reference}": model_screens.model_screen,
+        "/console/models/{name}/compare": model_screens.compare_versions_screen,
+        "/console/models/{reference}/graph": explorer_screens.explorer_graph_screen,
+        "/console/models/{reference}/graph/{column:path}": explorer_screens.explorer_family_screen,
+        "/console/models/{reference}/regions": explorer_screens.explorer_circuit_screen,
+        "/console/models/{reference}/what-if": explorer_screens.what_if_explorer_screen,
+        "/console/models/{reference}/monitoring": monitoring_screens.model_monitoring_screen,
+        "/console/monitoring": monitoring_screens.monitoring_overview_screen,
+        "/console/jobs": job_screens.jobs_screen,
+        "/console/jobs/{job_id}": job_screens.job_screen,
+        "/console/train": job_screens.train_form_screen,
+        "/console/data": dataset_screens.datasets_screen,
+        "/console/data/{name}": dataset_screens.dataset_screen,
+        "/console/data/{name}/rows": dataset_screens.dataset_rows_screen,
+        "/console/settings": settings_screen.settings_screen,
     }
     return [
         Page("/console/login", login_page, methods=["GET"]),
-        Page("/console/events", live.live_event_stream, methods=["GET"]),
+        Page("/console/events", live_events.live_event_stream, methods=["GET"]),
         Page(f"{PREFIX}{{name:path}}", static_file_response, methods=["GET"]),
         *(Page(path, endpoint, methods=["GET"]) for path, endpoint in pages.items()),
     ]

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from learners.kernels.jit import notify_on_kernel_compilation
 from service import product
 from service.console import routes as console
-from service.http import browser_sessions, error_answers, openapi
+from service.http import browser_sessions, error_handlers, openapi
 from service.http.api import administration, datasets, health, jobs, models, monitoring, schedules
 from service.http.api.bodies import InFlight
 from service.http.api.resources import Openings
@@ -26,7 +26,7 @@ from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry
 from service.http.paths import EVENTS
 from service.http.security import Guard
 from service.http.warm_up import warm_up_kernels
-from service.jobs.crew import CrewWatch
+from service.jobs.worker_leases import CrewWatch
 from service.product.monitoring_loop import Looker
 from service.requests import problems
 from service.requests.json_values import JSONObject
@@ -38,7 +38,7 @@ from service.version import VERSION
 from service.workspace import Workspace
 from storage.control.control import control_generation
 from storage.errors import StorageError
-from storage.monitoring.counts import MonitoringFiles
+from storage.monitoring.monitoring_files import MonitoringFiles
 
 ANSWER_S = 10.0
 OPENING = 8  # data sets that are opened at once for requests: a store that hangs holds these threads, and no others
@@ -120,7 +120,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         for resource in (datasets, jobs, administration, models, monitoring, schedules):
             app.include_router(resource.router)
         app.router.routes += console.console_routes()
-    error_answers.add_error_handlers(app)
+    error_handlers.add_error_handlers(app)
     return app
 
 

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from service.requests.problems import Forbidden, problem_from_error
 from service.workspace import Workspace
-from storage.control.access import (
+from storage.control.api_keys_and_sessions import (
     BrowserSession,
     api_key_token_sha256,
     browser_session_sha256,

@@ -29,7 +29,7 @@ from service.http.browser_sessions import Sessions, check_session_csrf, request_
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
-from storage.control.access import ApiKey, Role, api_key_token_sha256, api_keys_by_hash
+from storage.control.api_keys_and_sessions import ApiKey, Role, api_key_token_sha256, api_keys_by_hash
 from storage.control.control import Control, control_generation
 from storage.errors import InvalidKey, StorageError
 

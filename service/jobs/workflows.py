@@ -16,7 +16,6 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from learners.errors import Cancelled
 from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
-from service.jobs.slots import Budget
 from service.jobs.steps import (
     LESS,
     Kinds,
@@ -27,6 +26,7 @@ from service.jobs.steps import (
     job_timeout_error,
     remove_job_scratch,
 )
+from service.jobs.worker_slots import Budget
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected_error, problem_from_error
 from service.settings import Settings

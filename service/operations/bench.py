@@ -22,12 +22,12 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import InvalidParameter, LearnerError
-from learners.evaluation.specs import LearnerSpec
+from learners.evaluation.learner_specs import LearnerSpec
 from learners.models.model import Model
 from learners.passes.learner import drive
 from learners.passes.sources.files import file_format_by_extension
-from learners.passes.sources.opening import uri_filesystem
 from learners.passes.sources.source import Source
+from learners.passes.sources.source_files import uri_filesystem
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import record_classifier

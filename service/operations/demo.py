@@ -30,7 +30,7 @@ from service.product.views import pictures
 from service.requests.json_values import JSONObject
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
-from service.terminal import COMPILING, err, out, print_json_document, print_table, terminal_progress_bar
+from service.terminal_output import COMPILING, err, out, print_json_document, print_table, terminal_progress_bar
 from service.workspace import Workspace
 
 MEMORY = "64MiB"

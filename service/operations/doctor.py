@@ -14,7 +14,7 @@ from learners.kernels.cache import kernel_cache_folder, untrusted_cache_reason
 from learners.registry.model_kinds import add_derived_arrays
 from service import product
 from service.http.security import check_api_keys_exist
-from service.jobs.crew import worker_crew_status
+from service.jobs.worker_leases import worker_crew_status
 from service.operations.backup import all_model_versions
 from service.requests.problems import KeyNeeded
 from service.serving.predictor import map_model_version, training_command, translate_model_errors, warm_up_served_model

@@ -139,7 +139,7 @@ def preload_serving_modules(settings: Settings) -> None:
 def uvicorn_config(settings: Settings) -> Config:
     """What uvicorn is told, whether it serves in one process or in many."""
     config = ServerConfig(
-        "service.processes.forking:app_of_environment",
+        "service.processes.forking:app_from_environment",
         factory=True,
         host=settings.host,
         port=settings.port,

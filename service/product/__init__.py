@@ -3,7 +3,7 @@
 Its verbs are listed in `__init__.pyi`, for type checkers and for this module.
 
 >>> with Workspace(Settings()) as workspace:
-...     product.train(workspace, TrainRequest(uris=["sales/*.parquet"], target="bought", model="buyers"))
+...     product.train_model_version(workspace, TrainRequest(uris=["sales/*.parquet"], target="bought", model="buyers"))
 """
 
 import ast

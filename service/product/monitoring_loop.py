@@ -24,7 +24,7 @@ from storage.errors import NotFound
 from storage.models import aliases, model_versions
 from storage.models.model_versions import CHAMPION
 from storage.monitoring.alert_records import StateRecord, edit_alert_records, read_alert_records
-from storage.monitoring.counts import HOUR, MonitoringFiles, compact_hourly_counts, monitored_models
+from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, compact_hourly_counts, monitored_models
 
 COMPACTED_AFTER = timedelta(days=14)
 LEAST_PROBABILITY = 0.99

@@ -54,7 +54,7 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
-from storage.datasets import definitions
+from storage.datasets import dataset_definitions
 from storage.files.atomic_files import create_folder
 from storage.models import model_versions
 from storage.models.compiled import map_compiled, write_compiled
@@ -99,7 +99,9 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
         verify_files(source, ledger, run.report)
     if request.dataset is not None:
         save_column_order(workspace, request.dataset, source)
-        definitions.set_dataset_files(workspace.control, request.dataset, list(map(source_file_record, source.files)))
+        dataset_definitions.set_dataset_files(
+            workspace.control, request.dataset, list(map(source_file_record, source.files))
+        )
     n_rules = len(ledger.forgotten.rules())
     rows = select_training_rows(workspace, source, request, run)
     started = time.perf_counter()

@@ -7,7 +7,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.orders.model import OrderModel
-from learners.registry.networks.of_models import compile_model_circuit
+from learners.registry.networks.model_networks import compile_model_circuit
 
 _compiled: WeakKeyDictionary[LookupModel | OrderModel, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()

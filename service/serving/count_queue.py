@@ -19,7 +19,7 @@ from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import RawRows, ServedCounts
 from learners.schema.encoding.json_records import Observed
 from learners.schema.schema import FEW_CLASSES
-from storage.monitoring.counts import MonitorChoice
+from storage.monitoring.monitoring_files import MonitorChoice
 
 KEY_BYTES = 16
 Keys = Sequence[bytes] | None

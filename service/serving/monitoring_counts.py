@@ -28,7 +28,7 @@ from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError
 from storage.files.workspace_layout import Layout
-from storage.monitoring.counts import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret
+from storage.monitoring.monitoring_files import HOUR, Alive, MonitorChoice, MonitoringFiles, workspace_secret
 
 AT_ONCE = 1024  # rows counted before other threads get a turn
 COMPARED_ONE_IN = 32  # of busy hours: records whose numbers are compared with the range of training

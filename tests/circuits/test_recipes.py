@@ -16,7 +16,7 @@ from learners.passes.learner import Learner, MemoryStore, Part, drive
 from learners.registry import recipes
 from learners.schema import Chunk
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import OVERRIDES, write
+from tests.passes.test_statistic_reuse import OVERRIDES, write
 
 HOW = [
     {"structure": structure, "learning": learning, "passes": 3, "states": 3}

@@ -15,7 +15,7 @@ from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import OVERRIDES, User, learned, write
+from tests.passes.test_statistic_reuse import OVERRIDES, User, learned, write
 
 LEARNERS = [("eskdb", {"members": 2}), ("auto", {"members": 2})]
 N_DAYS = 6

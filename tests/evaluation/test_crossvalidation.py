@@ -15,9 +15,9 @@ from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownCol
 from learners.evaluation import cross_validate, trial
 from learners.evaluation.crossvalidation import OutcomeLog
 from learners.evaluation.datasets import find_data_sets, load_data_set, nested_row_sample, stratified_folds
+from learners.evaluation.learner_specs import LearnerSpec, learner_source_digest
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawColumns
-from learners.evaluation.specs import LearnerSpec, learner_source_digest
 from learners.registry import recipes
 
 LEARNERS = ["nb:m=1", "kdb:k=2,m=1"]
@@ -187,15 +187,15 @@ def test_specs_have_one_spelling():
 
 
 def test_the_code_of_a_learner_is_what_it_imports():
-    from learners.evaluation import specs
+    from learners.evaluation import learner_specs
 
     names = set()
-    original = specs._source_of
-    specs._source_of = lambda name: names.add(name) or original(name)
+    original = learner_specs._source_of
+    learner_specs._source_of = lambda name: names.add(name) or original(name)
     try:
         learner_source_digest.__wrapped__(("learners.classifiers.recipes",))
     finally:
-        specs._source_of = original
+        learner_specs._source_of = original
     assert {"learners.counts.kernels", "learners.schema.discretise", "learners.kernels.jit"} <= names
     assert not any(name.startswith(("learners.evaluation", "learners.classifiers.baselines")) for name in names)
 

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.app import create_app
-from service.jobs.crew import worker_crew_status
+from service.jobs.worker_leases import worker_crew_status
 from service.operations import doctor
 from service.requests.requests import TrainRequest
 from service.settings import Settings

@@ -8,8 +8,8 @@ import pytest
 import fewpass
 from learners.errors import InvalidParameter, NoClass, NoImportances
 from service.product.views.column_graphs import NoGraph, model_column_graph
-from service.product.views.inspecting import NoChains
 from service.product.views.pictures import BLUE, RED
+from service.product.views.version_views import NoChains
 
 N = 1500
 

@@ -25,7 +25,7 @@ from learners.registry import recipes
 
 ROOT = Path(__file__).parents[2]
 KERNELS = (
-    "learners.schema.kernels",
+    "learners.schema.discretise_kernels",
     "learners.schema.encoding.batch_kernels",
     "learners.schema.hash_kernels",
     "learners.counts.kernels",

@@ -27,7 +27,7 @@ from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import memory_limit, set_memory_limit
 from learners.registry import recipes
 from learners.registry.discrete_networks import model_to_network_text
-from learners.registry.networks.of_models import best_graph_network
+from learners.registry.networks.model_networks import best_graph_network
 from learners.schema import Chunk, Kept
 from tests.naive import orders as naive
 from tests.orders.problems import gaussian_table, log_fair, naive_bdeu, naive_bge

@@ -19,7 +19,7 @@ from tests.ensembles.test_wide import LEARNERS as ENSEMBLES
 from tests.ensembles.test_wide import fresh
 from tests.ensembles.test_wide import schema_of as wide_schema
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import OVERRIDES, write
+from tests.passes.test_statistic_reuse import OVERRIDES, write
 from tests.processes import ended, runs, wait_for
 
 pytest.importorskip("distributed")

@@ -17,13 +17,13 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import MemoryStore
-from learners.passes.reuse import Recall, Supply
 from learners.passes.sources.row_filter import Selection
+from learners.passes.statistic_reuse import Recall, Supply
 from learners.registry import recipes
 from storage.datasets.statistics import CheckpointFile
 from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import User, learned, write
+from tests.passes.test_statistic_reuse import User, learned, write
 from tests.processes import wait_for
 
 # Each line it is sent starts a run of its own; only the importing, which takes a second, is done once for all of them.

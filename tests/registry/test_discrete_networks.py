@@ -21,8 +21,8 @@ from learners.orders.formats.network_files import choose_network_file_format, fo
 from learners.orders.formats.network_tables import InvalidNetwork, Network, NetworkFileError
 from learners.registry import recipes
 from learners.registry.discrete_networks import NoNetwork, model_to_network, model_to_network_text, network_model
+from learners.registry.networks.model_networks import TablesTooLarge, best_graph_network
 from learners.registry.networks.network_answers import answer_network_queries
-from learners.registry.networks.of_models import TablesTooLarge, best_graph_network
 from learners.schema.value_choices import unique_code_labels
 from tests.orders.conftest import NETWORKS, needs_networks
 from tests.orders.problems import gaussian_table

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
 from learners.errors import InvalidParameter, UnknownColumn
-from learners.registry.sql import script, table_rows, writable
+from learners.registry.sql import script, sql_networks, table_rows
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
 from learners.registry.sql.families import family_elimination_steps
 from learners.registry.sql.script import NoSQL, TooLargeForSQL, sql_script
-from learners.registry.sql.writable import NetworkInSQL, PoolInSQL
+from learners.registry.sql.sql_networks import NetworkInSQL, PoolInSQL
 from learners.schema.encoding.encode import encode
 
 TOLERANCE = 1e-9
@@ -185,8 +185,8 @@ def pool():
 def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, pool, monkeypatch):
     """By the codes of attributes, of views, or of both."""
     model = pool
-    monkeypatch.setattr(writable, "CELLS", cells)
-    families = writable.merge_pool_families(model)
+    monkeypatch.setattr(sql_networks, "CELLS", cells)
+    families = sql_networks.merge_pool_families(model)
     columns = {*families.order, *families.parents}
     n = model.schema.n_attributes
     assert (min(columns) < n, max(columns) >= n) == {0: (False, True), 40: (True, True)}.get(cells[0], (True, False))

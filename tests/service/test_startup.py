@@ -8,12 +8,12 @@ import pytest
 
 STEPS = """
 import gc
-from service.startup import end_loading
+from service.startup import restore_gc_after_startup
 if {is_frozen}:
     gc.freeze()
 before = gc.get_freeze_count()
 young = [[] for _ in range(400)]
-end_loading()
+restore_gc_after_startup()
 print(len(gc.get_objects(0)) < 200, gc.get_freeze_count() >= before, bool(gc.get_freeze_count()))
 """
 

@@ -9,9 +9,9 @@ from functools import partial
 
 import numpy as np
 
-from learners.circuits.bayesian.layout import Layout, draw_posterior_parameters
+from learners.circuits.bayesian.circuit_layout import Layout, draw_posterior_parameters
+from learners.circuits.bayesian.collapsed_sampler import Kept, LazySampler, Moves, Store
 from learners.circuits.bayesian.priors import Prior
-from learners.circuits.bayesian.sampler import Kept, LazySampler, Moves, Store
 from learners.circuits.parameters import AUTO, GibbsParameters
 from learners.errors import Cancelled
 from learners.kernels.arrays import Array, Floats, Uint8s

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.bayesian.samples import LEVEL, CircuitDraws, log_mean_exp, summarise_draws
+from learners.circuits.bayesian.circuit_draws import LEVEL, CircuitDraws, log_mean_exp, summarise_draws
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from learners.circuits.bayesian.circuit_draws import log_mean_exp
+from learners.circuits.bayesian.circuit_layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves
 from learners.circuits.bayesian.column_families import Coding
-from learners.circuits.bayesian.layout import build_circuit_layout, draw_posterior_parameters
 from learners.circuits.bayesian.priors import Prior, Shape, Strengths, empirical_prior
-from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves
-from learners.circuits.bayesian.samples import log_mean_exp
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.parameters import GibbsParameters
 from learners.kernels.arrays import Float32s, Floats

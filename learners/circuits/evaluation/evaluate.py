@@ -18,7 +18,7 @@ from learners.circuits.evaluation.evaluate_kernels import (
     write_leaf_log_values,
     write_node_log_values,
 )
-from learners.circuits.evaluation.leaf_shapes import max_leaf_log_densities
+from learners.circuits.evaluation.leaf_distributions import max_leaf_log_densities
 from learners.circuits.kernels import (
     CATEGORICAL,
     GAUSSIAN,

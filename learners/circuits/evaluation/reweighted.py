@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import upward_pass_log_values
-from learners.circuits.evaluation.leaf_shapes import leaf_range_log_probabilities
+from learners.circuits.evaluation.leaf_distributions import leaf_range_log_probabilities
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.kernels.arrays import Floats
 

@@ -12,7 +12,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit, cached_on_circuit
 from learners.circuits.errors import ContinuousQuery, ImpossibleEvidence, InvalidQuery
 from learners.circuits.evaluation.density_kernels import numeric_leaf_log_density
-from learners.circuits.evaluation.leaf_shapes import leaf_mode
+from learners.circuits.evaluation.leaf_distributions import leaf_mode
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, SUM
 from learners.circuits.map import solvers
 from learners.circuits.map.solvers import (

@@ -12,7 +12,7 @@ import scipy
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidCircuit, InvalidEvidence
-from learners.circuits.evaluation.leaf_shapes import (
+from learners.circuits.evaluation.leaf_distributions import (
     normal_interval_log_probability,
     truncated_leaf_moments,
     truncated_normal_quantiles,

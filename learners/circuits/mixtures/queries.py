@@ -12,7 +12,7 @@ import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.leaf_shapes import normal_interval_log_probability, truncated_normal_quantiles
+from learners.circuits.evaluation.leaf_distributions import normal_interval_log_probability, truncated_normal_quantiles
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import CATEGORICAL
 from learners.circuits.map.query import MapAnswer, k_best

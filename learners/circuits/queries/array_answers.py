@@ -22,7 +22,7 @@ from learners.circuits.evaluation.evaluate import (
     validate_circuit_rows,
 )
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
-from learners.circuits.evaluation.leaf_shapes import leaf_moments, leaf_parameter_slice, truncated_leaf_quantiles
+from learners.circuits.evaluation.leaf_distributions import leaf_moments, leaf_parameter_slice, truncated_leaf_quantiles
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
 from learners.circuits.queries.answer_kernels import (
     AnswerArrays,

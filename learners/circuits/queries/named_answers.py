@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple, TypedDict
 import numpy as np
 
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.leaf_shapes import density_variables
+from learners.circuits.evaluation.leaf_distributions import density_variables
 from learners.circuits.queries.column_values import nameable
 from learners.circuits.variables import Columns, mask_unknown_codes
 from learners.kernels.arrays import Array, Floats, Mask

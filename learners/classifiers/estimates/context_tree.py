@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.estimates.tree_kernels import aggregate_context_tree_level
+from learners.classifiers.estimates.context_tree_kernels import aggregate_context_tree_level
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Array, Floats, Int8s, Integers

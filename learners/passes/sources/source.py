@@ -35,7 +35,7 @@ from learners.passes.sources.lake.lake_tables import (
     refuse_lake_table_files,
 )
 from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
-from learners.passes.sources.opening import (
+from learners.passes.sources.source_files import (
     align_file_columns,
     common_file_schema,
     expand_path_to_files,

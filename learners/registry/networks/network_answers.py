@@ -30,7 +30,7 @@ from learners.registry.networks.interventions import (
     intervention_codes,
 )
 from learners.registry.networks.model import ArcModel
-from learners.registry.networks.of_models import GraphParameters, model_arc_network
+from learners.registry.networks.model_networks import GraphParameters, model_arc_network
 
 
 def answer_network_queries(

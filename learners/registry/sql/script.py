@@ -13,9 +13,9 @@ from learners.models.model import Model
 from learners.registry.sql.dialects import Dialect, Query, find_sql_dialect, quote_qualified_name, quote_table_name
 from learners.registry.sql.encoding import value_encoding_rows
 from learners.registry.sql.families import compatible_code_rows
+from learners.registry.sql.sql_networks import NetworkInSQL, PoolInSQL, Writable
 from learners.registry.sql.table_rows import add_table_row_answers
 from learners.registry.sql.tree_nodes import WAYS
-from learners.registry.sql.writable import NetworkInSQL, PoolInSQL, Writable
 from learners.schema import Schema
 from learners.schema.schema import FEW_CLASSES
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from learners.classifiers.lookup.elimination import MOST_COMBINATIONS
 from learners.registry.sql.dialects import Dialect, Query, balanced_sql_sum
 from learners.registry.sql.encoding import add_encoding_step
-from learners.registry.sql.writable import Writable
+from learners.registry.sql.sql_networks import Writable
 
 
 def add_table_row_answers(

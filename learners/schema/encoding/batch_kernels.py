@@ -17,14 +17,14 @@ import numpy as np
 from learners.kernels.arrays import Integers
 from learners.kernels.intrinsics import bytes_at_address, load_number, popcount
 from learners.kernels.jit import inner_kernel, kernel
-from learners.schema.hash_kernels import SLOT_BYTES, is_ascii_text, lookup_text_code
-from learners.schema.kernels import (
+from learners.schema.discretise_kernels import (
     BLOCK_ROWS,
     MOST_COMPARED,
     block_interval_codes,
     cut_counts_below_steps,
     lookup_interval_codes,
 )
+from learners.schema.hash_kernels import SLOT_BYTES, is_ascii_text, lookup_text_code
 
 # Fields of struct ArrowArray.
 NULL_COUNT, OFFSET, BUFFERS, CHILDREN, DICTIONARY = (np.uint64(place) for place in (8, 16, 40, 48, 56))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from learners.schema.kernels import translate_view_codes
+from learners.schema.discretise_kernels import translate_view_codes
 from learners.schema.schema import Attribute, Chunk, Schema
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]

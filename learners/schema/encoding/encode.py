@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_array
+from learners.schema.discretise_kernels import interval_codes
 from learners.schema.encoding.batches import BatchEncoder, checked_batch_column
-from learners.schema.kernels import interval_codes
 from learners.schema.nominal_forms import (
     TICKS,
     canonical_time_column,

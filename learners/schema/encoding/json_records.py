@@ -19,7 +19,7 @@ from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze_arrays
 from learners.schema.checks import check_column_lengths
 from learners.schema.discretise import EXACT
-from learners.schema.kernels import interval_codes
+from learners.schema.discretise_kernels import interval_codes
 from learners.schema.nominal_forms import (
     DICTIONARY,
     LAST_SECOND,

@@ -12,7 +12,7 @@ from service.http.security import Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
 from service.workspace import Workspace
-from storage.control.access import Role
+from storage.control.api_keys_and_sessions import Role
 
 router = APIRouter(prefix="/v1")
 

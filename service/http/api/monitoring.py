@@ -13,7 +13,7 @@ from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
 from service.requests.first_findings import Body
 from storage.monitoring.alert_records import RuleRecord
-from storage.monitoring.counts import MonitorChoice
+from storage.monitoring.monitoring_files import MonitorChoice
 
 router = APIRouter(prefix="/v1", tags=["monitoring"])
 SPAN = r"^[1-9][0-9]{0,3}[hdw]$"

@@ -30,7 +30,7 @@ from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest, OutsideRoots
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.datasets import definitions
+from storage.datasets import dataset_definitions
 from storage.datasets.databases import UnreadableDatabase, duckdb_rows, postgres_rows
 from storage.files.atomic_files import write_file_atomically
 from storage.files.duckdb_files import quote_sql_identifier
@@ -63,7 +63,7 @@ def open_data_source(
     at : version or time of a lake table
     """
     check_uri_secrets(uris or ())
-    registered = None if uris is not None else definitions.get_dataset(workspace.control, str(dataset))
+    registered = None if uris is not None else dataset_definitions.get_dataset(workspace.control, str(dataset))
     found = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
     types = declared_text_types(schema, known | dict(columns or {}))
@@ -230,7 +230,7 @@ def materialise_database_uris(workspace: Workspace, uris: Sequence[str]) -> list
 
 
 def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
-    from learners.estimators.forms import rows_as_record_batches  # which imports scikit-learn
+    from learners.estimators.table_inputs import rows_as_record_batches  # which imports scikit-learn
 
     path = workspace.layout.queries / f"{hashlib.sha256(query.uri.encode()).hexdigest()[:16]}.parquet"
     try:

@@ -37,8 +37,8 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest, SchemaRequest
 from service.settings import available_threads
 from service.workspace import Workspace, bind_control_to_workspace
-from storage.datasets import definitions
-from storage.datasets.definitions import Dataset
+from storage.datasets import dataset_definitions
+from storage.datasets.dataset_definitions import Dataset
 from storage.errors import NotFound
 from storage.files.atomic_files import write_file_atomically
 from storage.files.workspace_layout import checked_resource_name
@@ -48,8 +48,8 @@ FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 EXAMPLE, EXAMPLE_ROWS = "customers", 4_000
 TARGET = "customer"
 
-get_dataset = bind_control_to_workspace(definitions.get_dataset)
-list_datasets = bind_control_to_workspace(definitions.list_datasets)
+get_dataset = bind_control_to_workspace(dataset_definitions.get_dataset)
+list_datasets = bind_control_to_workspace(dataset_definitions.list_datasets)
 
 
 def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
@@ -67,7 +67,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
         raise UnknownColumn(request.target, source.arrow_schema.names)
     place = workspace.layout.dataset_directory(request.name)
     # What a deletion that was interrupted has left is of other files.
-    if not definitions.is_registered_dataset(control, request.name):
+    if not dataset_definitions.is_registered_dataset(control, request.name):
         remove_dataset_statistics(place)
     check_forgetting_rules(read_forgetting_rules(workspace, place / RULES), request.name, source)
     # A data set that nothing can be learned from is refused here, not by the first job.
@@ -79,17 +79,17 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
         )
     files = tuple(map(source_file_record, source.files))
     definition = Dataset(request.name, tuple(request.uris), request.target, request.columns, files=files)
-    dataset = definitions.register_dataset(control, definition)
+    dataset = dataset_definitions.register_dataset(control, definition)
     save_column_order(workspace, request.name, source)
     if schema is None:
         return dataset
-    definitions.set_dataset_schema(control, request.name, schema.to_json(), list(files))
-    return definitions.get_dataset(control, request.name)
+    dataset_definitions.set_dataset_schema(control, request.name, schema.to_json(), list(files))
+    return dataset_definitions.get_dataset(control, request.name)
 
 
 def delete_dataset(workspace: Workspace, name: str) -> None:
     """Forget a data set and what was counted of it; its files, its rules of forgotten rows and its models stay."""
-    definitions.delete_dataset(workspace.control, name)
+    dataset_definitions.delete_dataset(workspace.control, name)
     remove_dataset_statistics(workspace.layout.dataset_directory(name))
 
 
@@ -148,7 +148,7 @@ def infer_dataset_schema(workspace: Workspace, run: Run) -> JSONObject:
     threads = available_threads(workspace.settings)
     schema = infer_schema_of_source(source, dataset.target, dataset.columns, threads, run.report)
     files = [source_file_record(file) for file in source.files]
-    definitions.set_dataset_schema(workspace.control, name, schema.to_json(), files)
+    dataset_definitions.set_dataset_schema(workspace.control, name, schema.to_json(), files)
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
 
 

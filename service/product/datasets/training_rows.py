@@ -29,7 +29,7 @@ from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets import definitions
+from storage.datasets import dataset_definitions
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.predicates import RowPredicate
 
@@ -162,7 +162,11 @@ def select_training_rows(workspace: Workspace, source: Source, request: TrainReq
 
 def training_column_overrides(workspace: Workspace, request: TrainRequest) -> JSONObject:
     """What is given of the columns: by the request, and where that is silent by the data set."""
-    known = {} if request.dataset is None else dict(definitions.get_dataset(workspace.control, request.dataset).columns)
+    known = (
+        {}
+        if request.dataset is None
+        else dict(dataset_definitions.get_dataset(workspace.control, request.dataset).columns)
+    )
     return known | request.columns
 
 
@@ -170,7 +174,7 @@ def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None
     """What rows without a class are to be."""
     target = request.target
     if target is None and request.dataset is not None:
-        target = definitions.get_dataset(workspace.control, request.dataset).target
+        target = dataset_definitions.get_dataset(workspace.control, request.dataset).target
     return null_class_rule(target, training_column_overrides(workspace, request))
 
 

@@ -39,7 +39,7 @@ from service.product.datasets.training_rows import (
     select_training_rows,
     training_column_overrides,
 )
-from service.product.forgetting.forgetting_served import forget_predictions_of_rows
+from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows
 from service.product.train_steps import train_steps
 from service.product.versions import provenance
 from service.product.versions.registry import (
@@ -55,7 +55,7 @@ from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.control.paging import iterate_page_items
-from storage.datasets import definitions
+from storage.datasets import dataset_definitions
 from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256, recorded_forgotten_rules
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
@@ -361,10 +361,10 @@ def withdraw_forgetting_rule(
 
 
 def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rules: bool) -> None:
-    if has_rules or (kind is None and definitions.is_registered_dataset(workspace.control, name)):
+    if has_rules or (kind is None and dataset_definitions.is_registered_dataset(workspace.control, name)):
         return
     if kind == "dataset":
-        definitions.get_dataset(workspace.control, name)
+        dataset_definitions.get_dataset(workspace.control, name)
     else:
         find_version(workspace, f"{name}@latest")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.errors import NoGraphs
-from learners.circuits.evaluation.leaf_shapes import density_variables
+from learners.circuits.evaluation.leaf_distributions import density_variables
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
     chunk_of_batch,

@@ -24,8 +24,8 @@ from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, 
 from learners.orders.model import OrderModel
 from learners.orders.queries.queries import n_graphs_to_draw
 from learners.orders.queries.queries import structure_answer_size as structures_size
+from learners.registry.networks.model_networks import model_arc_network
 from learners.registry.networks.network_answers import answer_network_queries, is_circuit_query
-from learners.registry.networks.of_models import model_arc_network
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
 from service.serving.compiled_networks import compiled_network

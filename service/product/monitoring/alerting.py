@@ -13,7 +13,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from learners.monitoring.drift_tests import Limits
-from service.product.monitoring.inner_networks import private_network_reason
+from service.product.monitoring.private_networks import private_network_reason
 from service.product.monitoring.windows import monitoring_window_report
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject

@@ -17,7 +17,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.count_queue import keyed_digest
 from service.workspace import Workspace
-from storage.monitoring.counts import MonitoringFiles, workspace_secret
+from storage.monitoring.monitoring_files import MonitoringFiles, workspace_secret
 
 BINS, TENTHS = 20, 10
 LEAST = 1e-15  # a probability in a logarithm

@@ -26,7 +26,7 @@ from service.settings import available_threads
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from storage.models.model_versions import ModelVersion
-from storage.monitoring.counts import HOUR, MonitorChoice, MonitoringFiles, is_counting_process_alive
+from storage.monitoring.monitoring_files import HOUR, MonitorChoice, MonitoringFiles, is_counting_process_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72

@@ -15,8 +15,8 @@ from learners.models.model import Model
 from learners.models.query import AnyQuery, Query
 from learners.orders.model import OrderModel
 from learners.registry import recipes
+from learners.registry.networks.model_networks import classifier_network_columns
 from learners.registry.networks.network_answers import check_network_queries
-from learners.registry.networks.of_models import classifier_network_columns
 from learners.schema.overrides import ALL
 from service.jobs.steps import check_job_limits
 from service.product.datasets.data_sources import (

@@ -15,17 +15,17 @@ from typing import Any
 import structlog
 from pydantic import TypeAdapter
 
-from service.jobs.crew import AWAY
 from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
+from service.jobs.worker_leases import AWAY
 from service.product.submission.prechecks import check_job_request
 from service.product.submission.submitting import delete_old_jobs, submit_job
 from service.requests.problems import Conflict, is_expected_error
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace, bind_control_to_workspace
-from storage.control import tables, timetable
+from storage.control import schedule_records, tables
+from storage.control.schedule_records import Outcome, Run, Schedule
 from storage.control.tables import utc_now
-from storage.control.timetable import Outcome, Run, Schedule
 from storage.errors import NotFound
 
 TICK_S = 1.0
@@ -35,10 +35,10 @@ CLOCK_STEP_S = 2.0
 
 Clock = Callable[[], datetime]
 REQUESTS: TypeAdapter[Any] = TypeAdapter(ScheduledRequest)
-get_schedule = bind_control_to_workspace(timetable.get_schedule)
-list_schedules = bind_control_to_workspace(timetable.list_schedules)
-list_schedule_runs = bind_control_to_workspace(timetable.list_runs_of_schedule)
-delete_schedule = bind_control_to_workspace(timetable.delete_schedule)
+get_schedule = bind_control_to_workspace(schedule_records.get_schedule)
+list_schedules = bind_control_to_workspace(schedule_records.list_schedules)
+list_schedule_runs = bind_control_to_workspace(schedule_records.list_runs_of_schedule)
+delete_schedule = bind_control_to_workspace(schedule_records.delete_schedule)
 
 
 class Scheduler:
@@ -76,7 +76,7 @@ class Scheduler:
         now = self.clock()
         if self._is_set_back(now):
             self._realign(now)
-        for schedule in timetable.due_schedules(self.workspace.control, now):
+        for schedule in schedule_records.due_schedules(self.workspace.control, now):
             try:
                 self._fire(schedule, now)
             except AWAY as error:
@@ -106,23 +106,23 @@ class Scheduler:
 
     def _realign(self, now: datetime) -> None:
         """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""
-        for schedule in timetable.active_schedules(self.workspace.control):
+        for schedule in schedule_records.active_schedules(self.workspace.control):
             after = Cron(schedule.cron, schedule.timezone).after(now)
             if schedule.next_due_at is not None and schedule.next_due_at > after:
                 self.log.warning("the clock was set back, or a time zone changed", schedule=schedule.name)
-                timetable.set_schedule_next_due(self.workspace.control, schedule, after)
+                schedule_records.set_schedule_next_due(self.workspace.control, schedule, after)
 
     def _fire(self, schedule: Schedule, now: datetime) -> None:
         assert schedule.next_due_at is not None
         cron = Cron(schedule.cron, schedule.timezone)
         due = max(cron.latest(now), schedule.next_due_at)
-        if not timetable.has_schedule_run(self.workspace.control, schedule, due):
+        if not schedule_records.has_schedule_run(self.workspace.control, schedule, due):
             run = self._run_of(schedule, due, now)
             if run is None:
                 return
-            timetable.record_schedule_run(self.workspace.control, schedule, run)
+            schedule_records.record_schedule_run(self.workspace.control, schedule, run)
             self.log.info("schedule was due", schedule=schedule.name, due=str(due), outcome=run.outcome, job=run.job_id)
-        timetable.set_schedule_next_due(self.workspace.control, schedule, cron.after(now))
+        schedule_records.set_schedule_next_due(self.workspace.control, schedule, cron.after(now))
 
     def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
         """Submit or skip; None if it must wait for the run before."""
@@ -149,7 +149,7 @@ class Scheduler:
 
     def _is_busy(self, schedule: Schedule) -> bool:
         """Whether the newest job of the schedule has not ended."""
-        job_id = timetable.last_scheduled_job(self.workspace.control, schedule)
+        job_id = schedule_records.last_scheduled_job(self.workspace.control, schedule)
         try:
             return job_id is not None and not job_queue(self.workspace).get(job_id).is_finished
         except NotFound:
@@ -168,7 +168,7 @@ def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote
         job=request.job.model_dump(mode="json"),
         next_due_at=cron.after(utc_now()),
     )
-    return timetable.create_schedule(workspace.control, schedule)
+    return schedule_records.create_schedule(workspace.control, schedule)
 
 
 def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
@@ -180,7 +180,7 @@ def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, 
     after = replace(before, **given)
     cron = Cron(after.cron, after.timezone)
     after = replace(after, next_due_at=None if after.is_paused else cron.after(utc_now()))
-    return timetable.change_schedule(workspace.control, before, after)
+    return schedule_records.change_schedule(workspace.control, before, after)
 
 
 def pause_schedule(workspace: Workspace, name: str) -> Schedule:
@@ -199,7 +199,7 @@ def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
         return before
     due = None if is_paused else Cron(before.cron, before.timezone).after(utc_now())
     after = replace(before, is_paused=is_paused, next_due_at=due)
-    return timetable.change_schedule(workspace.control, before, after)
+    return schedule_records.change_schedule(workspace.control, before, after)
 
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:
@@ -209,7 +209,7 @@ def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = 
     job, is_new = submit_scheduled(workspace, schedule, key)
     if is_new:
         run = Run(moment, "asked", job.id, "somebody asked for it")
-        timetable.record_schedule_run(workspace.control, schedule, run)
+        schedule_records.record_schedule_run(workspace.control, schedule, run)
     return job
 
 

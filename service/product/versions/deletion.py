@@ -11,7 +11,7 @@ from storage.errors import NotFound
 from storage.files.workspace_layout import delete_model_files
 from storage.models import removal
 from storage.models.model_versions import ModelVersion
-from storage.monitoring.counts import MonitoringFiles
+from storage.monitoring.monitoring_files import MonitoringFiles
 
 if TYPE_CHECKING:
     from service.jobs.queue import Job, JobQueue

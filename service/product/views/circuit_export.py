@@ -44,7 +44,7 @@ def export_model_circuit(model: "Model", form: Form, of: CircuitOf = "columns") 
 
 
 def _exported(model: "CircuitModel") -> bytes:
-    from service.product.versions.fitted import Fitted, save_fitted_model
+    from service.product.versions.fitted_models import Fitted, save_fitted_model
 
     columns = tuple(attribute.name for attribute in model.schema.attributes)
     with TemporaryDirectory() as folder:
@@ -56,7 +56,7 @@ def posterior_graph_circuit(model: "Model") -> "CircuitModel":
     """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
     from learners.orders.model import OrderModel
     from learners.registry.networks.order_circuits import order_circuit
-    from service.product.views.inspecting import NoPosterior
+    from service.product.views.version_views import NoPosterior
 
     if not isinstance(model, OrderModel):
         raise NoPosterior(model.kind)

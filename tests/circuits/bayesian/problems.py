@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from learners.circuits.bayesian.layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.circuit_draws import CircuitDraws
+from learners.circuits.bayesian.circuit_layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler
 from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
-from learners.circuits.bayesian.sampler import InMemory, LazySampler
-from learners.circuits.bayesian.samples import CircuitDraws
 
 GAUSSIAN, EXPONENTIAL, POISSON = Column(("gaussian",)), Column(("exponential",)), Column(("poisson",))
 WORDS = Column(("categorical",), 3)

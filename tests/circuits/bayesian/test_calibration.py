@@ -4,10 +4,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from learners.circuits.bayesian.layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.circuit_draws import CircuitDraws, summarise_draws
+from learners.circuits.bayesian.circuit_layout import build_circuit_layout, draw_posterior_parameters
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves, Tallies
 from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
-from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves, Tallies
-from learners.circuits.bayesian.samples import CircuitDraws, summarise_draws
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries.array_answers import sample
 

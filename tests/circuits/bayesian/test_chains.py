@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from learners.circuits.bayesian.chains import Phase, chain_phases, run_chains
-from learners.circuits.bayesian.layout import build_circuit_layout
-from learners.circuits.bayesian.sampler import FileStore, InMemory, NoSpace
+from learners.circuits.bayesian.circuit_layout import build_circuit_layout
+from learners.circuits.bayesian.collapsed_sampler import FileStore, InMemory, NoSpace
 from learners.circuits.parameters import GibbsParameters
 from learners.errors import Cancelled
 from tests.circuits.bayesian.problems import MIXED, THREE, prior_of, rows_of

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learners.circuits.bayesian.layout import draw_posterior_parameters
+from learners.circuits.bayesian.circuit_layout import draw_posterior_parameters
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves, Tallies
 from learners.circuits.bayesian.leaf_kernels import CENTRE, KIND
-from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves, Tallies
 from tests.circuits.bayesian.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
 from tests.naive import bayesian_circuits as naive
 from tests.naive.bayesian_circuits import with_strengths

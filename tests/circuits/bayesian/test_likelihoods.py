@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 
+from learners.circuits.bayesian.circuit_draws import CircuitDraws
 from learners.circuits.bayesian.model import draws_query_handlers
-from learners.circuits.bayesian.samples import CircuitDraws
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, SUM
 from learners.circuits.queries.queries import answer_all

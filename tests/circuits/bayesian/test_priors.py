@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.bayesian.lazy_kernels import SIZE
+from learners.circuits.bayesian.lazy_sampler_kernels import SIZE
 from learners.circuits.bayesian.leaf_kernels import FIRST, LOG, SECOND
 from learners.circuits.bayesian.priors import (
     Column,

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners import Source, drive
-from learners.circuits.evaluation.leaf_shapes import leaf_modes_of_variable
+from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
     fill_cells,

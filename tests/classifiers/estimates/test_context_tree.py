@@ -19,7 +19,7 @@ from learners.classifiers.estimates.context_tree import (
     n_informative_parents,
     prune_uninformative_parents,
 )
-from learners.classifiers.estimates.tree_kernels import shell_sort
+from learners.classifiers.estimates.context_tree_kernels import shell_sort
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.errors import InvalidParameter

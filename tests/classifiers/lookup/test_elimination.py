@@ -14,7 +14,7 @@ from learners.classifiers.lookup.look_up_tables import family_lookup_tables, fil
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.structure import Structure
 from learners.models.query import Conditional
-from learners.registry.networks.of_models import network_circuit
+from learners.registry.networks.model_networks import network_circuit
 from learners.schema import Chunk
 from tests.registry.networks.test_network_circuits import STRUCTURES, network_joint, trained
 

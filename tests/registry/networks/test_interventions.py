@@ -15,9 +15,9 @@ from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import GraphQueries
 from learners.registry.networks.interventions import adjustment_set, descendant_nodes
+from learners.registry.networks.model_networks import NoRows, model_arc_network
 from learners.registry.networks.network_answers import answer_network_queries
-from learners.registry.networks.of_models import NoRows, model_arc_network
-from tests.registry.networks.test_of_models import random_network
+from tests.registry.networks.test_model_networks import random_network
 from tests.strategies import up_to
 
 TOLERANCE = 1e-10

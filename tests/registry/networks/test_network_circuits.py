@@ -19,7 +19,7 @@ from learners.classifiers.structure import (
 )
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.registry.networks.of_models import network_circuit
+from learners.registry.networks.model_networks import network_circuit
 from learners.schema import Chunk
 from tests.naive import circuits as naive
 from tests.strategies import chunk_of, schema_of

@@ -15,9 +15,9 @@ from learners.errors import EmptyData, SchemaError
 from learners.kernels.arrays import freeze_arrays
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
+from learners.schema.discretise_kernels import MOST_COMPARED, interval_codes
 from learners.schema.encoding.encode import encode, numeric_column_as_floats
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
-from learners.schema.kernels import MOST_COMPARED, interval_codes
 from tests import strategies
 from tests.conftest import needs_public_sets, public_sets
 from tests.naive.encoding import code_of

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from service import startup, terminal
+from service import startup, terminal_output
 
 LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas")
 LEARNING += ("scipy.special", "scipy.linalg")
@@ -69,13 +69,13 @@ def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace)
 
 
 def test_garbage_is_looked_for_as_usual_once_a_command_works(monkeypatch):
-    monkeypatch.setattr(terminal.CommandProcess, "is_own", False)
-    monkeypatch.setattr(terminal, "skip_pandas_import", lambda: None)  # this process may be given frames
-    monkeypatch.setattr(terminal, "skip_scipy_linalg_import", lambda: None)
+    monkeypatch.setattr(terminal_output.CommandProcess, "is_own", False)
+    monkeypatch.setattr(terminal_output, "skip_pandas_import", lambda: None)  # this process may be given frames
+    monkeypatch.setattr(terminal_output, "skip_scipy_linalg_import", lambda: None)
     try:
-        terminal.CommandProcess.begin()
+        terminal_output.CommandProcess.begin()
         assert gc.get_threshold()[0] == startup.LOADED_OBJECTS
-        with terminal.terminal_progress_bar(False) as report:
+        with terminal_output.terminal_progress_bar(False) as report:
             report({"step": "predict"})
             assert gc.get_threshold() == startup.USUAL_THRESHOLDS
     finally:

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.console.pages import interval_words, page_template_environment
-from service.console.screens.trainings import parse_job_log_line
+from service.console.screens.job_screens import parse_job_log_line
 from service.http.app import create_app
 from service.jobs.queue import Job, State
 from service.requests.json_values import JSONObject

@@ -12,7 +12,7 @@ from service import product
 from service.http.browser_sessions import safe_redirect_path
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.access import Role
+from storage.control.api_keys_and_sessions import Role
 from tests.processes import wait_for
 from tests.service.asking import NO_CERTIFICATES, PATIENCE_S
 from tests.service.forks import local_server

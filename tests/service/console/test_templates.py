@@ -13,9 +13,9 @@ from learners.evaluation.metrics import evaluate
 from learners.evaluation.model_report import ColumnRows, Mistake, ModelReport, Point, Share
 from service.console.pages import Call, page_template_environment
 from service.product.views.reports import LOSSES
-from storage.control.access import ApiKey, Role
-from storage.control.timetable import Schedule
-from storage.datasets.definitions import Dataset
+from storage.control.api_keys_and_sessions import ApiKey, Role
+from storage.control.schedule_records import Schedule
+from storage.datasets.dataset_definitions import Dataset
 from storage.models.aliases import AliasMove
 from storage.models.model_versions import ModelVersion
 from storage.models.promotions import Promotion

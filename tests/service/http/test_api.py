@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from service.terminal import EXIT_FAILED
+from service.terminal_output import EXIT_FAILED
 from tests.processes import wait_for, whole_lines
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass

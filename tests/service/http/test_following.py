@@ -10,7 +10,7 @@ from service.requests.requests import TrainRequest
 from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.access import revoke_api_key
+from storage.control.api_keys_and_sessions import revoke_api_key
 from storage.errors import ControlUnavailable
 from storage.models.model_file import rebuild_compiled
 from tests.processes import wait_for

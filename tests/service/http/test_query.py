@@ -22,7 +22,7 @@ from service.requests.problems import TooSlow
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 from tests.service.asking import job_at_end
 from tests.service.cli.test_cli import fewpass
 from tests.service.http.test_predict import problem

@@ -13,7 +13,7 @@ from service.http.app import Application, create_app
 from service.http.security import OPEN, needed_role
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.access import Role
+from storage.control.api_keys_and_sessions import Role
 from tests.service.http.test_predict import problem
 
 # As docs/how-to/security.md says; what is not here needs `read` to be looked at and `train` to be changed.

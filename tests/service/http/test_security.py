@@ -23,8 +23,8 @@ from service.requests.problems import OutsideRoots, TooManyRequests
 from service.requests.requests import TrainRequest
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace
-from storage.control import access
-from storage.control.access import Role
+from storage.control import api_keys_and_sessions
+from storage.control.api_keys_and_sessions import Role
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, client_of, run_apart
 from tests.service.cli.test_cli import fewpass
@@ -71,7 +71,7 @@ def fortress(tmp_path_factory):
         product.train_model_version(workspace, request)
         tokens = {str(role): product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
         expired = datetime.now(UTC) - timedelta(seconds=1)
-        tokens["expired"] = access.create_api_key(workspace.control, "expired", Role.ADMIN, expired)[1]
+        tokens["expired"] = api_keys_and_sessions.create_api_key(workspace.control, "expired", Role.ADMIN, expired)[1]
     with local_server(settings) as server, client_of(server) as client:
         yield Fortress(client, settings.workspace, tables, tokens, server.log)
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from service.jobs import crew as module
-from service.jobs.crew import BEATS, LeaseKeeper
-from service.jobs.slots import acquire_worker_slot
+from service.jobs import worker_leases as module
+from service.jobs.worker_leases import BEATS, LeaseKeeper
+from service.jobs.worker_slots import acquire_worker_slot
 from storage.control.control import Control, open_control
 from storage.control.leases import list_worker_leases
 from storage.errors import LeaseLost

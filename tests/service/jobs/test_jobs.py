@@ -9,8 +9,8 @@ import pytest
 
 from service.jobs import worker
 from service.jobs.queue import JobQueue
-from service.jobs.slots import acquire_worker_slot
 from service.jobs.worker import OfDbos
+from service.jobs.worker_slots import acquire_worker_slot
 from service.processes import supervisor
 from service.requests.problems import Conflict, InvalidRequest
 from storage.errors import NotFound

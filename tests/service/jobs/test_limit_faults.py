@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.slots import Budget, acquire_worker_slot, is_worker_slot_taken
 from service.jobs.steps import Limits, counts_memory_limit, format_byte_size, job_limits
+from service.jobs.worker_slots import Budget, acquire_worker_slot, is_worker_slot_taken
 from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, RefreshRequest, TrainRequest

@@ -15,7 +15,7 @@ from service import product
 from service.requests.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control import timetable
+from storage.control import schedule_records
 from tests.processes import wait_for
 
 pytestmark = pytest.mark.faults
@@ -32,8 +32,8 @@ def yearly(name, train):
 
 def make_due(workspace, name):
     """Let a schedule have been due half a year ago, as if no worker had run since; returns when."""
-    schedule = timetable.get_schedule(workspace.control, name)
-    timetable.change_schedule(workspace.control, schedule, replace(schedule, next_due_at=DUE))
+    schedule = schedule_records.get_schedule(workspace.control, name)
+    schedule_records.change_schedule(workspace.control, schedule, replace(schedule, next_due_at=DUE))
     return DUE
 
 

@@ -13,8 +13,8 @@ import time
 import pytest
 
 from service import product
-from service.jobs.crew import lease_host_name
-from service.jobs.slots import acquire_worker_slot
+from service.jobs.worker_leases import lease_host_name
+from service.jobs.worker_slots import acquire_worker_slot
 from service.operations import backup, doctor
 from service.operations.backup import back_up_workspace
 from service.requests.problems import Conflict, InvalidRequest
@@ -24,7 +24,7 @@ from service.workspace import Workspace
 from storage.control.leases import take_lease
 from storage.errors import CorruptFile
 from storage.files.atomic_files import read_manifest, sha256_of_file
-from storage.monitoring.counts import workspace_secret
+from storage.monitoring.monitoring_files import workspace_secret
 from tests.processes import wait_for
 from tests.service import forks
 from tests.service.asking import job_at_end

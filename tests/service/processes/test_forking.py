@@ -191,8 +191,8 @@ def test_metrics_of_all_processes_are_added_up(server):
 def test_what_is_forked_has_no_pandas_and_no_tracing_and_looks_for_garbage_as_usual():
     code = (
         "import gc, sys; usual = gc.get_threshold()\n"
-        "from service.processes.forking import load; from service.settings import Settings\n"
-        "load(Settings(warm_up=False))\n"
+        "from service.processes.forking import preload_serving_modules; from service.settings import Settings\n"
+        "preload_serving_modules(Settings(warm_up=False))\n"
         "assert gc.get_threshold() == usual and gc.get_freeze_count() > 100_000\n"
         "print(*(name in sys.modules for name in ('pandas', 'opentelemetry.sdk', 'service.http.app')))"
     )

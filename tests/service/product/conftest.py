@@ -6,7 +6,7 @@ from service import product
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Map
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 from tests.service.asking import model_of
 from tests.service.product.test_refresh import request_of
 

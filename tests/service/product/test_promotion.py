@@ -19,7 +19,7 @@ from service.requests.requests import PromotionRule, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 from tests.service.product.test_refresh import request_of
 
 

@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile, InvalidPredicate
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 from tests.service.asking import job_at_end, model_of
 from tests.service.cli.test_cli import fewpass
 

@@ -25,7 +25,7 @@ from storage.control.control import control_generation
 from storage.errors import CorruptFile, OutdatedModel
 from storage.files.atomic_files import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
-from storage.monitoring.counts import MonitoringFiles
+from storage.monitoring.monitoring_files import MonitoringFiles
 
 NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RECORD = {"outlook": "rain", "windy": True}

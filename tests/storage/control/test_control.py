@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 
 from storage.control import control, migrations, tables
 from storage.control.control import control_generation, open_control
-from storage.datasets.definitions import Dataset, get_dataset, list_datasets, register_dataset
+from storage.datasets.dataset_definitions import Dataset, get_dataset, list_datasets, register_dataset
 from storage.errors import ControlUnavailable, CorruptFile, NewerDatabase, OutcomeUnknown, Unwritable
 from storage.models.model_versions import list_model_versions
 from tests.storage.conftest import new_version
@@ -199,7 +199,7 @@ KILLED = """
 import os, sys
 from storage.control import tables
 from storage.control.control import open_control
-from storage.datasets.definitions import Dataset, register_dataset
+from storage.datasets.dataset_definitions import Dataset, register_dataset
 control = open_control(sys.argv[1])
 register_dataset(control, Dataset("acknowledged", ("a",)))
 with control.writing() as connection:

@@ -95,8 +95,8 @@ def test_a_workspace_in_the_place_of_a_file_is_named(tmp_path):
 
 WRITER = """
 import sys, time
-from storage.files.atomic_files import publish
-with publish(sys.argv[1]) as draft:
+from storage.files.atomic_files import write_file_atomically
+with write_file_atomically(sys.argv[1]) as draft:
     draft.write_text("half")
     print("writing", flush=True)
     time.sleep(3600)
@@ -148,10 +148,10 @@ def test_a_temporary_folder_is_its_process_s_and_goes_with_it(tmp_path):
 SWEEPER = """
 import sys
 from pathlib import Path
-from storage.files.atomic_files import sweep
+from storage.files.atomic_files import delete_abandoned_drafts
 print("sweeping", flush=True)
 while not Path(sys.argv[1], "stop").exists():
-    sweep(Path(sys.argv[1]))
+    delete_abandoned_drafts(Path(sys.argv[1]))
 """
 
 

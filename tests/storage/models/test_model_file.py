@@ -322,7 +322,7 @@ def test_when_the_nth_fsync_fails_nothing_is_left(tmp_path, monkeypatch, n):
 KILLED = """
 import sys, threading, os, time
 import numpy as np
-from storage.files.workspace_layout import remove_model
+from storage.files.workspace_layout import delete_model_files
 from storage.models.model_file import write_model
 threading.Timer(float(sys.argv[2]), os.kill, (os.getpid(), 9)).start()
 for version in range(1, 1000):

@@ -31,7 +31,7 @@ from storage.models.model_versions import (
 )
 from storage.models.removal import delete_model, delete_model_version, delete_unretained_versions
 from tests.storage.conftest import new_version
-from tests.storage.datasets.test_definitions import HOSTILE
+from tests.storage.datasets.test_dataset_definitions import HOSTILE
 
 
 def test_a_version_comes_back_as_it_was_added(control):

@@ -17,7 +17,7 @@ from service.requests.requests import DatasetRequest, ForgetRequest, TrainReques
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import InvalidPredicate
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 from tests.service.asking import model_of
 from tests.service.conftest import weather
 from tests.service.product.test_refresh import COLUMNS, request_of

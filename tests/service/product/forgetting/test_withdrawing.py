@@ -15,7 +15,7 @@ from storage.control import tables
 from storage.datasets.forgotten import Forgotten
 from storage.errors import CorruptFile, NotFound
 from tests.passes.test_engine import same
-from tests.passes.test_reuse import write
+from tests.passes.test_statistic_reuse import write
 from tests.service.asking import model_of
 from tests.service.cli.test_cli import fewpass
 from tests.service.product.forgetting.test_forgetting import OF_ROWS, WHERE, n_left, register

@@ -13,7 +13,7 @@ from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.screens.explorer import initial_explorer_state
+from service.console.screens.explorer_screens import initial_explorer_state
 from service.product.inference.what_if_answers import WhatIfRequest, _drops, unseen_value_warnings
 from service.product.inference.what_if_answers import answer_what_if as answer_case
 from service.requests.requests import TrainRequest

@@ -28,7 +28,7 @@ from service.serving.predictor import map_model_version
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.monitoring.counts import Alive, MonitoringFiles, compact_hourly_counts
+from storage.monitoring.monitoring_files import Alive, MonitoringFiles, compact_hourly_counts
 from tests.monitoring import problems
 from tests.service.cli.test_cli import fewpass
 from tests.web import Quiet, serving

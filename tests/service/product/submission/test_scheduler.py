@@ -14,7 +14,7 @@ from service.requests.problems import InvalidRequest
 from service.requests.requests import ScheduleChange, ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control import timetable
+from storage.control import schedule_records
 from storage.errors import Conflict, ControlUnavailable, NotFound
 from tests.processes import wait_for
 from tests.service.asking import job_at_end
@@ -106,14 +106,16 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     product.create_schedule(workspace, nightly())
     clock.now = NIGHT + timedelta(seconds=1)
     with monkeypatch.context() as killed:
-        killed.setattr(timetable, "record_schedule_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed")))
+        killed.setattr(
+            schedule_records, "record_schedule_run", lambda *_: (_ for _ in ()).throw(ControlUnavailable("killed"))
+        )
         scheduler.tick()
     assert len(product.job_queue(workspace).list().items) == 1 and outcomes(workspace) == []
     product.change_schedule(
         workspace, "nightly", ScheduleChange.model_validate({"job": refresh(promotion={"margin": 0.5})})
     )
-    control = timetable.get_schedule(workspace.control, "nightly")
-    timetable.change_schedule(workspace.control, control, replace_due(control, NIGHT))
+    control = schedule_records.get_schedule(workspace.control, "nightly")
+    schedule_records.change_schedule(workspace.control, control, replace_due(control, NIGHT))
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: Scheduler(workspace, clock).tick(), range(4)))
     (job,) = product.job_queue(workspace).list().items
@@ -264,9 +266,9 @@ def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site):
     assert client.post("/v1/schedules", json=body | {"name": "x", "cron": "61 * * * *"}).status_code == 422
     assert client.post("/v1/schedules", json=body | {"name": "x", "timezone": "Mars"}).json()["field"] == "timezone"
     with Workspace(Settings(workspace=site.workspace)) as workspace:  # as if no worker had run since yesterday
-        schedule = timetable.get_schedule(workspace.control, "sky-nightly")
+        schedule = schedule_records.get_schedule(workspace.control, "sky-nightly")
         yesterday = schedule.next_due_at - DAY
-        timetable.change_schedule(workspace.control, schedule, replace_due(schedule, yesterday))
+        schedule_records.change_schedule(workspace.control, schedule, replace_due(schedule, yesterday))
     runs = wait_for(lambda: client.get("/v1/schedules/sky-nightly/runs").json()["items"])
     assert runs[0]["outcome"] in {"caught_up", "on_time"}
     result = job_at_end(site.client, runs[0]["job_id"])["result"]

@@ -18,7 +18,7 @@ from learners.orders.formats.bif import parse_bif
 from learners.orders.queries.predictive import GraphAverage
 from learners.registry.networks.order_circuits import order_circuit
 from service import product
-from service.product.versions.fitted import load_fitted_model
+from service.product.versions.fitted_models import load_fitted_model
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.orders.problems import gaussian_table

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners.circuits.bayesian.sample_kernels import exp_nonpositive
-from learners.circuits.bayesian.samples import CircuitDraws, log_mean_exp, summarise_draws
+from learners.circuits.bayesian.circuit_draw_kernels import exp_nonpositive
+from learners.circuits.bayesian.circuit_draws import CircuitDraws, log_mean_exp, summarise_draws
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values

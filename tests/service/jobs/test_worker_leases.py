@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.jobs.crew import CrewWatch, Silence, lease_host_name, worker_crew_status
 from service.jobs.queue import job_queue
+from service.jobs.worker_leases import CrewWatch, Silence, lease_host_name, worker_crew_status
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.leases import Lease, end_lease, list_worker_leases, take_lease

@@ -6,8 +6,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners import Source, encode, load_model
+from learners.circuits.bayesian.gibbs_learning import CircuitTooLarge
 from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.bayesian.sampling import CircuitTooLarge
 from learners.circuits.recipes import resume_sampling_recipe
 from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
@@ -163,7 +163,7 @@ def test_a_run_that_is_killed_in_any_sweep_comes_to_the_same(tmp_path, monkeypat
     source, settings = Source.open(tmp_path / "x.parquet"), {"trials": 3, "trial_sweeps": 4, "iterations": 20}
     whole = learned(source, **settings)
     checkpoints = JobCheckpoints(tmp_path / "scratch", 0.0)
-    from learners.circuits.bayesian.sampler import FileStore
+    from learners.circuits.bayesian.collapsed_sampler import FileStore
 
     saved, n_saved = FileStore.save, []
 

@@ -20,7 +20,7 @@ from learners.circuits.mixtures.component_search import (
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.densities import Densities
-from learners.circuits.structures.search import (
+from learners.circuits.structures.structure_search import (
     FEWEST_ROWS,
     SHARES,
     THREADS,

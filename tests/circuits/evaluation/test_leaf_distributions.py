@@ -14,7 +14,7 @@ from learners.circuits.em.em import ExpectedCounts, batch_em
 from learners.circuits.errors import InvalidCircuit
 from learners.circuits.evaluation.density_kernels import normal_interval_moments
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.evaluation.leaf_shapes import (
+from learners.circuits.evaluation.leaf_distributions import (
     density_variables,
     leaf_mode,
     leaf_modes_of_variable,

@@ -3,7 +3,7 @@
 import pytest
 
 from storage.control.control import control_generation
-from storage.datasets.definitions import (
+from storage.datasets.dataset_definitions import (
     Dataset,
     delete_dataset,
     get_dataset,

@@ -11,13 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.bayesian.chains import Phase, chain_diagnostics, chain_phases
-from learners.circuits.bayesian.layout import draw_gamma_or_mean, draw_leaf_parameters
+from learners.circuits.bayesian.circuit_draw_kernels import draw_and_count_induced_tree, draw_and_count_induced_trees
+from learners.circuits.bayesian.circuit_draws import CircuitDraws
+from learners.circuits.bayesian.circuit_layout import draw_gamma_or_mean, draw_leaf_parameters
+from learners.circuits.bayesian.collapsed_sampler import MOST_IN_MEMORY
 from learners.circuits.bayesian.leaf_kernels import FIRST, KIND, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.bayesian.priors import Strengths
-from learners.circuits.bayesian.sample_kernels import draw_and_count_induced_tree, draw_and_count_induced_trees
-from learners.circuits.bayesian.sampler import MOST_IN_MEMORY
-from learners.circuits.bayesian.samples import CircuitDraws
 from learners.circuits.bayesian.tuning import untuned_prior_settings
 from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import log_values

@@ -17,7 +17,7 @@ from service.console.pages import (
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
-from storage.control.access import Role
+from storage.control.api_keys_and_sessions import Role
 
 N_RUNS = 5
 N_NEXT = 3

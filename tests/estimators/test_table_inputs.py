@@ -98,7 +98,7 @@ def test_classes_beside_the_table_in_any_form(table):
 
 @pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "lil_array", "dok_array"])
 def test_sparse_matrices_are_made_dense_slice_by_slice(kind, monkeypatch):
-    monkeypatch.setattr("learners.estimators.forms.SLICE_CELLS", 64)
+    monkeypatch.setattr("learners.estimators.table_inputs.SLICE_CELLS", 64)
     rng = np.random.default_rng(2)
     y = rng.integers(0, 2, 200)
     dense = np.where(rng.random((200, 6)) < 0.3 + 0.4 * y[:, None], rng.integers(1, 4, (200, 6)), 0).astype(float)

@@ -11,9 +11,9 @@ import pytest
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.passes.learner import MemoryStore, Part, drive
-from learners.passes.reuse import Supply
 from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Source, file_identity
+from learners.passes.statistic_reuse import Supply
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same

@@ -15,7 +15,7 @@ from service.product.monitoring.windows import Watching
 from service.serving.count_queue import keyed_digest
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate
-from storage.monitoring.counts import HOUR, MonitoringFiles, workspace_secret
+from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, workspace_secret
 
 
 def forget_predictions_of_rows(

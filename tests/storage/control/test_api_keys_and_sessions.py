@@ -7,7 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from storage.control import tables
-from storage.control.access import (
+from storage.control.api_keys_and_sessions import (
     Role,
     api_keys_by_hash,
     browser_session_sha256,

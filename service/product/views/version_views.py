@@ -9,7 +9,7 @@ from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
-from learners.orders.drawing import draw_edge_heat_map
+from learners.orders.edge_heat_map import draw_edge_heat_map
 from learners.orders.formats.network_files import NetworkFormat
 from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import model_to_network_text

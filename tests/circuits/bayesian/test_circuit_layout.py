@@ -1,10 +1,10 @@
 import numpy as np
 from scipy import stats
 
-from learners.circuits.bayesian.layout import draw_posterior_parameters
+from learners.circuits.bayesian.circuit_layout import draw_posterior_parameters
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler
 from learners.circuits.bayesian.leaf_kernels import FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.priors import leaf_families
-from learners.circuits.bayesian.sampler import InMemory, LazySampler
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
 from tests.circuits.bayesian.problems import COUNTS, MIXED, STRENGTHS, prior_of, rows_of
 

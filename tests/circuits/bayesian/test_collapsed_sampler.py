@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from learners.circuits.bayesian.chains import chain_acceptance_rate
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves
 from learners.circuits.bayesian.leaf_kernels import (
     GAUSSIANS,
     gaussian_log_normaliser,
@@ -12,7 +13,6 @@ from learners.circuits.bayesian.leaf_kernels import (
     log_rising_factorial,
 )
 from learners.circuits.bayesian.priors import Strengths
-from learners.circuits.bayesian.sampler import InMemory, LazySampler, Moves
 from learners.errors import InvalidParameter
 from tests.circuits.bayesian.problems import (
     EXPONENTIAL,

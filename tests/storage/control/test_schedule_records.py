@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from storage.control import migrations
 from storage.control import tables as control_tables
 from storage.control.control import open_control
-from storage.control.timetable import (
+from storage.control.schedule_records import (
     KEPT_RUNS,
     Run,
     Schedule,
@@ -102,7 +102,7 @@ def test_a_schedule_that_is_made_again_is_another_one(control):
 
 
 def test_the_oldest_runs_are_forgotten(control, monkeypatch):
-    monkeypatch.setattr("storage.control.timetable.KEPT_RUNS", 5)
+    monkeypatch.setattr("storage.control.schedule_records.KEPT_RUNS", 5)
     schedule, other = create_schedule(control, hourly()), create_schedule(control, hourly("other"))
     for number in range(12):
         record_schedule_run(control, schedule, Run(NOON + number * HOUR, "on_time", f"job-{number}", ""))

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from learners.circuits.bayesian.collapsed_sampler import Tallies
 from learners.circuits.bayesian.leaf_kernels import CENTRE, FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.priors import Prior, Shape, Strengths, complete_tree_sum_counts, leaf_families
-from learners.circuits.bayesian.sampler import Tallies
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.evaluation.evaluate import concatenate_ranges
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, PRODUCT, SUM

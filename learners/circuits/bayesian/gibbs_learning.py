@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from learners.circuits.bayesian.chains import Run, run_chains
+from learners.circuits.bayesian.circuit_draws import CircuitDraws
+from learners.circuits.bayesian.circuit_layout import Layout, build_circuit_layout
+from learners.circuits.bayesian.collapsed_sampler import MOST_IN_MEMORY, FileStore, InMemory, RowBlocks, Store
 from learners.circuits.bayesian.column_families import Coding
-from learners.circuits.bayesian.layout import Layout, build_circuit_layout
 from learners.circuits.bayesian.leaf_kernels import FIRST, SECOND
 from learners.circuits.bayesian.model import BayesianCircuit, Sampled
 from learners.circuits.bayesian.priors import (
@@ -25,8 +27,6 @@ from learners.circuits.bayesian.priors import (
     complete_tree_sum_counts,
     prior_from_leaf_parameters,
 )
-from learners.circuits.bayesian.sampler import MOST_IN_MEMORY, FileStore, InMemory, RowBlocks, Store
-from learners.circuits.bayesian.samples import CircuitDraws
 from learners.circuits.bayesian.tuning import Chosen, tune_prior_settings
 from learners.circuits.parameters import GibbsParameters
 from learners.errors import EmptyData, LearnerError

@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.product.monitoring.inner_networks import INNER_NETWORKS, private_network_reason
+from service.product.monitoring.private_networks import INNER_NETWORKS, private_network_reason
 
 # Address, and a word of the reason. A star: Python 3.11 calls it global.
 INNER = [

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.joints import LEAST
+from learners.ensembles.joint_members import LEAST
 from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Floats, Integers, freeze_arrays
 from learners.registry.sql.dialects import Query, balanced_sql_sum

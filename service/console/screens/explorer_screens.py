@@ -12,7 +12,7 @@ from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.orders.model import OrderModel
 from learners.registry.networks.model import ArcModel
-from learners.registry.networks.of_models import has_arcs
+from learners.registry.networks.model_networks import has_arcs
 from learners.schema import Attribute
 from learners.schema.value_choices import attribute_value_choices
 from service import product
@@ -24,7 +24,7 @@ from service.console.pages import (
     served_model_from_request,
     workspace_from_request,
 )
-from service.console.screens.served_rows import parse_until_parameter
+from service.console.screens.monitoring_screens import parse_until_parameter
 from service.product.inference.metric_words import interval_words
 from service.product.inference.what_if_answers import columns_without_missing_state, joint_schema
 from service.product.views.column_graphs import ColumnGraph, graph_outline, model_column_graph, model_family_table

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from learners.circuits.bayesian.lazy_kernels import (
+from learners.circuits.bayesian.lazy_sampler_kernels import (
     add_rows_to_lazy_sampler,
     lazy_sweep,
     sampler_log_joint,

@@ -10,7 +10,11 @@ from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.parameters import CircuitParameters
 from learners.circuits.structures.chow_liu import chow_liu
 from learners.circuits.structures.random_regions import k_means_row_clusters, mixture_of_circuits, mixture_of_clusters
-from learners.circuits.structures.search import choose_circuit_structure, codes_and_domain_sizes, search_work_budget
+from learners.circuits.structures.structure_search import (
+    choose_circuit_structure,
+    codes_and_domain_sizes,
+    search_work_budget,
+)
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled, EmptyData, InvalidParameter
 from learners.registry import recipes

@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy.exc import InterfaceError, OperationalError
 
 from service.jobs.queue import JobQueue, job_queue
-from service.jobs.slots import is_worker_slot_taken
+from service.jobs.worker_slots import is_worker_slot_taken
 from service.workspace import Workspace
 from storage.control.control import Control
 from storage.control.leases import Lease, end_lease, list_worker_leases, renew_lease, take_lease
