@@ -42,7 +42,7 @@ STRUCTURES = {"edges", "graph", "graphs", "paths", "effects", "score"}
 KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of structures: edges, graph, graphs, paths, effects or score"
 
 
-def query(
+def query_command(
     model: Reference,
     kind: str = Argument("conditional", help=f"What to ask for: {KINDS}."),
     variables: Texts = Option(None, "--of", help="A column to tell; may be repeated. By default all that can be."),
@@ -144,7 +144,7 @@ def _read_query(request: JSONObject) -> Any:
     return known.validate_python(request)
 
 
-def predict(
+def predict_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,
@@ -179,7 +179,7 @@ def predict(
     print_written_rows(output, {"n_rows": n_rows}, started, json_output)
 
 
-def score(
+def score_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,
@@ -219,7 +219,7 @@ def _of_average(facts: JSONObject) -> str:
     return f"averaged over graphs {how}{lacking}"
 
 
-def impute(
+def impute_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,

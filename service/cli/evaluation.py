@@ -34,7 +34,7 @@ LOG = "outcomes.jsonl"
 COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 
-def compare(
+def compare_command(
     data: Annotated[list[str], Argument(help="Folders of Parquet files, one data set a file; or the files.")],
     learner: Texts = Option(None, "--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated."),
     repetitions: int = Option(5, "--repetitions", "-r", min=1, help="Shuffles of each data set."),
@@ -107,7 +107,7 @@ def compare(
         raise typer.Exit(1)
 
 
-def bench_learners(
+def bench_command(
     data: list[str] | None = Argument(
         None, help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"
     ),
@@ -121,7 +121,7 @@ def bench_learners(
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
-    from service.operations.bench import bench_known_network, bench_learners
+    from service.operations.bench import bench_known_network
     from service.settings import Settings, available_threads
 
     if data and target is None:
@@ -129,7 +129,7 @@ def bench_learners(
     learners, options = learner or ["nb", "kdb:k=2", "xgboost"], {"threads": threads or available_threads(Settings())}
     options["rounds"] = rounds
     if data:
-        measured = bench_learners(data, str(target), learners, **options)
+        measured = bench_command(data, str(target), learners, **options)
     else:
         measured = bench_known_network(rows, learners, **options)
     with err.status(f"measuring {', '.join(learners)}"):

@@ -53,7 +53,7 @@ def _give(
             )
 
 
-def structure(
+def export_structure(
     reference: Reference,
     member: int | None = Option(None, "--member", help="Of an ensemble: the number of one member."),
     workspace: WorkspaceOption = None,
@@ -78,7 +78,7 @@ def structure(
             print_table(title, ["fact", "value"], [[name, table_cell_text(value)] for name, value in table.items()])
 
 
-def circuit(
+def export_circuit(
     reference: Reference,
     form: Form = Option("text", "--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`."),
     of: CircuitOf = Option(
@@ -94,7 +94,7 @@ def circuit(
     _give(reference, lambda here: product.export_version_circuit(here, reference, form, of), output, force, workspace)
 
 
-def trace(
+def export_trace(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
     force: ForceOption = False,
@@ -104,7 +104,7 @@ def trace(
     _give(reference, lambda here: product.draw_chain_trace(here, reference), output, force, workspace)
 
 
-def picture(
+def export_picture(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
     of: Picture = Option("edges", "--of", help="A heat map of the edges, or the graph with widths by probability."),
@@ -121,7 +121,7 @@ def picture(
     _give(reference, drawn, output, force, workspace)
 
 
-def network(
+def export_network(
     reference: Reference,
     form: NetworkFormat | None = Option(
         None, "--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"
@@ -138,7 +138,7 @@ def network(
     _give(reference, lambda here: product.export_version_network(here, reference, chosen), output, force, workspace)
 
 
-def sql(
+def export_sql(
     reference: Reference,
     table: Annotated[str, Option("--table", help="The table whose rows are answered; schema.table if need be.")],
     dialect: DialectName = Option("duckdb", "--dialect", "-d", help="The database that runs it."),
@@ -166,7 +166,7 @@ def sql(
     _give(reference, written, output, force, workspace)
 
 
-def report(
+def report_command(
     reference: Reference,
     uris: Annotated[list[str], Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
     html: Annotated[str, Option("--html", help="The page to write.")],

@@ -40,7 +40,7 @@ TargetOption = Annotated[str | None, Option("--target", "-t", help="The column t
 ColumnsOption = Annotated[str | None, Option("--columns", help="What you know of columns: JSON, or a file of it.")]
 
 
-def train(
+def train_command(
     uris: UrisArgument,
     *,
     target: TargetOption = None,
@@ -133,7 +133,7 @@ def train(
     out.print(f"[dim]{escape_rich_markup(steps)}[/]", highlight=False, soft_wrap=True)
 
 
-def forget(
+def forget_command(
     name: Annotated[str, Argument(help="A data set, or a model that was trained on files.")],
     where: str | None = Option(None, "--where", help="Which rows, as an SQL condition, such as 'user_id = 7'."),
     withdraw: str | None = Option(
@@ -216,7 +216,7 @@ def _user() -> str:
         return f"user {os.getuid()}"
 
 
-def evaluate(
+def evaluate_command(
     model: Annotated[str, Argument(help="name, name@version or name@alias; more of them are compared.")],
     uris: UrisArgument,
     workspace: WorkspaceOption = None,
@@ -252,7 +252,7 @@ def _is_reference(text: str) -> bool:
     return REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
-def schema(
+def schema_command(
     uris: UrisArgument, target: TargetOption = None, columns: ColumnsOption = None, json_output: JsonOption = False
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""

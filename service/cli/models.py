@@ -32,23 +32,23 @@ MLFLOW = ("models:/", "runs:/")  # addresses of its models
 Name = Annotated[str, Argument(help="Name of the model.")]
 
 
-app.command()(exports.structure)
-app.command()(exports.circuit)
-app.command()(exports.trace)
-app.command()(exports.picture)
-app.command()(exports.network)
-app.command()(exports.sql)
+app.command("structure")(exports.export_structure)
+app.command("circuit")(exports.export_circuit)
+app.command("trace")(exports.export_trace)
+app.command("picture")(exports.export_picture)
+app.command("network")(exports.export_network)
+app.command("sql")(exports.export_sql)
 
 
 @app.callback(invoke_without_command=True)
-def models(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def models_command(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, unless a subcommand is given."""
     if context.invoked_subcommand is None:
-        list_all(workspace, json_output)
+        list_models(workspace, json_output)
 
 
 @app.command("list")
-def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def list_models(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, each with its versions and aliases."""
     with open_existing_workspace(workspace) as here:
         items = product.list_models(here, 1000).items
@@ -60,8 +60,8 @@ def list_all(workspace: WorkspaceOption = None, json_output: JsonOption = False)
     print_json_or_table(items, json_output, columns, rows, "no models yet: fewpass train")
 
 
-@app.command()
-def show(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@app.command("show")
+def show_model(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one version: learner, parameters, rows, metrics, files."""
     with open_existing_workspace(workspace) as here:
         version = product.find_version(here, reference)
@@ -77,8 +77,8 @@ def show(reference: Reference, workspace: WorkspaceOption = None, json_output: J
     show_evaluation_metrics(dict(version.metrics))
 
 
-@app.command()
-def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@app.command("versions")
+def show_versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the versions of a model, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.list_versions(here, name, 1000).items
@@ -95,8 +95,8 @@ def versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpt
     print_json_or_table(items, json_output, ["version", "learner", "rows", "error", "log loss", "trained"], rows)
 
 
-@app.command()
-def alias(
+@app.command("alias")
+def alias_model(
     reference: Annotated[str, Argument(help="name@version to point at.")],
     alias_name: Annotated[str, Argument(metavar="ALIAS", help="Such as champion.")],
     workspace: WorkspaceOption = None,
@@ -110,8 +110,8 @@ def alias(
     print_json_or_text(found, f"{version.name}@{alias_name} is version {version.version}", json_output)
 
 
-@app.command()
-def delete(
+@app.command("delete")
+def delete_model(
     reference: Annotated[str, Argument(help="name@version; or with --all, name.")],
     is_all: bool = Option(False, "--all", help="All versions, aliases and history of the model."),
     workspace: WorkspaceOption = None,
@@ -132,8 +132,8 @@ def delete(
     print_json_or_text(answer, f"deleted {version.name}@{version.version}", json_output)
 
 
-@app.command()
-def tag(
+@app.command("tag")
+def tag_model(
     reference: Reference,
     tag_name: Annotated[str, Argument(metavar="TAG", help="Such as checked-by.")],
     value: str | None = Argument(None, help="Its value; without one the tag is removed."),
@@ -150,8 +150,8 @@ def tag(
     )
 
 
-@app.command()
-def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@app.command("lineage")
+def show_lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show where a version comes from: files, job, what was asked for, libraries."""
     with open_existing_workspace(workspace) as here:
         found = product.version_lineage(here, reference)
@@ -167,8 +167,8 @@ def lineage(reference: Reference, workspace: WorkspaceOption = None, json_output
     print_table("libraries", ["library", "version"], list(found["libraries"].items()))
 
 
-@app.command()
-def rollback(
+@app.command("rollback")
+def roll_back_model(
     name: Name,
     alias_name: str = Argument("champion", metavar="ALIAS"),
     workspace: WorkspaceOption = None,
@@ -181,8 +181,8 @@ def rollback(
     print_json_or_text(answer, f"{name}@{alias_name} is version {version} again", json_output)
 
 
-@app.command()
-def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@app.command("history")
+def show_alias_history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List where the aliases of a model have pointed, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.alias_history(here, name, 1000).items
@@ -192,8 +192,8 @@ def history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOpti
     )
 
 
-@app.command()
-def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@app.command("promotions")
+def show_promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the decisions between champion and challenger, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
@@ -206,8 +206,8 @@ def promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonO
     )
 
 
-@app.command()
-def retention(
+@app.command("retention")
+def set_retention(
     name: Name,
     keep: int | None = Option(None, "--keep", min=1, help="Newest versions to keep."),
     keep_all: bool = Option(False, "--all", help="Keep all versions."),
@@ -225,8 +225,8 @@ def retention(
     print_json_or_text({"keep": kept}, text, json_output)
 
 
-@app.command()
-def prune(
+@app.command("prune")
+def prune_models(
     name: Name,
     keep: int | None = Option(None, "--keep", min=1, help="Newest versions to keep.", show_default="its retention"),
     workspace: WorkspaceOption = None,
@@ -239,8 +239,8 @@ def prune(
     print_json_or_text({"removed": removed}, text, json_output)
 
 
-@app.command()
-def export(
+@app.command("export")
+def export_model(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The file to write; or models:/NAME, to register it in MLflow.")],
     force: ForceOption = False,
@@ -261,7 +261,7 @@ def export(
 
 
 @app.command("import")
-def import_file(
+def import_model(
     source: Annotated[
         str,
         Argument(

@@ -27,7 +27,7 @@ from service.terminal_output import (
 from storage.control.api_keys_and_sessions import Role
 
 
-def serve(
+def serve_command(
     host: str | None = Option(None, "--host", help="Address to listen on.", show_default="127.0.0.1"),
     port: int | None = Option(None, "--port", "-p", help="Port; 0 takes a free one.", show_default="8000"),
     workers: int | None = Option(None, "--workers", min=1, help="Serving processes.", show_default="1"),
@@ -61,7 +61,7 @@ def serve(
     )
 
 
-def worker(
+def worker_command(
     workspace: WorkspaceOption = None,
     parent: int | None = Option(None, "--parent", hidden=True, help="Process that must stay alive."),
     json_output: bool = Option(False, "--json", help="Log JSON lines, whatever the environment says."),
@@ -72,7 +72,7 @@ def worker(
     run_worker(command_line_settings(workspace, log_format="json" if json_output else None), parent)
 
 
-def demo(
+def demo_command(
     rows: int = Option(500_000, "--rows", min=10_000, help="Orders to learn from."),
     output: Path = Option(
         Path("demo-output"), "--out", help="Folder for pictures and results.", callback=check_local_folder_option
@@ -86,7 +86,7 @@ def demo(
     run_demo(rows, output, seed, json_output)
 
 
-def precompile(
+def precompile_command(
     processes: int | None = Option(
         None, "--processes", min=1, help="Compile in so many at once.", show_default="all cores"
     ),
@@ -104,7 +104,7 @@ def precompile(
     out.print(f"All kernels are compiled ({seconds:.0f} s).", highlight=False)
 
 
-def backup(
+def backup_command(
     target: Annotated[Path, Argument(help="A new folder, or a new file ending in .tar.")],
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -127,7 +127,7 @@ def backup(
         out.print("[yellow]The control database is elsewhere[/]: back it up too, before this command (pg_dump).")
 
 
-def restore(
+def restore_command(
     source: Annotated[Path, Argument(help="A backup: folder or .tar.")],
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -142,7 +142,7 @@ def restore(
         out.print("[yellow]Without the control database[/]: restore it too, from before this backup (psql).")
 
 
-def doctor(
+def doctor_command(
     repair: bool = Option(False, "--repair", help="Make damaged compiled forms anew; remove dead drafts."),
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -166,7 +166,9 @@ JobOption = Option("--job", help="JSON of a job, or a file of it; as in POST /v1
 
 
 @schedules_app.callback(invoke_without_command=True)
-def schedules(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def schedules_command(
+    context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False
+) -> None:
     """List the schedules, unless a subcommand is given."""
     if context.invoked_subcommand is None:
         list_schedules(workspace, json_output)
@@ -186,8 +188,8 @@ def list_schedules(workspace: WorkspaceOption = None, json_output: JsonOption = 
     print_json_or_table(items, json_output, columns, rows, "no schedules yet: fewpass schedules create")
 
 
-@schedules_app.command()
-def create(
+@schedules_app.command("create")
+def create_schedule(
     name: ScheduleName,
     cron: Annotated[str, CronOption],
     job: Annotated[str, JobOption],
@@ -205,8 +207,8 @@ def create(
         _show(product.create_schedule(here, build_request_or_usage_error(ScheduleRequest, given)), json_output)
 
 
-@schedules_app.command()
-def change(
+@schedules_app.command("change")
+def change_schedule(
     name: ScheduleName,
     cron: Annotated[str | None, CronOption] = None,
     job: Annotated[str | None, JobOption] = None,
@@ -224,8 +226,8 @@ def change(
         _show(product.change_schedule(here, name, build_request_or_usage_error(ScheduleChange, given)), json_output)
 
 
-@schedules_app.command()
-def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@schedules_app.command("show")
+def show_schedule(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show a schedule and its newest runs."""
     with open_existing_workspace(workspace) as here:
         schedule, runs = product.get_schedule(here, name), product.list_schedule_runs(here, name, 20).items
@@ -240,30 +242,30 @@ def show(name: ScheduleName, workspace: WorkspaceOption = None, json_output: Jso
     )
 
 
-@schedules_app.command()
-def pause(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@schedules_app.command("pause")
+def pause_schedule(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Stop a schedule from being due; a job that is running goes on."""
     with open_existing_workspace(workspace) as here:
         _show(product.pause_schedule(here, name), json_output)
 
 
-@schedules_app.command()
-def resume(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@schedules_app.command("resume")
+def resume_schedule(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Let a schedule be due again from now on."""
     with open_existing_workspace(workspace) as here:
         _show(product.resume_schedule(here, name), json_output)
 
 
-@schedules_app.command()
-def run(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@schedules_app.command("run")
+def run_schedule(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit the job of a schedule now."""
     with open_existing_workspace(workspace) as here:
         job = product.run_schedule(here, name)
     print_json_or_text(job, f"{job.id}: {job.state}; follow it with `fewpass jobs watch {job.id}`", json_output)
 
 
-@schedules_app.command()
-def delete(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@schedules_app.command("delete")
+def delete_schedule(name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Delete a schedule; its jobs and models stay."""
     with open_existing_workspace(workspace) as here:
         product.delete_schedule(here, name)
@@ -310,8 +312,8 @@ def list_keys(workspace: WorkspaceOption = None, json_output: JsonOption = False
     print_json_or_table(items, json_output, columns, rows, "no keys yet: fewpass keys create")
 
 
-@keys_app.command()
-def revoke(name: KeyName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@keys_app.command("revoke")
+def revoke_key(name: KeyName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """End a key; running servers refuse it within the poll interval."""
     with open_existing_workspace(workspace) as here:
         key = product.revoke_key(here, name)

@@ -42,7 +42,7 @@ MOST_COLUMNS = 20
 webhooks_app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
 
 
-def drift(
+def drift_command(
     model: Reference,
     uris: UrisArgument,
     against: Texts = Option(
@@ -102,7 +102,7 @@ def _worst(column: JSONObject) -> str:
     return f"{kind} {points:+.2g}"
 
 
-def monitor(
+def monitor_command(
     model: Reference,
     window: str = Option("24h", "--window", help="How long, such as 24h or 7d."),
     against: str = Option("training", "--against", help="training, window:7d, same-hour:4w or version:3."),
@@ -131,7 +131,7 @@ def monitor(
         raise typer.Exit(EXIT_DRIFT)
 
 
-def labels(
+def labels_command(
     model: Reference,
     uris: UrisArgument,
     key: Annotated[str, Option("--key", help="The column of your keys, or of ids with --ids.")],
@@ -149,7 +149,7 @@ def labels(
     print_json_or_text(done, words, json_output)
 
 
-def alerts(
+def alerts_command(
     model: str | None = Option(None, "--model", help="Of one model."),
     is_open: bool = Option(False, "--open", help="Only those that are not over."),
     acknowledge: Texts = Option(None, "--acknowledge", help="Note that this alert was seen; may be repeated."),
@@ -192,8 +192,8 @@ def list_webhooks(workspace: WorkspaceOption = None, json_output: JsonOption = F
     print_json_or_table(found, json_output, ["id", "url", "created"], rows)
 
 
-@webhooks_app.command()
-def add(
+@webhooks_app.command("add")
+def add_webhook(
     url: str,
     model: Texts = Option(None, "--model", help="May be repeated; all unless given."),
     workspace: WorkspaceOption = None,
@@ -205,8 +205,8 @@ def add(
     print_json_document(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
 
 
-@webhooks_app.command()
-def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@webhooks_app.command("test")
+def test_webhook(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Send a test event."""
     with open_existing_workspace(workspace) as here:
         delivery = product.test_webhook(here, webhook)
@@ -214,8 +214,8 @@ def test(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOptio
     print_json_or_text(delivery, words, json_output)
 
 
-@webhooks_app.command()
-def delete(webhook: str, workspace: WorkspaceOption = None) -> None:
+@webhooks_app.command("delete")
+def delete_webhook(webhook: str, workspace: WorkspaceOption = None) -> None:
     """Send nothing there any more."""
     with open_existing_workspace(workspace) as here:
         product.delete_webhook(here, webhook)
@@ -231,7 +231,7 @@ Limit = Annotated[int, Option("--limit", min=1, max=500, help="Most jobs to list
 
 
 @jobs_app.callback(invoke_without_command=True)
-def jobs(
+def jobs_command(
     context: typer.Context, limit: Limit = 20, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
     """List the newest jobs, unless a subcommand is given."""
@@ -254,8 +254,8 @@ def list_jobs(limit: Limit = 20, workspace: WorkspaceOption = None, json_output:
         out.print("[dim]no jobs yet[/]")
 
 
-@jobs_app.command()
-def submit(
+@jobs_app.command("submit")
+def submit_job(
     job: Annotated[str, Argument(help="JSON of a job, or a file of it; as in POST /v1/jobs.")],
     priority: str = Option("normal", "--priority", help="high, normal or low."),
     key: str | None = Option(None, "--key", help="Idempotency key: the same job again starts nothing new."),
@@ -279,16 +279,16 @@ def submit(
     _show(submitted, json_output)
 
 
-@jobs_app.command()
-def show(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@jobs_app.command("show")
+def show_job(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show one job."""
     with open_existing_workspace(workspace) as here:
         job = product.job_queue(here).get(job_id)
     _show(job, json_output)
 
 
-@jobs_app.command()
-def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@jobs_app.command("watch")
+def watch_job(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Follow a job to its end; the exit code says whether it succeeded."""
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         while not (job := product.job_queue(here).get(job_id)).is_finished:
@@ -299,22 +299,22 @@ def watch(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOpt
         raise typer.Exit(EXIT_FAILED)
 
 
-@jobs_app.command()
-def cancel(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@jobs_app.command("cancel")
+def cancel_job(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Cancel a queued or running job."""
     with open_existing_workspace(workspace) as here:
         _show(product.job_queue(here).cancel(job_id), json_output)
 
 
-@jobs_app.command()
-def retry(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+@jobs_app.command("retry")
+def retry_job(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit a failed or cancelled job again."""
     with open_existing_workspace(workspace) as here:
         _show(product.job_queue(here).retry(job_id), json_output)
 
 
-@jobs_app.command()
-def log(
+@jobs_app.command("log")
+def show_job_log(
     job_id: JobId,
     workspace: WorkspaceOption = None,
     json_output: bool = Option(False, "--json", help="Accepted for symmetry: logs are JSON lines."),
@@ -325,8 +325,8 @@ def log(
         typer.echo(product.read_job_log(here, job_id), nl=False)
 
 
-@jobs_app.command()
-def output(
+@jobs_app.command("output")
+def show_job_output(
     job_id: JobId,
     to: OutputOption,
     force: ForceOption = False,

@@ -14,7 +14,7 @@ from learners import Source, drive
 from learners.models.query import Conditional, Map, Marginal
 from learners.registry import recipes
 from service import product
-from service.cli.ask import query
+from service.cli.ask import query_command
 from service.http.app import create_app
 from service.http.warm_up import TABLE
 from service.product.inference import queries
@@ -129,7 +129,7 @@ def test_a_number_of_thousands_of_digits_is_named(site, path, body, code, field)
 
 def test_a_number_of_thousands_of_digits_is_named_on_the_command_line():
     with pytest.raises(typer.BadParameter, match="'humidity' has too many digits"):
-        query("weather", "marginal", given=["humidity=" + "9" * 5000])
+        query_command("weather", "marginal", given=["humidity=" + "9" * 5000])
 
 
 def test_the_answers_of_a_request_are_no_more_than_a_server_can_carry(site, circuit):
