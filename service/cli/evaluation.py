@@ -121,7 +121,7 @@ def bench_command(
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
-    from service.operations.bench import bench_known_network
+    from service.operations.bench import bench_known_network, bench_learners
     from service.settings import Settings, available_threads
 
     if data and target is None:
@@ -129,7 +129,7 @@ def bench_command(
     learners, options = learner or ["nb", "kdb:k=2", "xgboost"], {"threads": threads or available_threads(Settings())}
     options["rounds"] = rounds
     if data:
-        measured = bench_command(data, str(target), learners, **options)
+        measured = bench_learners(data, str(target), learners, **options)
     else:
         measured = bench_known_network(rows, learners, **options)
     with err.status(f"measuring {', '.join(learners)}"):

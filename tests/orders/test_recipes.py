@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import re
 from dataclasses import replace
 from functools import lru_cache
@@ -429,7 +430,8 @@ def test_the_estimator_tells_the_same(tmp_path):
         "limits": {"max_parents": None, "candidates": None},
     }
     assert posterior.feature_names_in_ == NAMES
-    assert posterior.query(Graph(absent=("a->b",))) == model.answer([Graph(absent=("a->b",))])[0]
+    for own in (posterior, pickle.loads(pickle.dumps(posterior))):
+        assert own.query(Graph(absent=("a->b",))) == model.answer([Graph(absent=("a->b",))])[0]
     graph = posterior.to_networkx()
     assert sorted(graph.nodes) == NAMES
     assert {(a, b, p["probability"]) for a, b, p in graph.edges(data=True)} == set(model.best_edges())

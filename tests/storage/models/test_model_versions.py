@@ -336,7 +336,7 @@ def test_a_second_start_of_a_job_keeps_the_version_of_the_first(registry, layout
     assert {name.partition("-")[0] for name in files_of(layout)} == {"1"}
 
 
-@pytest.mark.parametrize("step", ["settle", "write_compiled", "write_manifest"])
+@pytest.mark.parametrize("step", ["publish_draft_file", "write_compiled", "write_manifest"])
 def test_files_that_are_refused_half_way_leave_none(registry, layout, monkeypatch, step):
     def refuse(*given, **named):
         getattr(model_file, f"_{step}")(*given, **named)  # at the worst moment: done, and then an error
