@@ -8,6 +8,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from threading import Event
 from typing import TypeVar
 
+from learners.errors import Cancelled
+
 REPORT_EVERY_S = 0.1
 
 Result = TypeVar("Result")
@@ -21,22 +23,22 @@ def available_cores() -> int:
 def run_on_threads(
     tasks: Sequence[Callable[[], Result]], threads: int, stop: Event, report: Callable[[], None], name: str
 ) -> list[Result]:
-    """The results of tasks in their order; `report` is called now and then, the last time before the last tasks end.
+    """The results of tasks in their order; `report` is called now and then.
 
-    The first error of a task or of `report` is raised. It sets `stop`, which the tasks look at, so that all end soon.
+    The first error of a task or of `report` sets `stop`, at which tasks end, by Cancelled if they have no result. Raised
+    is what failed first in the order of the tasks.
     """
     with ThreadPoolExecutor(max(1, min(threads, len(tasks))), thread_name_prefix=name) as pool:
         futures = [pool.submit(task) for task in tasks]
         try:
-            going = set(futures)
-            while going:
-                ended, going = wait(going, REPORT_EVERY_S, FIRST_EXCEPTION)
-                for future in ended:
-                    future.result()
-                if going:
-                    report()
-        except BaseException:
+            while wait(futures, REPORT_EVERY_S, FIRST_EXCEPTION).not_done:
+                if any(future.done() and future.exception() for future in futures):
+                    break
+                report()
+        finally:
             stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+            pool.shutdown(cancel_futures=True)
+    errors = [error for future in futures if not future.cancelled() and (error := future.exception())]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, Cancelled)), errors[0])
     return [future.result() for future in futures]

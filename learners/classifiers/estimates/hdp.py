@@ -12,7 +12,7 @@ import numpy as np
 
 from learners.classifiers.estimates import hdp_kernels as kernels
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
-from learners.errors import InvalidParameter
+from learners.errors import Cancelled, InvalidParameter
 from learners.kernels.arrays import Floats, Integers, Mask, freeze_arrays
 from learners.models.parameters import Parameters
 from learners.passes.engine import Advance
@@ -374,7 +374,7 @@ def run_trees_in_parallel(
             if share is not None:
                 done[i] = share
             if is_stopped.is_set():
-                raise _Stopped
+                raise Cancelled
 
         tick(None)
         return work(trees[i], i, tick)
@@ -388,7 +388,3 @@ def run_trees_in_parallel(
     report()
     by_tree = dict(zip(order, results, strict=True))
     return [by_tree[i] for i in range(len(trees))]
-
-
-class _Stopped(Exception):
-    """Another thread has failed, or the caller has cancelled."""
