@@ -56,7 +56,7 @@ class PrefixLosses(Statistic):
 
     Losses are summed in whole multiples of 2^-30, so that they add exactly.
 
-    `selection_loss_tables`: of the structure of kDB with the largest k, from all the rows that the pass will see.
+    `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
     `class_counts`, (n_classes,) int64.
     `loss`, "squared" or "zero-one": (1 - P(y | x))^2, or whether another class is more probable.
 

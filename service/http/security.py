@@ -64,7 +64,7 @@ class Guard:
     """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice, 429 with one that asks too often.
 
     All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
-    a revoked key is refused within the poll interval, and no request waits for the database. `control_generation` is that of the
+    a revoked key is refused within the poll interval, and no request waits for the database. `generation` is that of the
     registry whose keys are held, or an older one. The predictor has a record of its own: what one of them has taken over,
     the other may have failed to.
     """

@@ -245,11 +245,11 @@ def k_best(
     The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if
     time is up, or if fewer of the k best trees differ.
     query, evidence: variables by number, and values of others.
-    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `branch_and_bound_assignment` proves optimality by search; it starts from `kbt`
+    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
     and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
-    happens to prove it. Several assignments are told by `branch_and_bound_assignment`, and by `kbt` those of its trees.
-    time_limit_s: for `branch_and_bound_assignment`.
-    k: trees of `kbt` and `branch_and_bound_assignment`, samples of `beam`.
+    happens to prove it. Several assignments are told by `exact`, and by `kbt` those of its trees.
+    time_limit_s: for `exact`.
+    k: trees of `kbt` and `exact`, samples of `beam`.
     seed: of the samples of `beam`; the other solvers draw nothing.
     ranges: in which variables without a finite domain are searched.
     Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;

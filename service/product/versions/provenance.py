@@ -38,7 +38,7 @@ def provenance_tables(
 
     `learned` is the receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the
     `snapshot` of a lake table, and of files that hold rows of `databases` from where. Returns the tables `metrics` (name,
-    value), `provenance` (name, value as JSON), `source_files` and `library_versions_table`.
+    value), `provenance` (name, value as JSON), `source_files` and `libraries`.
     """
     facts = {
         "learner": request.learner,

@@ -26,7 +26,7 @@ def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObj
 
     Returns
     -------
-    `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `circuit_regions` (number
+    `graph` (a `ColumnGraph`), `names` (number to name of all regions drawn; of one column the column's), `regions` (number
     to `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes`, `is_compiled`
     """
     circuit = exportable_circuit(model)
