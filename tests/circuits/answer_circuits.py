@@ -3,16 +3,15 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from learners.circuits.circuit import Circuit, CircuitArrays
+from learners.circuits.circuit import Circuit
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
 from tests.circuits.map_circuits import random_circuit
-from tests.naive.map import flat_circuit
+from tests.naive.map import categorical, mixture
 
 
 def independent(shares):
     """One product of a categorical leaf of each variable."""
-    leaves = [(CATEGORICAL, v, np.log(own).tolist()) for v, own in enumerate(shares)]
-    return flat_circuit([*leaves, ("product", range(len(leaves)))], [len(own) for own in shares])
+    return mixture([[categorical(*own) for own in shares]])
 
 
 def with_numeric_leaves(rng, circuit, kinds):
@@ -27,17 +26,14 @@ def with_numeric_leaves(rng, circuit, kinds):
             own = [float(rng.normal()), float(rng.uniform(0.5, 2))] if numeric == GAUSSIAN else [rng.uniform(0.5, 3)]
         parameters.append(own)
     n_values[list(kinds)] = 0
-    arrays = CircuitArrays(
-        kind,
-        circuit.child_starts,
-        circuit.children,
-        circuit.log_weight,
-        circuit.variable,
-        np.cumsum([0, *map(len, parameters)]),
-        np.array([p for own in parameters for p in own], np.float64),
-        n_values,
+    return Circuit(
+        circuit.arrays._replace(
+            kind=kind,
+            leaf_starts=np.cumsum([0, *map(len, parameters)]),
+            leaf_parameters=np.concatenate(parameters),
+            n_values=n_values,
+        )
     )
-    return Circuit(arrays)
 
 
 @st.composite

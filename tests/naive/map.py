@@ -17,7 +17,7 @@ def flat_circuit(nodes, n_values):
         if node[0] == "sum":
             kinds.append(SUM)
             children += [child for child, _ in node[1]]
-            log_weights += [math.log(weight) if weight > 0 else -math.inf for _, weight in node[1]]
+            log_weights += logs(*(weight for _, weight in node[1]))
         elif node[0] == "product":
             kinds.append(PRODUCT)
             children += node[1]
@@ -40,6 +40,29 @@ def flat_circuit(nodes, n_values):
         np.array(n_values, dtype=np.int64),
     )
     return Circuit(arrays)
+
+
+def logs(*p):
+    """Logarithms of probabilities, of which some may be zero."""
+    return [math.log(a) if a > 0 else -math.inf for a in p]
+
+
+def categorical(*p):
+    """A leaf of `mixture`."""
+    return CATEGORICAL, logs(*p)
+
+
+def mixture(components, shares=None):
+    """A sum of products of a leaf (kind, [parameter, …]) of each variable; of one component, without shares, its product."""
+    nodes, tops = [], []
+    for leaves in components:
+        first = len(nodes)
+        nodes += [(kind, v, parameters) for v, (kind, parameters) in enumerate(leaves)]
+        nodes.append(("product", range(first, len(nodes))))
+        tops.append(len(nodes) - 1)
+    if shares is not None:
+        nodes.append(("sum", list(zip(tops, shares, strict=True))))
+    return flat_circuit(nodes, [len(p) if kind == CATEGORICAL else 0 for kind, p in components[0]])
 
 
 def children_of(circuit, node):

@@ -19,10 +19,6 @@ from tests.naive.circuits import joint
 from tests.naive.node_logs import node_log_derivatives, node_log_values
 
 
-def log(value):
-    return math.log(value) if value > 0 else -math.inf
-
-
 def random_rows(rng, circuit, n_rows, missing=0.3):
     """Complete and incomplete rows: codes, NaN where missing."""
     x = rng.integers(0, circuit.n_values[:, None], (circuit.n_variables, n_rows)).astype(float)

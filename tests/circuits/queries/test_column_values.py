@@ -55,15 +55,12 @@ def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how):
 @settings(max_examples=20, deadline=None)
 def test_a_draw_depends_on_seed_and_row_alone(drawn):
     circuit, _, x = drawn
-    whole = fill_cells(
-        Bare(circuit), x, np.isnan(x), "draw", nameable=names_of(circuit), seed=3, first_row=7, n_draws=2
-    )
-    last = x[:, -1:]
-    alone = fill_cells(
-        Bare(circuit), last, np.isnan(last), "draw", nameable=names_of(circuit), seed=3,
-        first_row=7 + x.shape[1] - 1, n_draws=2,
-    )  # fmt: skip
-    np.testing.assert_array_equal(whole[:, :, -1:], alone)
+
+    def drawn_for(rows, first_row):
+        how = {"nameable": names_of(circuit), "seed": 3, "first_row": first_row, "n_draws": 2}
+        return fill_cells(Bare(circuit), rows, np.isnan(rows), "draw", **how)
+
+    np.testing.assert_array_equal(drawn_for(x, 7)[:, :, -1:], drawn_for(x[:, -1:], 7 + x.shape[1] - 1))
 
 
 def table_of_types(n=400):
@@ -72,21 +69,20 @@ def table_of_types(n=400):
     number = rng.normal(np.where(group, 2.0, 8.0), 0.5)
     day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     missing = np.arange(n) % 5 == 0
+
+    def column(values, kind=None):
+        return pa.array(values, kind, mask=missing)
+
     return pa.table(
         {
-            "group": pa.array(np.where(group, "a", "b")),
-            "whole": pa.array(np.round(number).astype(np.int16), mask=missing),
-            "small": pa.array(np.round(number).clip(0, 9).astype(np.uint8), mask=missing),
-            "price": pa.array([None if m else Decimal(f"{v:.2f}") for v, m in zip(number, missing, strict=True)]),
-            "when": pa.array(
-                [None if m else day + dt.timedelta(days=float(v)) for v, m in zip(number, missing, strict=True)],
-                pa.timestamp("ms", tz="UTC"),
-            ),
-            "clock": pa.array(
-                [None if m else dt.time(int(v) + 8) for v, m in zip(number, missing, strict=True)], pa.time32("s")
-            ),
-            "flag": pa.array(group, mask=missing),
-            "word": pa.array(np.where(group, "x", "y"), mask=missing).dictionary_encode(),
+            "group": np.where(group, "a", "b"),
+            "whole": column(np.round(number).astype(np.int16)),
+            "small": column(np.round(number).clip(0, 9).astype(np.uint8)),
+            "price": column([Decimal(f"{v:.2f}") for v in number]),
+            "when": column([day + dt.timedelta(days=float(v)) for v in number], pa.timestamp("ms", tz="UTC")),
+            "clock": column([dt.time(int(v) + 8) for v in number], pa.time32("s")),
+            "flag": column(group),
+            "word": column(np.where(group, "x", "y")).dictionary_encode(),
         }
     )
 
