@@ -112,12 +112,14 @@ def exponentials(y, out):
 
 def test_draws_that_do_not_fit_are_refused(drawn):
     draws, _ = drawn
-    with pytest.raises(InvalidParameter, match="for this circuit"):
-        CircuitDraws(draws.circuit, draws.weight[1:], draws.parameter)
-    with pytest.raises(InvalidParameter, match="as many draws of weights as of leaves"):
-        CircuitDraws(draws.circuit, draws.weight[:, 1:], draws.parameter)
-    with pytest.raises(InvalidParameter, match="at least one"):
-        CircuitDraws(draws.circuit, draws.weight[:, :0], draws.parameter[:, :0])
+    weight, parameter = draws.weight, draws.parameter
+    for wrong, message in (
+        ((weight[1:], parameter), "for this circuit"),
+        ((weight[:, 1:], parameter), "as many draws of weights as of leaves"),
+        ((weight[:, :0], parameter[:, :0]), "at least one"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            CircuitDraws(draws.circuit, *wrong)
 
 
 def test_questions_of_the_wrong_kind_are_refused(drawn):
@@ -139,25 +141,17 @@ def test_of_independent_draws_the_standard_error_is_that_of_a_mean():
     assert np.quantile(values[0], [0.05, 0.95]) == pytest.approx([told.low[0], told.high[0]])
 
 
-def test_chains_that_stay_apart_have_a_larger_standard_error():
+def test_chains_that_stay_apart_and_draws_that_hang_together_have_a_larger_standard_error():
     rng = np.random.default_rng(0)
     together = rng.normal(0, 1, 400)
     apart = together + np.repeat([-3.0, 3.0], 200)
     assert summarise_draws(apart, 2).standard_error > 2 * summarise_draws(together, 2).standard_error
-
-
-def test_draws_that_hang_together_have_a_larger_standard_error():
-    rng = np.random.default_rng(0)
     walk = np.zeros(1000)
     for i in range(1, 1000):
         walk[i] = 0.9 * walk[i - 1] + rng.normal()
-    independent = rng.permutation(walk)
-    assert summarise_draws(walk).standard_error > 2 * summarise_draws(independent).standard_error
-
-
-def test_a_single_draw_has_no_standard_error():
-    told = summarise_draws(np.array([[2.0]]))
-    assert told.mean == [2.0] and np.isnan(told.standard_error).all()
+    assert summarise_draws(walk).standard_error > 2 * summarise_draws(rng.permutation(walk)).standard_error
+    alone = summarise_draws(np.array([[2.0]]))
+    assert alone.mean == [2.0] and np.isnan(alone.standard_error).all()
 
 
 @pytest.mark.parametrize("level", [0.0, 1.0, float("nan")])

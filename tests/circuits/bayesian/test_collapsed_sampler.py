@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,6 @@ from learners.circuits.bayesian.leaf_kernels import (
     gaussian_log_normaliser_step,
     log_rising_factorial,
 )
-from learners.circuits.bayesian.priors import Strengths
 from learners.errors import InvalidParameter
 from tests.circuits.bayesian.problems import (
     EXPONENTIAL,
@@ -28,10 +29,7 @@ from tests.circuits.bayesian.problems import (
 from tests.naive import bayesian_circuits as naive
 from tests.naive.bayesian_circuits import with_strengths
 
-SAMPLERS = {
-    "lazy": lambda prior, rows: LazySampler(prior, rows, Moves(1, 0)),
-    "lazy, subtrees": lambda prior, rows: LazySampler(prior, rows, Moves(0.5, 2)),
-}
+COLUMNS = (*THREE, *MIXED)
 
 
 def p_value(observed, expected):
@@ -45,8 +43,15 @@ def p_value(observed, expected):
     return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), expected.size - 1)
 
 
-def key_of(state):
-    return tuple(map(tuple, state.choices.tolist()))
+def frequency_p_value(sampler, posterior, n, thin):
+    """Of the frequencies of all assignments in n states of a chain, against their posterior probabilities."""
+    random, counts = np.random.default_rng(3), dict.fromkeys(posterior, 0)
+    state = sampler.init(random)
+    for _ in range(n):
+        for _ in range(thin):
+            state, _ = sampler.step(random, state)
+        counts[tuple(map(tuple, state.choices.tolist()))] += 1
+    return p_value(np.array([counts[key] for key in posterior]), n * np.array(list(posterior.values())))
 
 
 @pytest.fixture(scope="module", params=PROBLEMS)
@@ -58,34 +63,19 @@ def enumerated(request):
     return prior, InMemory(x), naive.posterior(prior, x)[0]
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_frequencies_of_all_assignments_are_those_of_enumeration(enumerated, name):
+@pytest.mark.parametrize("moves", [Moves(1, 0), Moves(0.5, 2)])
+def test_frequencies_of_all_assignments_are_those_of_enumeration(enumerated, moves):
     """Every third state of a chain, 1,500 of them; Pearson's test with a false alarm in ten thousand."""
     prior, rows, posterior = enumerated
-    sampler, random = SAMPLERS[name](prior, rows), np.random.default_rng(3)
-    state, found = sampler.init(random), dict.fromkeys(posterior, 0)
-    n = 1500
-    for _ in range(n):
-        for _ in range(3):
-            state, _ = sampler.step(random, state)
-        found[key_of(state)] += 1
-    frequency = np.array([found[key] for key in posterior])
-    assert p_value(frequency, n * np.array(list(posterior.values()))) > 1e-4
+    assert frequency_p_value(LazySampler(prior, rows, moves), posterior, 1500, 3) > 1e-4
 
 
-def test_a_wrong_prior_is_noticed():
+@pytest.mark.parametrize("enumerated", ["mixed"], indirect=True)
+def test_a_wrong_prior_is_noticed(enumerated):
     """The power of the test above: another concentration of the sums is found out."""
-    columns, n_rows = PROBLEMS["mixed"]
-    prior, x = prior_of(columns, seed=1), rows_of(columns, n_rows, seed=2)
-    posterior = naive.posterior(prior, x)[0]
-    other = with_strengths(prior, Strengths(alpha=1.0, gaussian=1.5, rho=0.5, exponential=2.0, categorical=0.8))
-    sampler, random = LazySampler(other, InMemory(x)), np.random.default_rng(3)
-    state, found = sampler.init(random), dict.fromkeys(posterior, 0)
-    for _ in range(4000):
-        state, _ = sampler.step(random, state)
-        found[key_of(state)] += 1
-    frequency = np.array([found[key] for key in posterior])
-    assert p_value(frequency, 4000 * np.array(list(posterior.values()))) < 1e-6
+    prior, rows, posterior = enumerated
+    other = with_strengths(prior, replace(prior.strengths, alpha=1.0))
+    assert frequency_p_value(LazySampler(other, rows), posterior, 4000, 1) < 1e-6
 
 
 @settings(max_examples=25)
@@ -105,8 +95,7 @@ def test_the_log_joint_is_that_of_the_definition(columns, n_rows, n_children, se
 
 
 def test_a_state_that_was_kept_goes_on_with_the_same_bits():
-    columns = (*THREE, *MIXED)
-    prior, rows = prior_of(columns, 3), InMemory(rows_of(columns, 200))
+    prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 200))
     sampler = LazySampler(prior, rows)
     state = sampler.init(np.random.default_rng(0))
     for sweep in range(5):
@@ -131,12 +120,9 @@ class InBlocks(InMemory):
 
 
 def test_blocks_do_not_matter():
-    columns = (*THREE, *MIXED)
-    prior, x = prior_of(columns, 3), rows_of(columns, 50)
-    states = []
+    prior, x, states = prior_of(COLUMNS, 3), rows_of(COLUMNS, 50), []
     for rows in (InMemory(x), InBlocks(x)):
-        random = np.random.default_rng(0)
-        sampler = LazySampler(prior, rows)
+        random, sampler = np.random.default_rng(0), LazySampler(prior, rows)
         state = sampler.init(random)
         for _ in range(3):
             state, _ = sampler.step(random, state)
@@ -146,8 +132,7 @@ def test_blocks_do_not_matter():
 
 
 def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
-    columns = (*THREE, *MIXED)
-    prior, rows = prior_of(columns, 2), InMemory(rows_of(columns, 100))
+    prior, rows = prior_of(COLUMNS, 2), InMemory(rows_of(COLUMNS, 100))
     sampler = LazySampler(prior, rows, Moves(2, 3))
     state = sampler.init(np.random.default_rng(0))
     before = state.choices.copy(), state.tallies.leaf.copy(), state.tallies.counts.copy()
@@ -160,8 +145,7 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
 
 
 def test_new_rows_enter_behind_those_that_are_known():
-    columns = (*THREE, *MIXED)
-    prior, x = prior_of(columns, 2), rows_of(columns, 60)
+    prior, x = prior_of(COLUMNS, 2), rows_of(COLUMNS, 60)
     sampler = LazySampler(prior, InMemory(x[:40]))
     known, _ = sampler.step(np.random.default_rng(1), sampler.init(np.random.default_rng(0)))
     state = LazySampler(prior, InMemory(x), Moves(1, 2), known.choices).init(np.random.default_rng(2))

@@ -34,29 +34,22 @@ def rows_of(schema, coding, table, first=0):
     return coding.rows(schema, encode(table, schema), first)
 
 
-def families(leaves):
+ALL = ("gaussian", "exponential", "poisson")
+
+
+@pytest.mark.parametrize(
+    ("leaves", "expected"),
+    [
+        (BY_COLUMN, {"few": ("categorical",), "count": ALL, "year": ALL[:1], "stepped": ALL[:1], "real": ALL[:1], "wait": ALL[:2], "zeros": ALL[:2]}),
+        (PAPER, {"few": ALL, "count": ALL, "year": ALL, "stepped": ALL[:1], "real": ALL[:2], "wait": ALL[:2], "zeros": ALL[:2]}),
+        (INTERVALS, dict.fromkeys(COLUMNS, ("categorical",))),
+        ("gaussian", dict.fromkeys(COLUMNS, ("gaussian",))),
+    ],
+)  # fmt: skip
+def test_columns_get_the_families_that_they_ask_for(leaves, expected):
     schema, coding, _ = coded_table(COLUMNS, leaves)
-    return {a.name: column.families for a, column in zip(schema.attributes, coding.columns, strict=True)}
-
-
-def test_columns_get_the_families_that_they_ask_for():
-    found = families(BY_COLUMN)
-    assert found["word"] == found["few"] == ("categorical",)
-    assert found["count"] == ("gaussian", "exponential", "poisson")
-    assert found["wait"] == found["zeros"] == ("gaussian", "exponential")
-    assert found["year"] == found["stepped"] == found["real"] == ("gaussian",)
-
-
-def test_the_families_of_the_paper():
-    found = families(PAPER)
-    assert found["few"] == found["year"] == ("gaussian", "exponential", "poisson")
-    assert found["stepped"] == ("gaussian",)
-    assert found["real"] == ("gaussian", "exponential")
-
-
-def test_intervals_and_single_families():
-    assert set(families(INTERVALS).values()) == {("categorical",)}
-    assert families("gaussian")["few"] == ("gaussian",)
+    families = {a.name: column.families for a, column in zip(schema.attributes, coding.columns, strict=True)}
+    assert families == expected | {"word": ("categorical",)}
 
 
 def test_few_whole_numbers_are_values_of_their_own():

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from learners.circuits.mixtures.component_search import OF_WEIGHT, ExpectedMoments
 from learners.circuits.mixtures.mixture import GaussianMixture
-from learners.errors import StatisticMismatch
 from tests import laws
 from tests.circuits.mixtures.strategies import example, mixtures, rows_of
 from tests.naive import gaussians as naive
@@ -50,6 +49,4 @@ def test_a_step_is_that_of_the_definition(mixture, seed):
 def test_moments_of_other_mixtures_do_not_add():
     first = example()
     second = GaussianMixture.from_arrays(first.to_arrays() | {"mean": first.mean + 1.0})
-    ours, theirs = ExpectedMoments(first), ExpectedMoments(second)
-    with pytest.raises(StatisticMismatch, match="different mixtures"):
-        ours.merge(theirs)
+    laws.others_are_refused(ExpectedMoments(first), ExpectedMoments(second), [rows_of(first, 5, 0)])

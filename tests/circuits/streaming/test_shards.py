@@ -38,9 +38,9 @@ def short_start(monkeypatch):
     monkeypatch.setattr(shards, "START_ROWS", 600)
 
 
-def learned(source, **parameters):
-    more = {"threads": parameters.pop("threads", 2), "on_progress": parameters.pop("on_progress", None)}
-    return drive(recipes.learner("spn", {"states": 3, "learning": "bmm"} | parameters, None), source, **more)
+def learned(source, threads=2, on_progress=None, checkpoints=None, **parameters):
+    learner = recipes.learner("spn", {"states": 3, "learning": "bmm"} | parameters, None)
+    return drive(learner, source, threads=threads, on_progress=on_progress, checkpoints=checkpoints)
 
 
 @pytest.mark.parametrize("projection", ["adf", "bmm"])
@@ -61,9 +61,8 @@ def test_shards_go_on_from_one_start_and_what_they_add_adds_up(folder, table, pr
 
 
 def test_threads_change_nothing(folder):
-    assert (
-        learned(Source.open(folder), shards=4, threads=1).posterior == learned(Source.open(folder), shards=4).posterior
-    )
+    one, two = (learned(Source.open(folder), shards=4, threads=threads) for threads in (1, 2))
+    assert one.posterior == two.posterior
 
 
 def test_where_induced_trees_are_certain_shards_learn_what_one_stream_does(folder):
@@ -138,22 +137,18 @@ def test_a_stream_that_was_killed_learns_only_what_is_left(folder, tmp_path, mon
         n_learned.append(rows.n_rows)
 
     monkeypatch.setattr(StreamingPosterior, "update", until_killed)
-    parameters = {"states": 3, "learning": "bmm", "shards": n_shards, "stream_passes": 2}
 
     def run(n_updates):
         left[0] = n_updates
-        learner = recipes.learner("spn", parameters, None)
-        return drive(learner, Source.open(folder), threads=1, checkpoints=JobCheckpoints(tmp_path, 0.0))
+        checkpoints = JobCheckpoints(tmp_path, 0.0)
+        return learned(Source.open(folder), 1, checkpoints=checkpoints, shards=n_shards, stream_passes=2)
 
     for n_updates in (7, 20):
         with pytest.raises(Killed, match="now"):
             run(n_updates)
     assert run(1000).posterior == whole.posterior
-    if n_shards == 1:
-        assert sum(n_learned) == 2 * N_ROWS
-    else:
-        # The first 600 rows of each pass that was begun are learned again.
-        assert sum(n_learned) == 2 * N_ROWS + 2 * 600
+    # Of shards, the first 600 rows of each pass that was begun are learned again.
+    assert sum(n_learned) == 2 * N_ROWS + (0 if n_shards == 1 else 2 * 600)
     assert list(tmp_path.glob("stream-*"))
 
 

@@ -27,9 +27,13 @@ def table_of(n=1500, seed=0):
     return pa.table(columns)
 
 
+def learned(table, overrides=None, kept=None, **parameters):
+    return drive(learner("spn", PARAMETERS | parameters, None, kept, overrides), Source.of_table(table))
+
+
 @pytest.fixture(scope="module")
 def model():
-    return drive(learner("spn", PARAMETERS, None), Source.of_table(table_of()))
+    return learned(table_of())
 
 
 def choice_of(x, n_bins=1):
@@ -133,27 +137,30 @@ def test_a_stored_model_and_one_that_follows_new_data_keep_the_leaves(model):
     again = load_model(*model.to_arrays())
     chunk = encode(table, model.schema)
     assert np.array_equal(again.log_likelihood(chunk), model.log_likelihood(chunk))
-    newer = drive(learner("spn", PARAMETERS, None, Kept(model.schema)), Source.of_table(table_of(seed=1)))
+    newer = learned(table_of(seed=1), kept=Kept(model.schema))
     assert [a.distribution for a in newer.schema.attributes] == [a.distribution for a in model.schema.attributes]
 
 
-def test_learning_row_by_row_takes_gaussian_leaves_or_refuses():
-    learned = drive(learner("spn", PARAMETERS | {"learning": "adf"}, None), Source.of_table(table_of(200)))
-    assert {a.distribution for a in learned.schema.attributes} == {"gaussian"}
-    with pytest.raises(InvalidParameter, match="bmm learns only gaussian, poisson, exponential"):
-        learner("spn", PARAMETERS | {"learning": "bmm", "leaves": "student"}, None)
-    own = {"skewed": {"distribution": "lognormal"}}
-    with pytest.raises(SchemaError, match="'skewed' has the distribution 'lognormal', which adf cannot learn"):
-        drive(learner("spn", PARAMETERS | {"learning": "adf"}, None, None, own), Source.of_table(table_of(200)))
+def test_learning_row_by_row_takes_gaussian_leaves():
+    schema = learned(table_of(200), learning="adf").schema
+    assert {a.distribution for a in schema.attributes} == {"gaussian"}
 
 
-def test_columns_that_a_distribution_cannot_have_are_refused():
-    with pytest.raises(SchemaError, match="'skewed' is not recorded on a grid"):
-        drive(learner("spn", PARAMETERS | {"leaves": "rounded"}, None), Source.of_table(table_of(200)))
-    with pytest.raises(SchemaError, match=r"'tailed' holds -.* is above zero"):
-        drive(
-            learner("spn", PARAMETERS | {"leaves": "lognormal"}, None),
-            Source.of_table(table_of(200).select(["tailed"])),
-        )
+@pytest.mark.parametrize(
+    ("column", "overrides", "parameters", "error", "message"),
+    [
+        ("skewed", {"skewed": {"distribution": "lognormal"}}, {"learning": "adf"}, SchemaError,
+         "'skewed' has the distribution 'lognormal', which adf cannot learn"),
+        ("skewed", None, {"leaves": "rounded"}, SchemaError, "'skewed' is not recorded on a grid"),
+        ("tailed", None, {"leaves": "lognormal"}, SchemaError, "'tailed' holds -.* is above zero"),
+        ("tailed", None, {"learning": "bmm", "leaves": "student"}, InvalidParameter, "bmm learns only gaussian, poisson, exponential"),
+    ],
+)  # fmt: skip
+def test_leaves_that_a_column_or_its_learning_cannot_have_are_refused(column, overrides, parameters, error, message):
+    with pytest.raises(error, match=message):
+        learned(table_of(200).select([column]), overrides, **parameters)
+
+
+def test_sampling_chooses_leaves_by_itself():
     with pytest.raises(InvalidParameter, match="sampling chooses leaves by itself"):
         learner("spn", {"learning": "gibbs", "leaves": "auto"}, None)

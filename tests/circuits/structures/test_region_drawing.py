@@ -46,6 +46,8 @@ def test_names_and_values_are_the_columns():
         assert words in svg
         assert words in dot
     assert "X2" in to_svg(CIRCUIT)
+    by_regions = to_svg(CIRCUIT, SCHEMA, max_nodes=12)
+    assert ">colour</text>" in by_regions and ">weight</text>" in by_regions
 
 
 def test_names_do_not_break_the_picture():
@@ -59,12 +61,8 @@ def test_names_do_not_break_the_picture():
 def test_large_circuits_are_drawn_by_regions(seed):
     circuit = random_circuit(np.random.default_rng(seed), 4)
     scopes = [tuple(circuit.scope(node)) for node in range(circuit.n_nodes)]
-    between = {
-        (scopes[node], scopes[child])
-        for node in range(circuit.n_nodes)
-        for child in circuit.children[circuit.child_starts[node] : circuit.child_starts[node + 1]]
-    }
-    between = {(parent, child) for parent, child in between if parent != child}
+    parents = np.repeat(np.arange(circuit.n_nodes), np.diff(circuit.child_starts))
+    between = {(scopes[a], scopes[b]) for a, b in zip(parents, circuit.children, strict=True) if scopes[a] != scopes[b]}
     if circuit.n_nodes == len(set(scopes)):
         return  # then nodes are drawn
     picture = ElementTree.fromstring(to_svg(circuit, max_nodes=len(set(scopes))))
@@ -76,16 +74,10 @@ def test_large_circuits_are_drawn_by_regions(seed):
     assert n_sums == (circuit.kind == SUM).sum()
 
 
-def test_regions_have_the_names_of_their_columns():
-    svg = to_svg(CIRCUIT, SCHEMA, max_nodes=12)
-    assert ">colour</text>" in svg and ">weight</text>" in svg
-
-
 def test_what_has_too_many_regions_is_refused():
+    message = r"A picture of 13 nodes, or of \d regions, would be unreadable: the limit is 3\."
     for draw in (to_svg, to_dot):
-        with pytest.raises(
-            PictureTooLarge, match=r"A picture of 13 nodes, or of \d regions, would be unreadable: the limit is 3\."
-        ):
+        with pytest.raises(PictureTooLarge, match=message):
             draw(CIRCUIT, max_nodes=3)
 
 
