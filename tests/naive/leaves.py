@@ -12,9 +12,8 @@ def transform(kind, p, x):
         return np.log(x) if x > 0 else -np.inf
     if kind != QUANTILE:
         return x
-    n = int(p[4])
-    places, quantiles = p[5 : 5 + n], p[5 + n : 5 + 2 * n]
-    i = min(max(int(np.sum(places <= x)) - 1, 0), n - 2)
+    places, quantiles = p[5:].reshape(2, int(p[4]))
+    i = min(max(int(np.sum(places <= x)) - 1, 0), places.size - 2)
     slope = (quantiles[i + 1] - quantiles[i]) / (places[i + 1] - places[i])
     return quantiles[i] + slope * (x - places[i])
 
@@ -51,9 +50,8 @@ def moments(kind, p, n=40_000):
         z = p[0] + p[1] * stats.norm.ppf(level)
         x = np.exp(z) if kind == LOG_NORMAL else z
         if kind == QUANTILE:
-            m = int(p[4])
-            places, quantiles = p[5 : 5 + m], p[5 + m : 5 + 2 * m]
-            i = np.clip(np.searchsorted(quantiles, z, side="right") - 1, 0, m - 2)
+            places, quantiles = p[5:].reshape(2, int(p[4]))
+            i = np.clip(np.searchsorted(quantiles, z, side="right") - 1, 0, places.size - 2)
             x = places[i] + (z - quantiles[i]) * (np.diff(places) / np.diff(quantiles))[i]
         if p[2] > 0:
             x = p[3] + p[2] * np.floor((x - p[3]) / p[2] + 0.5)
