@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, encode, learner, load_model
+from learners import encode, load_model
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.mixtures import component_search
 from learners.circuits.mixtures.model import GaussianModel
@@ -12,6 +12,7 @@ from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import fill_cells, nameable
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
+from tests.circuits.answer_circuits import learned
 
 
 def table_of(n, seed=0, missing=0.0):
@@ -23,10 +24,6 @@ def table_of(n, seed=0, missing=0.0):
     c = rng.normal(size=n) - 2.0 * group
     numbers = {name: pa.array(x, mask=rng.random(n) < missing) for name, x in (("a", a), ("b", b), ("c", c))}
     return pa.table(numbers | {"group": np.where(group, "x", "y")})
-
-
-def learned(table, target=None, threads=None, **parameters):
-    return drive(learner("spn", parameters, target), Source.of_table(table), threads=threads)
 
 
 @pytest.fixture(scope="module")
