@@ -39,20 +39,3 @@ def value(kind, p, x):
         return below(kind, p, high) - below(kind, p, low)
     width = 1e-5 * p[1] * (max(x, 1e-3) if kind == LOG_NORMAL else 1.0)
     return (below(kind, p, x + width) - below(kind, p, x - width)) / (2 * width)
-
-
-def moments(kind, p, n=40_000):
-    """Mean and variance by many quantiles of the distribution, or by its cells."""
-    level = (np.arange(n) + 0.5) / n
-    if kind == STUDENT:
-        x = p[0] + p[1] * stats.t.ppf(level, p[2])
-    else:
-        z = p[0] + p[1] * stats.norm.ppf(level)
-        x = np.exp(z) if kind == LOG_NORMAL else z
-        if kind == QUANTILE:
-            places, quantiles = p[5:].reshape(2, int(p[4]))
-            i = np.clip(np.searchsorted(quantiles, z, side="right") - 1, 0, places.size - 2)
-            x = places[i] + (z - quantiles[i]) * (np.diff(places) / np.diff(quantiles))[i]
-        if p[2] > 0:
-            x = p[3] + p[2] * np.floor((x - p[3]) / p[2] + 0.5)
-    return x.mean(), x.var()

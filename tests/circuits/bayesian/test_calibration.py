@@ -4,10 +4,11 @@ import numpy as np
 
 from learners.circuits.bayesian.circuit_draws import CircuitDraws, summarise_draws
 from learners.circuits.bayesian.circuit_layout import build_circuit_layout, draw_posterior_parameters
-from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves, Tallies
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves
 from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.queries.array_answers import sample
+from tests.circuits.bayesian.problems import empty_tallies
 
 COLUMNS = (
     Column(("categorical",), 3),
@@ -31,9 +32,7 @@ def covered(seed):
     asked = np.full((len(COLUMNS), len(QUESTIONS)), np.nan)
     for q, given in enumerate(QUESTIONS):
         asked[list(given), q] = list(given.values())
-    counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
-    nothing = Tallies(counts, prior.leaf.copy(), np.zeros(prior.n_cells, np.int32))
-    known = layout.circuit(draw_posterior_parameters(random, prior, nothing))
+    known = layout.circuit(draw_posterior_parameters(random, prior, empty_tallies(prior)))
     x = sample(known, np.full((len(COLUMNS), 1), np.nan), N_ROWS, seed)[0]
     x[random.random(x.shape) < 0.1] = np.nan
     sampler = LazySampler(prior, InMemory(x), Moves(1, 4))

@@ -10,10 +10,12 @@ from learners.circuits.bayesian.circuit_draws import CircuitDraws, log_mean_exp,
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.kernels import GAUSSIAN
 from learners.circuits.queries import array_answers as answers
 from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
 from tests.circuits.bayesian.problems import COLUMNS, draws_of
+from tests.naive.map import mixture
 
 DISCRETE, NUMERIC = [1, 4, 6], [0, 2, 3, 5]
 
@@ -56,20 +58,12 @@ def test_what_is_too_improbable_for_linear_space_is_told_all_the_same(drawn):
     assert np.isfinite(draws.marginals(far, DISCRETE)[1][0]).all()
 
 
-def products_of_far_leaves():
-    """Two draws in which no product has leaves that are both near a row: all values of the root are below 1e-300."""
-    draws, _ = draws_of(2, 4, columns=COLUMNS[:1] * 2)
-    circuit, parameter = draws.circuit, draws.parameter.copy()
-    variable = circuit.variable[circuit.kind == 4]
-    rank = np.arange(variable.size).reshape(-1, 2)
-    of_product = np.repeat(np.arange(2), variable.size // 2)
-    parameter[0::2] = np.where((variable == of_product[rank.ravel()]), 0.0, 1000.0)[:, np.newaxis]
-    parameter[1::2] = 1.0
-    return CircuitDraws(circuit, draws.weight, parameter)
-
-
 def test_products_of_small_numbers_are_evaluated_in_logarithms():
-    draws, x = products_of_far_leaves(), np.zeros((2, 3))
+    """No product has leaves that are both near a row: all values of the root are below 1e-300."""
+    near, far = (GAUSSIAN, [0.0, 1.0]), (GAUSSIAN, [1000.0, 1.0])
+    circuit = mixture([[near, far], [far, near]], [0.5, 0.5])
+    parameter = np.repeat(circuit.leaf_parameters[:, np.newaxis], 2, axis=1)
+    draws, x = CircuitDraws(circuit, np.full((2, 2), 0.5), parameter), np.zeros((2, 3))
     logs = draws.log_likelihoods(x)
     assert logs.max() < -1000
     assert np.allclose(logs, each(draws, lambda c: log_values(c, x)), rtol=1e-12)

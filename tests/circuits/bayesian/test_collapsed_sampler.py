@@ -27,7 +27,6 @@ from tests.circuits.bayesian.problems import (
     rows_of,
 )
 from tests.naive import bayesian_circuits as naive
-from tests.naive.bayesian_circuits import with_strengths
 
 COLUMNS = (*THREE, *MIXED)
 
@@ -74,7 +73,7 @@ def test_frequencies_of_all_assignments_are_those_of_enumeration(enumerated, mov
 def test_a_wrong_prior_is_noticed(enumerated):
     """The power of the test above: another concentration of the sums is found out."""
     prior, rows, posterior = enumerated
-    other = with_strengths(prior, replace(prior.strengths, alpha=1.0))
+    other = prior_of(prior.columns, seed=1, strengths=replace(prior.strengths, alpha=1.0))
     assert frequency_p_value(LazySampler(other, rows), posterior, 4000, 1) < 1e-6
 
 
@@ -94,20 +93,25 @@ def test_the_log_joint_is_that_of_the_definition(columns, n_rows, n_children, se
     assert state.log_joint == pytest.approx(naive.log_joint(prior, x, taken), abs=1e-8)
 
 
+def swept(sampler, n):
+    """The state of a chain after n sweeps."""
+    state = sampler.init(np.random.default_rng(0))
+    for sweep in range(n):
+        state, info = sampler.step(np.random.default_rng([0, sweep]), state)
+        assert info.log_joint == state.log_joint
+    return state
+
+
 def test_a_state_that_was_kept_goes_on_with_the_same_bits():
     prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 200))
-    sampler = LazySampler(prior, rows)
-    state = sampler.init(np.random.default_rng(0))
-    for sweep in range(5):
-        state, info = sampler.step(np.random.default_rng([0, sweep]), state)
-    again = sampler.init(np.random.default_rng(0))
+    state, again = (swept(LazySampler(prior, rows), n) for n in (5, 0))
     for sweep in range(5):
         kept = LazySampler(prior, rows).state_of(again.choices.copy())
         assert kept.log_joint == again.log_joint
         again, _ = LazySampler(prior, rows).step(np.random.default_rng([0, sweep]), kept)
     assert np.array_equal(state.choices, again.choices)
     assert all(np.array_equal(a, b) for a, b in zip(state.tallies, again.tallies, strict=True))
-    assert info.log_joint == again.log_joint
+    assert state.log_joint == again.log_joint
 
 
 class InBlocks(InMemory):
@@ -120,15 +124,10 @@ class InBlocks(InMemory):
 
 
 def test_blocks_do_not_matter():
-    prior, x, states = prior_of(COLUMNS, 3), rows_of(COLUMNS, 50), []
-    for rows in (InMemory(x), InBlocks(x)):
-        random, sampler = np.random.default_rng(0), LazySampler(prior, rows)
-        state = sampler.init(random)
-        for _ in range(3):
-            state, _ = sampler.step(random, state)
-        states.append(state)
-    assert np.array_equal(states[0].choices, states[1].choices)
-    assert states[0].log_joint == states[1].log_joint
+    prior, x = prior_of(COLUMNS, 3), rows_of(COLUMNS, 50)
+    ours, theirs = (swept(LazySampler(prior, rows), 3) for rows in (InMemory(x), InBlocks(x)))
+    assert np.array_equal(ours.choices, theirs.choices)
+    assert ours.log_joint == theirs.log_joint
 
 
 def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
@@ -146,8 +145,7 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
 
 def test_new_rows_enter_behind_those_that_are_known():
     prior, x = prior_of(COLUMNS, 2), rows_of(COLUMNS, 60)
-    sampler = LazySampler(prior, InMemory(x[:40]))
-    known, _ = sampler.step(np.random.default_rng(1), sampler.init(np.random.default_rng(0)))
+    known = swept(LazySampler(prior, InMemory(x[:40])), 1)
     state = LazySampler(prior, InMemory(x), Moves(1, 2), known.choices).init(np.random.default_rng(2))
     assert state.choices.shape == (60, 9)
     assert np.array_equal(state.choices[:40], known.choices)

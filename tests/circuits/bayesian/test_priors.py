@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from learners.circuits.bayesian.lazy_sampler_kernels import SIZE
-from learners.circuits.bayesian.leaf_kernels import FIRST, LOG, SECOND
+from learners.circuits.bayesian.leaf_kernels import FIRST, SECOND
 from learners.circuits.bayesian.priors import (
     Column,
     Strengths,
@@ -19,7 +17,7 @@ from learners.circuits.bayesian.priors import (
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, POISSON
 from learners.errors import InvalidParameter
 from tests.circuits.bayesian.problems import COUNTS, MIXED, THREE, WORDS, prior_of, rows_of
-from tests.naive.bayesian_circuits import induced_trees, tree_of, with_strengths
+from tests.naive.bayesian_circuits import induced_trees, tree_of
 
 COLUMNS = (*THREE, *MIXED, *COUNTS)
 
@@ -67,23 +65,6 @@ def test_families_take_turns_at_each_sum():
 def test_the_seed_decides():
     first, again, other = (prior_of_sample(np.full(len(COLUMNS), 0.1), seed)[0].leaf for seed in (0, 0, 1))
     assert np.array_equal(first, again) and not np.array_equal(first, other)
-
-
-@given(st.floats(0.1, 10), st.floats(0.1, 10))
-def test_other_strengths_keep_means_and_variances(gaussian, rate):
-    prior, _ = prior_of_sample(np.full(len(COLUMNS), 0.3))
-    strengths = Strengths(gaussian=gaussian, exponential=rate, poisson=rate, alpha=0.3)
-    changed = with_strengths(prior, strengths)
-    family = leaf_families(prior.leaf)
-    for code, place, old, new in (
-        (GAUSSIAN, SECOND, 2.0, gaussian),
-        (EXPONENTIAL, FIRST, 3.0, rate),
-        (POISSON, FIRST, 4.0, rate),
-    ):
-        own = family == code
-        assert np.allclose(changed.leaf[own, place] / new, prior.leaf[own, place] / old)
-    assert not np.allclose(changed.leaf[:, LOG], prior.leaf[:, LOG])
-    assert np.allclose(with_strengths(changed, prior.strengths).leaf, prior.leaf)
 
 
 def test_no_prior_is_narrower_than_a_column_allows():

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import Source, drive
 from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
@@ -22,10 +21,10 @@ from learners.circuits.queries.column_values import (
 )
 from learners.circuits.structures.text import parse_text
 from learners.errors import SchemaError
-from learners.registry import recipes
 from learners.schema.nominal_forms import nominal_forms
-from tests.circuits.answer_circuits import circuits_and_rows
+from tests.circuits.answer_circuits import circuits_and_rows, learned
 from tests.naive.circuits import naive_filled
+from tests.naive.map import categorical, mixture
 
 
 class Bare(CircuitModel):
@@ -90,10 +89,7 @@ def table_of_types(n=400):
 @pytest.fixture(scope="module")
 def typed():
     table = table_of_types()
-    made = recipes.learner("spn", {"states": 2, "passes": 3, "leaves": "gaussian"}, None)
-    model = drive(made, Source.of_table(table))
-    assert isinstance(model, CircuitModel)
-    return model, table
+    return learned(table, states=2, passes=3, leaves="gaussian"), table
 
 
 @pytest.mark.parametrize("how", ["mode", "mean", "draw"])
@@ -125,8 +121,7 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
     rng = np.random.default_rng(0)
     words = np.where(rng.random(600) < 0.9, "often", np.char.add("w", rng.integers(0, 40, 600).astype(str)))
     table = pa.table({"n": rng.normal(size=600), "word": words})
-    made = recipes.learner("spn", {"passes": 2, "states": 2, "n_bins": 4, "max_values": 2}, None)
-    model = drive(made, Source.of_table(table))
+    model = learned(table, passes=2, states=2, n_bins=4, max_values=2)
     columns = model.columns
     cuts = model.schema.attributes[0].cuts
     assert raw_value(columns, 0, 0) == cuts[0] and raw_value(columns, 0, 3) == cuts[-1]
@@ -140,8 +135,7 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
 
 
 def test_rows_of_probability_zero_are_left_and_others_filled():
-    lines = [f"{2 * v + code} ind {v} {code}" for v in range(3) for code in (0, 1)]
-    hard = Bare(parse_text(["vars 2 2 2", *lines, "6 prod 0 2 4", "7 prod 1 3 5", "8 sum 6:0.5 7:0.5"]))
+    hard = Bare(mixture([[categorical(1, 0)] * 3, [categorical(0, 1)] * 3], [0.5, 0.5]))
     x = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [np.nan] * 3])
     assert np.isneginf(hard.row_logs(x)).tolist() == [True, False, False]
     for how in ("mode", "mean", "draw"):
@@ -167,8 +161,7 @@ TIMES = {
 
 def test_nominal_times_are_filled_in_the_type_of_their_column():
     table = pa.table({name: pa.chunked_array([times] * 20) for name, times in TIMES.items()})
-    learner = recipes.learner("spn", {"passes": 1}, None, None, dict.fromkeys(TIMES, "nominal"))
-    model = drive(learner, Source.of_table(table))
+    model = learned(table, overrides=dict.fromkeys(TIMES, "nominal"), passes=1)
     for place, (name, times) in enumerate(TIMES.items()):
         words = model.schema.attributes[place].values
         codes = np.array([float(words.index(word)) for word in nominal_forms(times, name)[0].to_pylist()])

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from scipy.stats import kstest, norm, truncnorm
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import GAUSSIAN
-from learners.circuits.queries.queries import answer
+from learners.circuits.queries.queries import answer, answer_all
 from learners.errors import UnknownColumn
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
@@ -99,38 +100,40 @@ def test_every_query_is_what_enumeration_says(seed):
             with pytest.raises(ImpossibleEvidence, match="column 'x"):
                 answer(circuit, schema, query)
         return
-    found = answer(circuit, schema, Conditional(names, evidence, likely=likely))
+    found, guesses, together, best, ranked, sample = answer_all(
+        circuit,
+        schema,
+        [
+            Conditional(names, evidence, likely=likely),
+            Impute(names, evidence, likely=likely),
+            Conditional(names, evidence, joint=True, likely=likely),
+            Map(names[:2], evidence, likely=likely),
+            Map(names[:2], evidence, best=4, likely=likely),
+            Sample(20, evidence, names, seed=1, likely=likely),
+        ],
+    )
     assert close(math.exp(found["log_evidence"]), total)
     for v in free:
         expected = [
             sum(p for codes, p in weighted.items() if codes[v] == code) / total for code in range(circuit.n_values[v])
         ]
         assert close(list(found["distributions"][f"x{v}"].values()), expected)
-    guesses = answer(circuit, schema, Impute(names, evidence, likely=likely))["imputed"]
-    assert all(close(guesses[name]["probability"], max(found["distributions"][name].values())) for name in names)
-    together = answer(circuit, schema, Conditional(names, evidence, joint=True, likely=likely))["distribution"]
+        assert close(guesses["imputed"][f"x{v}"]["probability"], max(expected))
+        assert all(found["distributions"][f"x{v}"][row[f"x{v}"]] > 0 for row in sample["rows"])
     labels = [list(found["distributions"][name]) for name in names]
     by_codes = {
         codes: sum(p for world, p in weighted.items() if tuple(world[v] for v in free) == codes) / total
         for codes in itertools.product(*(range(len(own)) for own in labels))
     }
     expected = {tuple(labels[i][code] for i, code in enumerate(codes)): p for codes, p in by_codes.items()}
-    assert close({tuple(cell["values"].values()): cell["probability"] for cell in together}, expected)
-    best = answer(circuit, schema, Map(names[:2], evidence, likely=likely))
-    marginal = {}
+    assert close({tuple(cell["values"].values()): cell["probability"] for cell in together["distribution"]}, expected)
+    marginal = Counter()
     for codes, p in weighted.items():
-        own = tuple(codes[v] for v in free[:2])
-        marginal[own] = marginal.get(own, 0.0) + p
+        marginal[tuple(codes[v] for v in free[:2])] += p
     assert best["is_optimal"] and close(math.exp(best["log_probability"]), max(marginal.values()))
-    ranked = answer(circuit, schema, Map(names[:2], evidence, best=4, likely=likely))["best"]
     expected = sorted((p for p in marginal.values() if p > 0), reverse=True)[:4]
-    assert close([math.exp(each["log_probability"]) for each in ranked], expected)
-    assert ranked[0] == {name: best[name] for name in ranked[0]}
-    rows = answer(circuit, schema, Sample(20, evidence, names, seed=1, likely=likely))["rows"]
-    for row in rows:
-        for v in free:
-            label = row[f"x{v}"]
-            assert found["distributions"][f"x{v}"][label] > 0
+    assert close([math.exp(each["log_probability"]) for each in ranked["best"]], expected)
+    assert ranked["best"][0] == {name: best[name] for name in ranked["best"][0]}
 
 
 def test_samples_follow_the_weights():

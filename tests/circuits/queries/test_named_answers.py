@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, encode
+from learners import encode
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Impute, Marginal, Moments, Surprise
-from learners.registry import recipes
+from tests.circuits.answer_circuits import learned
 
 
 def table_of(n=400, seed=0, missing=0.1):
@@ -45,7 +45,7 @@ SETTINGS = {
 @pytest.fixture(scope="module", params=SETTINGS)
 def model(request):
     table = table_of().filter(pa.compute.is_valid(table_of()["class"]))
-    return drive(recipes.learner("spn", SETTINGS[request.param], "class"), Source.of_table(table), threads=1)
+    return learned(table, "class", threads=1, **SETTINGS[request.param])
 
 
 def test_a_guess_is_that_of_the_conditional_and_of_the_moments(model):

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,25 +14,20 @@ from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICA
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, circuit_pseudo_counts
 from learners.circuits.streaming.projection_kernels import ADF, LARGE, project_onto_dirichlet
 from learners.circuits.streaming.shards import merge_shard_posteriors
-from learners.circuits.structures.text import CircuitBuilder, read_text
+from learners.circuits.structures.text import CircuitBuilder
 from learners.errors import InvalidParameter, StatisticMismatch
+from tests.circuits.answer_circuits import needs_public_circuits, public_circuit, public_rows
 from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit
-from tests.conftest import PUBLIC_SETS
 from tests.laws import through_a_stream
 from tests.naive import induced_trees as naive
-from tests.naive.map import mixture
-
-CIRCUITS = PUBLIC_SETS.parent / "circuits"
-DENSITY = PUBLIC_SETS.parent / "density"
+from tests.naive.map import flat_circuit, mixture
 
 
 def two_leaves():
     """Two independent Bernoulli variables, as sums over indicators."""
-    build = CircuitBuilder([2, 2])
-    sums = [build.sum([build.leaf(INDICATOR, v, [value]) for value in range(2)], np.log([0.5, 0.5])) for v in range(2)]
-    build.product(sums)
-    return build.circuit()
+    sums = [[(INDICATOR, v, [0]), (INDICATOR, v, [1]), ("sum", [(3 * v, 0.5), (3 * v + 1, 0.5)])] for v in range(2)]
+    return flat_circuit([*sums[0], *sums[1], ("product", [2, 5])], [2, 2])
 
 
 def biased_rows(n_rows, seed=0):
@@ -149,15 +143,11 @@ def test_tiny_probabilities_are_learned_from_like_others():
     assert counts[0] == pytest.approx(counts[1], rel=1e-9)
 
 
-@pytest.mark.skipif(not CIRCUITS.is_dir(), reason="the public circuits are not at ../shared/data/circuits")
+@needs_public_circuits
 @pytest.mark.parametrize("projection", ["adf", "bmm"])
 @pytest.mark.parametrize(("name", "at_least"), [("nltcs", -6.2), ("plants", -17.3)])
 def test_one_pass_learns_well(name, at_least, projection):
-    circuit = read_text(CIRCUITS / f"{name}.spn.txt")
-    train, test = (
-        np.stack([column.to_numpy() for column in pq.read_table(DENSITY / f"{name}.{split}.parquet")[:4000].columns])
-        for split in ("train", "test")
-    )
+    circuit, (train, test) = public_circuit(name), public_rows(name, 4000)
     posterior = StreamingPosterior(circuit, random_pseudo_counts(circuit, 0, 0.05, 0.15), projection)
     posterior.update(train)
     assert log_values(posterior.circuit(), test).mean() > at_least

@@ -4,13 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, encode, learner, load_model
+from learners import encode, load_model
 from learners.circuits.structures.column_models import choose_leaf_distribution
 from learners.circuits.structures.densities import coarsest_decimal_grid, fit_density_transform
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Impute, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
+from tests.circuits.answer_circuits import learned
 
 PARAMETERS = {"structure": "chow-liu", "leaves": "auto", "passes": 3, "n_bins": 4}
 
@@ -27,13 +28,9 @@ def table_of(n=1500, seed=0):
     return pa.table(columns)
 
 
-def learned(table, overrides=None, kept=None, **parameters):
-    return drive(learner("spn", PARAMETERS | parameters, None, kept, overrides), Source.of_table(table))
-
-
 @pytest.fixture(scope="module")
 def model():
-    return learned(table_of())
+    return learned(table_of(), **PARAMETERS)
 
 
 def choice_of(x, n_bins=1):
@@ -137,12 +134,12 @@ def test_a_stored_model_and_one_that_follows_new_data_keep_the_leaves(model):
     again = load_model(*model.to_arrays())
     chunk = encode(table, model.schema)
     assert np.array_equal(again.log_likelihood(chunk), model.log_likelihood(chunk))
-    newer = learned(table_of(seed=1), kept=Kept(model.schema))
+    newer = learned(table_of(seed=1), given=Kept(model.schema), **PARAMETERS)
     assert [a.distribution for a in newer.schema.attributes] == [a.distribution for a in model.schema.attributes]
 
 
 def test_learning_row_by_row_takes_gaussian_leaves():
-    schema = learned(table_of(200), learning="adf").schema
+    schema = learned(table_of(200), **PARAMETERS, learning="adf").schema
     assert {a.distribution for a in schema.attributes} == {"gaussian"}
 
 
@@ -158,9 +155,6 @@ def test_learning_row_by_row_takes_gaussian_leaves():
 )  # fmt: skip
 def test_leaves_that_a_column_or_its_learning_cannot_have_are_refused(column, overrides, parameters, error, message):
     with pytest.raises(error, match=message):
-        learned(table_of(200).select([column]), overrides, **parameters)
-
-
-def test_sampling_chooses_leaves_by_itself():
+        learned(table_of(200).select([column]), overrides=overrides, **{**PARAMETERS, **parameters})
     with pytest.raises(InvalidParameter, match="sampling chooses leaves by itself"):
-        learner("spn", {"learning": "gibbs", "leaves": "auto"}, None)
+        learned(table_of(200), learning="gibbs", leaves="auto")
