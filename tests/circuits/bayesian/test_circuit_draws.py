@@ -104,7 +104,7 @@ def exponentials(y, out):
         out[i] = exp_nonpositive(y[i])
 
 
-def test_draws_that_do_not_fit_are_refused(drawn):
+def test_draws_that_do_not_fit_and_levels_out_of_range_are_refused(drawn):
     draws, _ = drawn
     weight, parameter = draws.weight, draws.parameter
     for wrong, message in (
@@ -114,6 +114,9 @@ def test_draws_that_do_not_fit_are_refused(drawn):
     ):
         with pytest.raises(InvalidParameter, match=message):
             CircuitDraws(draws.circuit, *wrong)
+    for level in (0.0, 1.0, float("nan")):
+        with pytest.raises(InvalidParameter, match="above 0 and below 1"):
+            summarise_draws(np.zeros((1, 5)), level=level)
 
 
 def test_questions_of_the_wrong_kind_are_refused(drawn):
@@ -146,12 +149,6 @@ def test_chains_that_stay_apart_and_draws_that_hang_together_have_a_larger_stand
     assert summarise_draws(walk).standard_error > 2 * summarise_draws(rng.permutation(walk)).standard_error
     alone = summarise_draws(np.array([[2.0]]))
     assert alone.mean == [2.0] and np.isnan(alone.standard_error).all()
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, float("nan")])
-def test_levels_out_of_range_are_refused(level):
-    with pytest.raises(InvalidParameter, match="above 0 and below 1"):
-        summarise_draws(np.zeros((1, 5)), level=level)
 
 
 def test_the_mean_of_logarithms_neither_overflows_nor_loses_zeros():

@@ -13,6 +13,7 @@ from learners.circuits.queries.column_values import fill_cells, nameable
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
 from tests.circuits.answer_circuits import learned
+from tests.passes.test_engine import same
 
 
 def table_of(n, seed=0, missing=0.0):
@@ -82,9 +83,7 @@ def test_a_table_without_numbers_and_other_learning_are_refused():
 def test_the_same_on_any_number_of_threads_and_with_so_many_components_as_wanted(few_passes):
     table = table_of(400, missing=0.1)
     one, two = (learned(table, threads=threads, structure="gaussian-mixture", states=3) for threads in (1, 2))
-    assert one.mixture.n_components == 3
-    for name, array in one.to_arrays()[1].items():
-        np.testing.assert_array_equal(array, two.to_arrays()[1][name])
+    assert one.mixture.n_components == 3 and same(one, two)
 
 
 def test_missing_numbers_teach_nothing_wrong(few_passes):
@@ -98,9 +97,8 @@ def test_missing_numbers_teach_nothing_wrong(few_passes):
 def test_it_is_read_back_as_it_was(model):
     header, arrays = model.to_arrays()
     again = load_model(header, arrays, is_trusted=False)
-    assert isinstance(again, GaussianModel)
+    assert isinstance(again, GaussianModel) and same(again, model)
     chunk = encode(table_of(50, 2), model.schema)
-    np.testing.assert_array_equal(again.log_likelihood(chunk), model.log_likelihood(chunk))
     np.testing.assert_array_equal(again.predict_proba(chunk), model.predict_proba(chunk))
     tables = model.tables()
     assert set(tables) == {"columns", "components", "means", "covariances", "shares"}
