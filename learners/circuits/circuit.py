@@ -201,9 +201,9 @@ class Circuit:
 
 def cached_on_circuit_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
     """What a function makes of a circuit's structure and indicators, made once for all circuits that share them."""
-    kept = circuit._of_structure
+    cache = circuit._of_structure
     name = make.__qualname__
-    return kept[name] if name in kept else kept.setdefault(name, make(circuit))
+    return cache[name] if name in cache else cache.setdefault(name, make(circuit))
 
 
 def cached_on_circuit(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
@@ -211,21 +211,21 @@ def cached_on_circuit(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made
 
     Threads that ask at the same time may each make it; all get the one that is first.
     """
-    kept = vars(circuit)
+    cache = vars(circuit)
     name = make.__qualname__
-    return kept[name] if name in kept else kept.setdefault(name, make(circuit))
+    return cache[name] if name in cache else cache.setdefault(name, make(circuit))
 
 
 def _checked(array: Array, dtype: np.dtype) -> Array:
-    given = np.asarray(array)
-    if given.dtype.kind not in "iu" and dtype.kind == "i":
-        raise InvalidCircuit(f"has an array of {given.dtype} where whole numbers belong")
-    if given.dtype != dtype and given.dtype.kind in "iu" and given.size:
+    values = np.asarray(array)
+    if values.dtype.kind not in "iu" and dtype.kind == "i":
+        raise InvalidCircuit(f"has an array of {values.dtype} where whole numbers belong")
+    if values.dtype != dtype and values.dtype.kind in "iu" and values.size:
         limits = np.iinfo(dtype)
-        if given.min() < limits.min or given.max() > limits.max:
+        if values.min() < limits.min or values.max() > limits.max:
             raise InvalidCircuit(f"has a whole number of more than {limits.bits} bits, where none belongs")
     # A view, so that an array that the caller still writes to elsewhere keeps its own flag.
-    return read_only_array(np.ascontiguousarray(given, dtype).view())
+    return read_only_array(np.ascontiguousarray(values, dtype).view())
 
 
 def _check_shapes(arrays: CircuitArrays) -> None:
@@ -288,10 +288,10 @@ def quantile_leaf_knot_counts(arrays: CircuitArrays, leaves: Integers) -> Intege
     at = arrays.leaf_starts[leaves] + 2 + N_KNOTS
     sizes = np.diff(arrays.leaf_starts)[leaves]
     has_knots = (arrays.kind[leaves] == QUANTILE) & (sizes > 2 + N_KNOTS)
-    found = np.zeros(leaves.size, np.int64)
+    counts = np.zeros(leaves.size, np.int64)
     knots = arrays.leaf_parameters[at[has_knots]]
-    found[has_knots] = np.where((knots >= 2) & (knots <= sizes[has_knots]), knots, 0).astype(np.int64)
-    return found
+    counts[has_knots] = np.where((knots >= 2) & (knots <= sizes[has_knots]), knots, 0).astype(np.int64)
+    return counts
 
 
 def _check_extras(arrays: CircuitArrays, leaves: Integers) -> None:

@@ -36,7 +36,6 @@ from learners.circuits.structures.densities import (
 from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
 from learners.circuits.structures.learnspn import learnspn
 from learners.circuits.structures.random_regions import random_regions
-from learners.circuits.structures.structure_search import codes_and_domain_sizes
 from learners.circuits.variables import circuit_columns
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
@@ -118,13 +117,13 @@ def auto_structure_recipe(
         counted, parameters.minutes, parameters.laplace, parameters.seed
     )
     start = replace_intervals_by_densities(choice.circuit, densities)
-    least = minimum_leaf_deviations(start, densities) if densities else None
     counting: list[ExpectedCounts] = []
     n_drawn = int(counted.second.sample.counts.sum())
     saw_all = not densities and n_drawn == counted.second.n_rows
     most = min(parameters.passes, choosing.PASSES_OF_ALL) if saw_all else parameters.passes
     make = _expecting(schema, counting)
     if densities:
+        least = minimum_leaf_deviations(start, densities)
         circuit = yield from em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
     else:
         gains = partial(choosing.mean_validation_log_likelihood, schema, valid)
@@ -182,8 +181,8 @@ def streaming_update_recipe(
     def run(rows: Rows, threads: int, advance: Advance) -> tuple[StreamingPosterior, int]:
         return learn_in_shards(rows, posterior, n_shards, threads, advance)
 
-    found: tuple[StreamingPosterior, int] = yield RowWork("learning row by row", schema, run)
-    learned, n_learned = found
+    learned: StreamingPosterior
+    learned, n_learned = yield RowWork("learning row by row", schema, run)
     counts = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
     return CircuitModel(schema, learned.circuit(), dict(facts) | counts, learned)
 
@@ -208,7 +207,7 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]
     if counts.sum() > parameters.sample:  # few different rows may stand for more than memory holds
         counts = np.random.default_rng(parameters.seed).multinomial(parameters.sample, counts / counts.sum())
     rows = np.repeat(drawn.sample.rows, counts, axis=0).T
-    codes, sizes = codes_and_domain_sizes(schema, rows[:-1], rows[-1])
+    codes, sizes = choosing.codes_and_domain_sizes(schema, rows[:-1], rows[-1])
     return learnspn(codes, sizes, max_rows=parameters.sample, seed=parameters.seed)
 
 

@@ -193,7 +193,7 @@ def mask_unknown_codes(x: ArrayLike, n_values: Integers) -> Floats:
 def circuit_columns(circuit: Circuit, schema: Schema) -> Columns:
     """The columns of a circuit, kept for the schema asked last."""
     cache = vars(circuit)
-    kept: Columns | None = cache.get("_columns")
-    if kept is None or (kept.schema is not schema and kept.schema != schema):
-        kept = cache["_columns"] = Columns(circuit, schema)
-    return kept
+    columns: Columns | None = cache.get("_columns")
+    if columns is None or (columns.schema is not schema and columns.schema != schema):
+        columns = cache["_columns"] = Columns(circuit, schema)
+    return columns

@@ -21,10 +21,13 @@ def kernels():
     root = Path(learners.__file__).parent
     for path in sorted(root.rglob("*.py")):
         if re.search(r"^@(inner_)?kernel$", path.read_text(), re.MULTILINE):
-            module = ".".join(("learners", *path.relative_to(root).with_suffix("").parts))
-            for name, member in vars(importlib.import_module(module)).items():
-                if hasattr(member, "py_func") and member.py_func.__module__ == module:
-                    yield f"{module}.{name}", member
+            yield from kernels_of(".".join(("learners", *path.relative_to(root).with_suffix("").parts)))
+
+
+def kernels_of(module):
+    for name, member in vars(importlib.import_module(module)).items():
+        if hasattr(member, "py_func") and member.py_func.__module__ == module:
+            yield f"{module}.{name}", member
 
 
 def word(kind):

@@ -3,7 +3,6 @@
 import contextlib
 import gc
 import hashlib
-import importlib
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from learners import Source, drive, encode, load_model, record_classifier
 from learners.kernels.cache import is_trusted_cache_folder, untrusted_cache_reason
 from learners.kernels.jit import inner_kernel, kernel, notify_on_kernel_compilation
 from learners.registry import recipes
+from tests.kernels.kernel_table import kernels_of
 
 ROOT = Path(__file__).parents[2]
 KERNELS = (
@@ -36,10 +36,7 @@ MOST_SIGNATURES = 2  # of uint8 and uint16 codes
 
 
 def kernels():
-    for module_name in KERNELS:
-        for name, member in vars(importlib.import_module(module_name)).items():
-            if hasattr(member, "signatures") and member.py_func.__module__ == module_name:
-                yield f"{module_name}.{name}", member
+    return [pair for module in KERNELS for pair in kernels_of(module)]
 
 
 def signatures():
@@ -130,27 +127,31 @@ def test_a_kernel_is_compiled_anew_when_one_that_it_calls_has_changed(tmp_path):
     assert found == [("3", False), ("3", True), ("31", False), ("3", True)]
 
 
-def test_a_damaged_kernel_is_compiled_anew(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert not n_found(1)
-    assert n_found(1)
-    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-    assert not n_found(1)
-    assert n_found(1)
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder of kernels on disk that is empty."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
 
 
-def test_a_kernel_of_types_that_have_moved_is_compiled_anew(tmp_path, monkeypatch):
-    """As between two releases: the name of a kernel's file does not tell where the types of its arguments are defined."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+def flipped(content):
+    """With one bit changed in its middle."""
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+
+
+# As between two releases: the name of a kernel's file does not tell where the types of its arguments are defined.
+MOVED = (b"cno_such_module\nName\n.", b"clearners.schema\nNoSuchName\n.")
+
+
+@pytest.mark.parametrize("other", [flipped, *(lambda _, own=own: hashlib.sha256(own).digest() + own for own in MOVED)])
+def test_a_kernel_that_is_damaged_or_of_types_that_have_moved_is_compiled_anew(cache, other):
     assert not n_found(1)
-    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
-    for moved in (b"cno_such_module\nName\n.", b"clearners.schema\nNoSuchName\n."):
-        file.write_bytes(hashlib.sha256(moved).digest() + moved)
-        assert not n_found(1)
-        assert n_found(1)
+    assert n_found(1)
+    (file,) = (path for path in cache.rglob("*") if path.is_file())
+    file.write_bytes(other(file.read_bytes()))
+    assert not n_found(1)
+    assert n_found(1)
 
 
 def tripled(x):
@@ -182,8 +183,8 @@ def doubled(x):
     return 2 * x
 
 
-def test_an_inner_kernel_from_disk_serves_kernels_and_refuses_python(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+@pytest.mark.usefixtures("cache")
+def test_an_inner_kernel_from_disk_serves_kernels_and_refuses_python():
     doubled.compile((numba.int64,))
     again = inner_kernel(doubled.py_func)
     assert kernel(lambda x: again(x) - 1)(3) == 5
@@ -192,9 +193,9 @@ def test_an_inner_kernel_from_disk_serves_kernels_and_refuses_python(tmp_path, m
         again(3)
 
 
+@pytest.mark.usefixtures("cache")
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_a_compilation_leaves_the_garbage_collector_as_it_was(is_enabled, tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+def test_a_compilation_leaves_the_garbage_collector_as_it_was(is_enabled):
     was_enabled = gc.isenabled()
     seen = []
     with notify_on_kernel_compilation(lambda: seen.append(gc.isenabled())):
@@ -207,24 +208,22 @@ def test_a_compilation_leaves_the_garbage_collector_as_it_was(is_enabled, tmp_pa
     assert seen == [False]
 
 
-def test_kernels_that_close_over_values_are_not_mistaken_for_each_other(tmp_path, monkeypatch):
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-
+@pytest.mark.usefixtures("cache")
+def test_kernels_that_close_over_values_are_not_mistaken_for_each_other():
     def adding(summand):
         return kernel(lambda x: x + summand)
 
     assert [adding(summand)(1) for summand in (1, 2)] == [2, 3]
 
 
-def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_path, monkeypatch):
+def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_path, cache):
     """What is loaded is a pickle: whoever puts one there runs code as this user."""
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     assert not n_found(1)
     assert n_found(1)
     for place, mode, who in [
         (tmp_path, 0o777, "other users may write in"),
-        (tmp_path / "cache", 0o777, "other users may write in"),
-        (tmp_path / "cache", 0o1777, None),  # like /tmp: nobody replaces the folder inside
+        (cache, 0o777, "other users may write in"),
+        (cache, 0o1777, None),  # like /tmp: nobody replaces the folder inside
     ]:
         is_trusted_cache_folder.cache_clear()
         before = place.stat().st_mode
@@ -232,7 +231,7 @@ def test_kernels_that_others_may_have_written_are_neither_loaded_nor_kept(tmp_pa
         with pytest.warns(RuntimeWarning, match=who) if who else contextlib.nullcontext():
             assert bool(n_found(1)) == (who is None), oct(mode)
         place.chmod(before)
-    (inner,) = (tmp_path / "cache").iterdir()
+    (inner,) = cache.iterdir()
     inner.chmod(0o1777)  # where the files are, stickiness lets everybody add one
     is_trusted_cache_folder.cache_clear()
     with pytest.warns(RuntimeWarning, match="Kernels are compiled anew in each process"):

@@ -2,23 +2,11 @@
 
 import itertools
 import math
-from dataclasses import replace
 
 from scipy import stats
 
 from learners.circuits.bayesian.leaf_kernels import CENTRE, FIRST, KIND, SECOND
-from learners.circuits.bayesian.priors import _closed, leaf_families
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON
-
-
-def with_strengths(prior, strengths):
-    """The same leaves with other strengths: their means and variances stay."""
-    old, leaf = prior.strengths, prior.leaf.copy()
-    family = leaf_families(leaf)
-    leaf[family == GAUSSIAN, SECOND] *= strengths.gaussian / old.gaussian
-    leaf[family == EXPONENTIAL, FIRST] *= strengths.exponential / old.exponential
-    leaf[family == POISSON, FIRST] *= strengths.poisson / old.poisson
-    return replace(prior, strengths=strengths, leaf=_closed(leaf, strengths))
+from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN
 
 
 def tree_of(prior):

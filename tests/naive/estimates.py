@@ -28,10 +28,8 @@ def probabilities(row, x, y, sizes, n_classes, order, parents, m):
         if row[attribute] >= sizes[attribute]:
             continue
         for label in range(n_classes):
-            values = [row[parent] for parent in of_attribute]
-            joint[label] *= m_estimate(
-                x, y, attribute, row[attribute], label, of_attribute, values, sizes[attribute], m
-            )
+            context = (label, of_attribute, [row[parent] for parent in of_attribute])
+            joint[label] *= m_estimate(x, y, attribute, row[attribute], *context, sizes[attribute], m)
     if sum(joint) == 0:  # a row that no class can produce gets the prior
         joint = prior
     return np.array(joint) / sum(joint)

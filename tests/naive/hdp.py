@@ -57,13 +57,11 @@ def configurations(paths, leaves):
 
 
 def log_root(counts, n_values, root):
-    total = sum(counts.values())
+    whole = math.lgamma(ROOT + sum(counts.values())) - math.lgamma(ROOT)
     if root == "unit":
-        return sum(math.lgamma(n) for n in counts.values()) - (math.lgamma(ROOT + total) - math.lgamma(ROOT))
+        return sum(math.lgamma(n) for n in counts.values()) - whole
     share = ROOT / n_values
-    return sum(math.lgamma(n + share) - math.lgamma(share) for n in counts.values()) - (
-        math.lgamma(ROOT + total) - math.lgamma(ROOT)
-    )
+    return sum(math.lgamma(n + share) - math.lgamma(share) for n in counts.values()) - whole
 
 
 def posterior(tree, n_values, root="unit", tying="single"):

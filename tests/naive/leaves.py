@@ -12,9 +12,8 @@ def transform(kind, p, x):
         return np.log(x) if x > 0 else -np.inf
     if kind != QUANTILE:
         return x
-    n = int(p[4])
-    places, quantiles = p[5 : 5 + n], p[5 + n : 5 + 2 * n]
-    i = min(max(int(np.sum(places <= x)) - 1, 0), n - 2)
+    places, quantiles = p[5:].reshape(2, int(p[4]))
+    i = min(max(int(np.sum(places <= x)) - 1, 0), places.size - 2)
     slope = (quantiles[i + 1] - quantiles[i]) / (places[i + 1] - places[i])
     return quantiles[i] + slope * (x - places[i])
 
@@ -40,21 +39,3 @@ def value(kind, p, x):
         return below(kind, p, high) - below(kind, p, low)
     width = 1e-5 * p[1] * (max(x, 1e-3) if kind == LOG_NORMAL else 1.0)
     return (below(kind, p, x + width) - below(kind, p, x - width)) / (2 * width)
-
-
-def moments(kind, p, n=40_000):
-    """Mean and variance by many quantiles of the distribution, or by its cells."""
-    level = (np.arange(n) + 0.5) / n
-    if kind == STUDENT:
-        x = p[0] + p[1] * stats.t.ppf(level, p[2])
-    else:
-        z = p[0] + p[1] * stats.norm.ppf(level)
-        x = np.exp(z) if kind == LOG_NORMAL else z
-        if kind == QUANTILE:
-            m = int(p[4])
-            places, quantiles = p[5 : 5 + m], p[5 + m : 5 + 2 * m]
-            i = np.clip(np.searchsorted(quantiles, z, side="right") - 1, 0, m - 2)
-            x = places[i] + (z - quantiles[i]) * (np.diff(places) / np.diff(quantiles))[i]
-        if p[2] > 0:
-            x = p[3] + p[2] * np.floor((x - p[3]) / p[2] + 0.5)
-    return x.mean(), x.var()

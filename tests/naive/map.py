@@ -3,43 +3,44 @@
 import itertools
 import math
 
-import numpy as np
-
-from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, SUM
+from learners.circuits.structures.text import CircuitBuilder
 
 
 def flat_circuit(nodes, n_values):
     """From ("sum", [(child, weight), ...]), ("product", [child, ...]) and (kind, variable, [parameter, ...])."""
-    kinds, starts, children, log_weights, variables, leaf_starts, parameters = [], [0], [], [], [], [0], []
-    for node in nodes:
-        variable = -1
-        if node[0] == "sum":
-            kinds.append(SUM)
-            children += [child for child, _ in node[1]]
-            log_weights += [math.log(weight) if weight > 0 else -math.inf for _, weight in node[1]]
-        elif node[0] == "product":
-            kinds.append(PRODUCT)
-            children += node[1]
-            log_weights += [0.0] * len(node[1])
+    build = CircuitBuilder(n_values)
+    for kind, *rest in nodes:
+        if kind == "sum":
+            build.sum([child for child, _ in rest[0]], logs(*(weight for _, weight in rest[0])))
+        elif kind == "product":
+            build.product(rest[0])
         else:
-            kinds.append(node[0])
-            variable = node[1]
-            parameters += node[2]
-        starts.append(len(children))
-        variables.append(variable)
-        leaf_starts.append(len(parameters))
-    arrays = CircuitArrays(
-        np.array(kinds, dtype=np.int8),
-        np.array(starts),
-        np.array(children, dtype=np.int64),
-        np.array(log_weights, dtype=np.float64),
-        np.array(variables),
-        np.array(leaf_starts),
-        np.array(parameters, dtype=np.float64),
-        np.array(n_values, dtype=np.int64),
-    )
-    return Circuit(arrays)
+            build.leaf(kind, *rest)
+    return build.circuit()
+
+
+def logs(*p):
+    """Logarithms of probabilities, of which some may be zero."""
+    return [math.log(a) if a > 0 else -math.inf for a in p]
+
+
+def categorical(*p):
+    """A leaf of `mixture`."""
+    return CATEGORICAL, logs(*p)
+
+
+def mixture(components, shares=None):
+    """A sum of products of a leaf (kind, [parameter, …]) of each variable; of one component, without shares, its product."""
+    nodes, tops = [], []
+    for leaves in components:
+        first = len(nodes)
+        nodes += [(kind, v, parameters) for v, (kind, parameters) in enumerate(leaves)]
+        nodes.append(("product", range(first, len(nodes))))
+        tops.append(len(nodes) - 1)
+    if shares is not None:
+        nodes.append(("sum", list(zip(tops, shares, strict=True))))
+    return flat_circuit(nodes, [len(p) if kind == CATEGORICAL else 0 for kind, p in components[0]])
 
 
 def children_of(circuit, node):

@@ -85,13 +85,8 @@ def edge_probabilities(graphs, weights, d):
 def ancestor_matrix(parents):
     """[i, j]: whether there is a directed path from i to j."""
     d = len(parents)
-    reach = np.zeros((d, d), bool)
-    for node, above in enumerate(parents):
-        for parent in above:
-            reach[parent, node] = True
-    for middle in range(d):
-        reach |= np.outer(reach[:, middle], reach[middle])
-    return reach
+    one_step = edge_probabilities([parents], [1], d)
+    return np.linalg.matrix_power(np.eye(d) + one_step, d) > np.eye(d)
 
 
 def effect_matrix(parents, r):

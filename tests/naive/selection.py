@@ -4,23 +4,18 @@ from math import log
 
 import numpy as np
 
+from tests.naive.estimates import m_estimate
+
 WEIGHTS = [2.0**power for power in range(10, -4, -1)]
 
 
 def estimate(rows, labels, attribute, value, label, parents, values_of_parents, n_values, weights):
     """From the given rows: of each level its frequencies, and the level above as so many rows as `weights` says.
 
-    The root has neither class nor parents, and 1 / n_values as one row. Without weights an m-estimate with m = 1; without any row in
-    the context the last parent is dropped, then the class.
+    The root has neither class nor parents, and 1 / n_values as one row. Without weights an m-estimate with m = 1.
     """
     if weights is None:
-        for depth in range(len(parents), -1, -1):
-            match = labels == label
-            for parent, wanted in zip(parents[:depth], values_of_parents[:depth], strict=True):
-                match &= rows[parent] == wanted
-            if match.any():
-                return ((rows[attribute][match] == value).sum() + 1 / n_values) / (match.sum() + 1)
-        weights = []
+        return m_estimate(rows, labels, attribute, value, label, parents, values_of_parents, n_values, 1)
     p = ((rows[attribute] == value).sum() + 1 / n_values) / (labels.size + 1)
     for depth in range(len(weights)):
         match = labels == label
@@ -64,12 +59,8 @@ def prefix_losses(x, y, sizes, n_classes, structure, zero_one=False, mixes=True)
             for prefix in range(len(structure.order) + 1):
                 if prefix:
                     a, parents = families[prefix - 1][0], families[prefix - 1][1][:level]
-                    given = (
-                        parents,
-                        x[list(parents), row],
-                        sizes[a],
-                        weights[a][: len(parents) + 1] if mixes else None,
-                    )
+                    own = weights[a][: len(parents) + 1] if mixes else None
+                    given = (parents, x[list(parents), row], sizes[a], own)
                     for c in range(n_classes):
                         joint[c] *= estimate(rest_x, rest_y, a, x[a, row], c, *given)
                 p = joint / joint.sum()

@@ -43,10 +43,10 @@ def chain_phases(parameters: GibbsParameters) -> list[Phase]:
     """The phases that a run may take: the sweeps of each are as many as those before it."""
     if parameters.iterations != AUTO:
         return [Phase(parameters.iterations // 2, parameters.iterations)]
-    found = [Phase(FIRST_SWEEPS, 2 * FIRST_SWEEPS)]
-    while 2 * found[-1].last <= parameters.most_iterations:
-        found.append(Phase(found[-1].last, 2 * found[-1].last))
-    return found
+    phases = [Phase(FIRST_SWEEPS, 2 * FIRST_SWEEPS)]
+    while 2 * phases[-1].last <= parameters.most_iterations:
+        phases.append(Phase(phases[-1].last, 2 * phases[-1].last))
+    return phases
 
 
 @dataclass
@@ -73,12 +73,12 @@ class _Chain:
         self.draws = store.draws(number, n_draws, layout.n_parameters)
         self.trace: list[Floats] = []
         self.sweep, self.n_draws, self.best = 0, 0, -np.inf
-        kept, n_children = store.load(number), sampler.prior.shape.n_children
-        if kept is None or len(kept.choices) != sampler.rows.n_rows or kept.choices.max(initial=0) >= n_children:
+        saved, n_children = store.load(number), sampler.prior.shape.n_children
+        if saved is None or len(saved.choices) != sampler.rows.n_rows or saved.choices.max(initial=0) >= n_children:
             self.state = sampler.init(self.random(0, START))
             return
-        self.state, self.trace = sampler.state_of(kept.choices), list(kept.trace)
-        self.sweep, self.n_draws, self.best = kept.sweep, kept.n_draws, kept.best
+        self.state, self.trace = sampler.state_of(saved.choices), list(saved.trace)
+        self.sweep, self.n_draws, self.best = saved.sweep, saved.n_draws, saved.best
 
     def random(self, sweep: int, purpose: int) -> np.random.Generator:
         return np.random.default_rng([*self.seed, self.number, sweep, purpose])
@@ -131,14 +131,14 @@ def run_chains(
     chains = [_Chain(c, sampler, layout, store, seed, per_chain) for c, sampler in enumerate(samplers)]
     for phase in chain_phases(parameters):
         _through(chains, phase, per_chain, threads, advance)
-        found = chain_diagnostics(_trace(chains, phase), phase.last, parameters.effective)
-        if found.is_settled:
+        diagnostics = chain_diagnostics(_trace(chains, phase), phase.last, parameters.effective)
+        if diagnostics.is_settled:
             break
     best = max(chains, key=lambda chain: chain.best)
     draws = np.concatenate([chain.draws[: chain.n_draws] for chain in chains])
     trace = _trace(chains, Phase(0, phase.last))
     choices = [chain.state.choices for chain in chains]
-    return Run(draws, best.draws[-1].copy(), choices, trace, found)
+    return Run(draws, best.draws[-1].copy(), choices, trace, diagnostics)
 
 
 def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int, advance: Advance) -> None:

@@ -79,9 +79,9 @@ class CircuitDraws:
         for draw in range(self.n_draws):
             circuit, log_scale[draw] = reweight_circuit(self.of(draw), likelihoods)
             weight[:, draw], parameter[:, draw] = np.exp(circuit.log_weight[self._of_sum]), circuit.leaf_parameters
-        given = self.circuit.with_parameters()
-        given.ranges = likelihoods.ranges
-        return CircuitDraws(given, weight, parameter), log_scale
+        ranged = self.circuit.with_parameters()
+        ranged.ranges = likelihoods.ranges
+        return CircuitDraws(ranged, weight, parameter), log_scale
 
     def prepare(self) -> None:
         """Build what all queries share."""
@@ -135,11 +135,11 @@ class CircuitDraws:
             return self.marginals(x, [variable])[1][0]
         except ImpossibleEvidence:
             possible = (self.log_likelihoods(x) > -np.inf).all(axis=1)
-        found = np.empty((x.shape[1], int(self.circuit.n_values[variable]), self.n_draws))
-        found[~possible] = self.marginals(np.full((x.shape[0], 1), np.nan), [variable])[1][0]
+        posteriors = np.empty((x.shape[1], int(self.circuit.n_values[variable]), self.n_draws))
+        posteriors[~possible] = self.marginals(np.full((x.shape[0], 1), np.nan), [variable])[1][0]
         if possible.any():
-            found[possible] = self.marginals(np.ascontiguousarray(x[:, possible]), [variable])[1][0]
-        return found
+            posteriors[possible] = self.marginals(np.ascontiguousarray(x[:, possible]), [variable])[1][0]
+        return posteriors
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
         """As `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last one's values fastest."""

@@ -226,8 +226,8 @@ class GivenStructure:
                             chain.keep()
                     done = chains[0].sweep
                     advance(done, phase.last, f"{done:,} sweeps, log joint {max(c.trace[-1] for c in chains):,.0f}")
-                found = chain_diagnostics(_trace(chains, phase), phase.last, parameters.effective)
-                if found.is_settled:
+                diagnostics = chain_diagnostics(_trace(chains, phase), phase.last, parameters.effective)
+                if diagnostics.is_settled:
                     break
         best = max(chains, key=lambda chain: chain.best)
         assert best.best_counts is not None
@@ -239,7 +239,7 @@ class GivenStructure:
             np.exp(np.stack([own[0][of_sum] for own in drawn], axis=1)),
             np.stack([own[1] for own in drawn], axis=1),
         )
-        facts = dict(self.facts) | {"n_rows": x.shape[1], "diagnostics": asdict(found)}
+        facts = dict(self.facts) | {"n_rows": x.shape[1], "diagnostics": asdict(diagnostics)}
         facts["strengths"] = asdict(prior.strengths)
         return BayesianCircuit(self.schema, draws, len(chains), facts, _trace(chains, Phase(0, phase.last)))
 
@@ -269,6 +269,6 @@ class GivenStructure:
 
 
 def _trace(chains: list[_Chain], phase: Phase) -> Floats:
-    found = np.zeros((len(chains), phase.last - phase.first, TRACED))
-    found[:, :, 0] = [chain.trace[phase.first : phase.last] for chain in chains]
-    return found
+    trace = np.zeros((len(chains), phase.last - phase.first, TRACED))
+    trace[:, :, 0] = [chain.trace[phase.first : phase.last] for chain in chains]
+    return trace

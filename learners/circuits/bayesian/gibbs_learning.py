@@ -72,8 +72,8 @@ class Sampling:
             folder = self._folder(rows, stack)
             store = self._stored(rows, folder, advance)
             sample = subsample_row_blocks(store.rows(0), self.seed)
-            kept = None if folder is None else folder / "trials.jsonl"
-            chosen = tune_prior_settings(self.parameters, shape, self.coding, sample, self.seed, kept, advance)
+            trials = None if folder is None else folder / "trials.jsonl"
+            chosen = tune_prior_settings(self.parameters, shape, self.coding, sample, self.seed, trials, advance)
             prior = chosen.prior(shape, self.coding, sample.astype(np.float64), self.seed)
             return self._sampled(prior, chosen, store, threads, advance, 0, None)
 

@@ -41,8 +41,8 @@ def draws_query_handlers(draws: CircuitDraws, n_chains: int, likelihoods: Likeli
     def most_probable(columns: Columns, query: Query) -> list[Answer]:
         if source.is_impossible:
             raise ImpossibleEvidence(0)
-        found = queries.answer_map_query(draws.circuit, likelihoods, columns, query)
-        return [answer | Answer(of=MAP_OF) for answer in found]
+        answers = queries.answer_map_query(draws.circuit, likelihoods, columns, query)
+        return [answer | Answer(of=MAP_OF) for answer in answers]
 
     return {**source.batches, "map": most_probable}
 
@@ -91,15 +91,15 @@ def sample_posterior_predictive(draws: CircuitDraws, x: Array, n: int, seed: int
     rng = np.random.default_rng(seed)
     of_draw = rng.integers(0, draws.n_draws, n)
     seeds = rng.integers(0, 1 << 63, draws.n_draws)
-    found = [np.empty((n, x.shape[0])) for _ in range(x.shape[1])]
+    samples = [np.empty((n, x.shape[0])) for _ in range(x.shape[1])]
     for draw in np.unique(of_draw).tolist():
         circuit, places = draws.of(draw), np.flatnonzero(of_draw == draw)
-        for row, rows in enumerate(found):
+        for row, rows in enumerate(samples):
             try:
                 rows[places] = sample(circuit, x[:, [row]], places.size, int(seeds[draw]))[0]
             except ImpossibleEvidence as error:
                 raise ImpossibleEvidence(row) from error
-    return found
+    return samples
 
 
 WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "trace", "prior.leaf", "state.choices."

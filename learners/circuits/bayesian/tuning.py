@@ -65,7 +65,7 @@ def tune_prior_settings(
     coding: Coding,
     sample: Float32s,
     seed: int,
-    kept: Path | None = None,
+    path: Path | None = None,
     advance: Advance = ignore_progress,
 ) -> Chosen:
     """The best of `trials` settings; what is given stays, and what is not given is proposed by TPE.
@@ -86,7 +86,7 @@ def tune_prior_settings(
     space = _space(parameters, coding)
     if not space:
         return start
-    done = _read(kept)[: parameters.trials]
+    done = _read(path)[: parameters.trials]
     for number in range(len(done), parameters.trials):
         study = optuna.create_study(
             direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed + number, multivariate=True)
@@ -96,8 +96,8 @@ def tune_prior_settings(
         values = _first(space, start) if number == 0 else study.ask(space).params
         value = _likelihood(_chosen(start, values), shape, coding, sample, parameters, seed)
         done.append((value, values))
-        if kept is not None:
-            with kept.open("a") as file:
+        if path is not None:
+            with path.open("a") as file:
                 file.write(json.dumps([value, values]) + "\n")
         best = max(value for value, _ in done)
         advance(number + 1, parameters.trials, f"best {best:.3f} a row")
@@ -156,15 +156,15 @@ def uncentre_sampler_rows(coding: Coding, rows: Float32s) -> Floats:
     return np.ascontiguousarray(rows.T.astype(np.float64) + centre[:, np.newaxis])
 
 
-def _read(kept: Path | None) -> list[tuple[float, dict[str, float]]]:
-    if kept is None or not kept.exists():
+def _read(path: Path | None) -> list[tuple[float, dict[str, float]]]:
+    if path is None or not path.exists():
         return []
-    found = []
-    for line in kept.read_text().splitlines():
+    trials = []
+    for line in path.read_text().splitlines():
         try:
             value, values = json.loads(line)
         except ValueError:  # a line that a kill cut off
             break
-        found.append((value, values))
-    kept.write_text("".join(json.dumps(trial) + "\n" for trial in found))
-    return found
+        trials.append((value, values))
+    path.write_text("".join(json.dumps(trial) + "\n" for trial in trials))
+    return trials

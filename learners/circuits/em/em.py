@@ -197,14 +197,13 @@ def em_passes(
 def batch_em(circuit: Circuit, x: Array, n_passes: int, laplace: float = 0.1, tolerance: float = 0.0) -> Circuit:
     """Batch EM over rows (n_variables, n_rows) in memory; parameters, result and errors as of `em_passes`."""
     passes = em_passes(circuit, n_passes, laplace, tolerance)
-    answer = None
-    while True:
-        try:
-            counts = next(passes) if answer is None else passes.send(answer)
-        except StopIteration as stop:
-            return stop.value
-        counts.update(x)
-        answer = counts
+    try:
+        counts = next(passes)
+        while True:
+            counts.update(x)
+            counts = passes.send(counts)
+    except StopIteration as stop:
+        return stop.value
 
 
 # Steps of stepwise EM shrink as (t + 2)^-DECAY.
@@ -309,10 +308,8 @@ class Fit:
         edge, parameter, leaf = (part / n_possible for part in counts.expected())
         if self._means is not None:
             step = (self._n_steps + 2.0) ** -DECAY
-            old = self._means
-            edge, parameter, leaf = (
-                (1 - step) * a + step * b for a, b in zip(old, (edge, parameter, leaf), strict=True)
-            )
+            pairs = zip(self._means, (edge, parameter, leaf), strict=True)
+            edge, parameter, leaf = ((1 - step) * old + step * new for old, new in pairs)
         self._means = edge, parameter, leaf
         self._n_steps += 1
-        self.circuit = m_step(self.circuit, edge, parameter, leaf, self.laplace / n_rows, None)
+        self.circuit = m_step(self.circuit, edge, parameter, leaf, self.laplace / n_rows)

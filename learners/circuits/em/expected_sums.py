@@ -131,9 +131,9 @@ def parallel_expected_sums(empty: Callable[[], S], x: Array, threads: int) -> S:
     parts = [np.ascontiguousarray(x[:, a:b]) for a, b in pairwise(bounds) if b > a]
 
     def sums(part: Array) -> S:
-        found = empty()
-        found.update(part)
-        return found
+        statistic = empty()
+        statistic.update(part)
+        return statistic
 
     with ThreadPoolExecutor(threads) as pool:
         first, *others = pool.map(sums, parts)

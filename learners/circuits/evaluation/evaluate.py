@@ -351,11 +351,11 @@ def log_induced_trees(circuit: Circuit) -> float:
     return float(upward_pass_log_values(circuit, np.zeros(circuit.n_nodes), log_weight)[-1])
 
 
-def chunk_or_array_rows(given: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
+def chunk_or_array_rows(rows: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
     """Rows as variables: of a chunk what `rows_of` makes of it, by default its codes; an array is what it is."""
-    if not isinstance(given, Chunk):
-        return given
-    return given.x if rows_of is None else rows_of(given)
+    if not isinstance(rows, Chunk):
+        return rows
+    return rows.x if rows_of is None else rows_of(rows)
 
 
 def validate_circuit_rows(circuit: Circuit, x: ArrayLike) -> Floats:

@@ -43,8 +43,8 @@ def leaf_range_log_probabilities(circuit: Circuit, leaves: Integers, low: float,
     Of a leaf over the cells of a grid, that of all cells whose recorded number is in the range.
     """
     starts, p = circuit.leaf_starts, circuit.leaf_parameters
-    found = [_log_mass(int(circuit.kind[i]), p[starts[i] : starts[i + 1]], low, high) for i in leaves.tolist()]
-    return np.array(found).reshape(leaves.size)
+    logs = [_log_mass(int(circuit.kind[i]), p[starts[i] : starts[i + 1]], low, high) for i in leaves.tolist()]
+    return np.array(logs).reshape(leaves.size)
 
 
 def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
@@ -102,8 +102,8 @@ def normal_interval_log_probability(low: float | Floats, high: float | Floats) -
     """Log probability that a standard normal number lies between two, to all digits in both tails."""
     below, above = scipy.special.log_ndtr(reflect_to_lower_tail(low, high))
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Floats = np.where(above > below, above + np.log(-np.expm1(below - above)), -np.inf)
-    return found
+        log_p: Floats = np.where(above > below, above + np.log(-np.expm1(below - above)), -np.inf)
+    return log_p
 
 
 def _log_poisson(rate: float, low: float, high: float) -> float:
@@ -206,8 +206,8 @@ def truncated_leaf_quantiles(kind: int, p: Floats, low: float, high: float, u: F
         return x[np.searchsorted(np.cumsum(shares)[:-1] / shares.sum(), u)]
     if kind == EXPONENTIAL:
         low = max(low, 0.0)
-        found: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
-        return np.clip(found, low, high)
+        numbers: Floats = low - np.log1p(u * np.expm1(-p[0] * (high - low))) / p[0]
+        return np.clip(numbers, low, high)
     ends = standardised_range_bounds(kind, p, low, high)
     if kind == STUDENT:
         below, above = scipy.special.stdtr(p[2], reflect_to_lower_tail(*ends))
@@ -249,24 +249,24 @@ def leaf_moments(circuit: Circuit) -> Floats:
 
 def _leaf_moments(circuit: Circuit) -> Floats:
     numeric = np.flatnonzero(circuit.kind >= GAUSSIAN)
-    found = np.zeros((circuit.n_nodes if numeric.size else 0, 2))
+    moments = np.zeros((circuit.n_nodes if numeric.size else 0, 2))
     if numeric.size:
-        write_leaf_moments(numeric, circuit.kind, circuit.leaf_starts, circuit.leaf_parameters, found)
+        write_leaf_moments(numeric, circuit.kind, circuit.leaf_starts, circuit.leaf_parameters, moments)
     for v, (low, high) in circuit.ranges.items():
         for leaf in np.flatnonzero(circuit.variable == v).tolist():
-            found[leaf] = truncated_leaf_moments(
+            moments[leaf] = truncated_leaf_moments(
                 int(circuit.kind[leaf]), leaf_parameter_slice(circuit, leaf), low, high
             )
-    return read_only_array(found)
+    return read_only_array(moments)
 
 
 def density_leaves(circuit: Circuit) -> Mask:
     """(n_nodes,) bool: leaves whose values are densities. Those of others are probabilities, also of the cells of a grid."""
     kind = circuit.kind
-    found: Mask = (kind == GAUSSIAN) | (kind == EXPONENTIAL) | (kind == STUDENT)
+    is_density: Mask = (kind == GAUSSIAN) | (kind == EXPONENTIAL) | (kind == STUDENT)
     warped = np.flatnonzero(kind >= ROUNDED)
-    found[warped] = circuit.leaf_parameters[circuit.leaf_starts[warped] + 2 + STEP] == 0.0
-    return found
+    is_density[warped] = circuit.leaf_parameters[circuit.leaf_starts[warped] + 2 + STEP] == 0.0
+    return is_density
 
 
 def density_variables(circuit: Circuit) -> Integers:
@@ -293,18 +293,18 @@ def leaf_mode(kind: int, p: Floats, low: float = -math.inf, high: float = math.i
         low, high = grid_range_bounds(p, low, high)
     if kind == ROUNDED:
         return _in_grid(float(nearest_grid_value(extras, 2, first)) if step > 0.0 else first, low, high)
-    found = _mode_of_quantile(extras) if kind == QUANTILE else [math.exp(first - float(p[1]) ** 2)]
+    peaks = _mode_of_quantile(extras) if kind == QUANTILE else [math.exp(first - float(p[1]) ** 2)]
     # Between two peaks or knots densities rise and then fall, so in a range the best number may be an end.
-    found = [min(max(x, low), high) for x in found] + [x for x in (low, high) if math.isfinite(x)]
+    peaks = [min(max(x, low), high) for x in peaks] + [x for x in (low, high) if math.isfinite(x)]
     if step > 0.0:
         # Within a segment masses rise and then fall, so the best cell has a peak or knot, or is next to one that has.
         knots = extras[2 + KNOTS : 2 + KNOTS + int(extras[2 + N_KNOTS])].tolist() if kind == QUANTILE else []
-        found = [
+        peaks = [
             _in_grid(float(nearest_grid_value(extras, 2, x)) + i * step, low, high)
-            for x in [*found, *knots]
+            for x in [*peaks, *knots]
             for i in (-1, 0, 1)
         ]
-    return max(found, key=lambda x: float(transformed_log_density(kind, first, float(p[1]), extras, 2, x)))
+    return max(peaks, key=lambda x: float(transformed_log_density(kind, first, float(p[1]), extras, 2, x)))
 
 
 def _in_grid(x: float, low: float, high: float) -> float:

@@ -84,7 +84,7 @@ class WholeCircuit:
             object.__setattr__(whole, "finite", whole.problem([], {}))
         return whole
 
-    def problem(self, query: Sequence[int], given: Mapping[int, float]) -> MaxProblem:
+    def problem(self, query: Sequence[int], evidence: Mapping[int, float]) -> MaxProblem:
         """The MAX problem of the whole circuit, in which a continuous variable has one value, or in a query one per leaf.
 
         A given continuous variable's leaves hold its density, those of a hidden one 1. The i-th value of one in the query
@@ -98,7 +98,7 @@ class WholeCircuit:
         n_values[continuous] = n_leaves_of[continuous]
         # What no leaf mentions may be anything: it is left at its first value.
         n_values[n_leaves_of == 0] = 1
-        log_density, shift = self._log_densities(continuous, given)
+        log_density, shift = self._log_densities(continuous, evidence)
         starts = _starts(n_values[self.leaf_variable])
         values = np.zeros(int(starts[-1]))
         is_one = (self.leaf_kind == INDICATOR) | ~np.isin(self.leaf_kind, FINITE)
@@ -119,13 +119,13 @@ class WholeCircuit:
         everything, nothing = np.ones(int(raw.value_starts[-1]), np.uint8), np.zeros(order.size, np.uint8)
         return restrict_max_problem(MaxProblem(raw, shift, order), everything, nothing)
 
-    def _log_densities(self, query: Sequence[int], given: Mapping[int, float]) -> tuple[Floats, float]:
+    def _log_densities(self, query: Sequence[int], evidence: Mapping[int, float]) -> tuple[Floats, float]:
         """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
         log_density = np.zeros(len(self.leaf_kind))
         shift = 0.0
-        for v in [*query, *(v for v in given if self.n_values[v] == 0)]:
+        for v in [*query, *(v for v in evidence if self.n_values[v] == 0)]:
             at = np.flatnonzero(self.leaf_variable == v)
-            logs = np.array([self._log_density(int(leaf), given.get(v)) for leaf in at])
+            logs = np.array([self._log_density(int(leaf), evidence.get(v)) for leaf in at])
             top = logs.max(initial=-math.inf)
             if math.isfinite(top):
                 logs, shift = logs - top, shift + top
@@ -151,13 +151,15 @@ class WholeCircuit:
             return code
         return self._mode(int(np.flatnonzero(self.leaf_variable == variable)[code]))
 
-    def reduced(self, query: Sequence[int], given: Mapping[int, float], *, hide_continuous: bool = False) -> MaxProblem:
+    def reduced(
+        self, query: Sequence[int], evidence: Mapping[int, float], *, hide_continuous: bool = False
+    ) -> MaxProblem:
         """The MAX problem over the query, evidence and hidden variables folded into the weights.
 
         With `hide_continuous`, continuous variables of the query are summed out of the problem over leaves: at most the weighted
         sum of their peaks, so the bound holds for densities, too.
         """
-        problem = self.problem(query, given)
+        problem = self.problem(query, evidence)
         if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
             return problem
         starts = problem.arrays.value_starts
@@ -167,7 +169,7 @@ class WholeCircuit:
         stays = [v for v in query if not (hide_continuous and self.n_values[v] == 0)]
         # Variables with one value, such as a continuous one that is given, are folded in already.
         hidden[[p for p in position[stays].tolist() if p >= 0]] = 0
-        for v, value in given.items():
+        for v, value in evidence.items():
             at = position[v]
             if at >= 0:
                 hidden[at] = 0
@@ -260,15 +262,15 @@ def k_best(
     started = time.perf_counter()
     _check_options(solver, k, seed, time_limit_s)
     whole = replace(prepared_map_circuit(circuit), ranges=ranges or {})
-    variables, given = _checked(whole, query, evidence or {})
+    variables, known = _checked(whole, query, evidence or {})
     continuous = [v for v in variables if whole.n_values[v] == 0]
     if continuous and solver not in TREE_SOLVERS:
         raise ContinuousQuery(solver, continuous)
     if best > 1 and solver not in RANKING_SOLVERS:
         raise InvalidQuery(f"Solver {solver!r} tells one assignment; {' and '.join(RANKING_SOLVERS)} tell more.")
-    problem = whole.reduced(variables, given)
+    problem = whole.reduced(variables, known)
     if problem.log_bound == -math.inf:
-        raise _impossible(given)
+        raise _impossible(known)
     if best == 1 or not problem.n_variables:
         every = [_solved(problem, solver, time_limit_s, k, seed)]
     elif solver == "exact":
@@ -277,8 +279,8 @@ def k_best(
         every = _of_trees(problem, k)
     assignments = [_assignment(whole, problem, variables, found.x) for found in every]
     if continuous:
-        bound = whole.reduced(variables, given, hide_continuous=True).log_bound
-        values = [whole.reduced([], given | own).log_bound for own in assignments]
+        bound = whole.reduced(variables, known, hide_continuous=True).log_bound
+        values = [whole.reduced([], known | own).log_bound for own in assignments]
         every = [Found(found.x, value, max(value, bound), False, 0) for found, value in zip(every, values, strict=True)]
     seconds = time.perf_counter() - started
     # Leaves may have one mode, so different trees of numbers may have one assignment.
@@ -292,10 +294,10 @@ def k_best(
 
 
 def _impossible(evidence: Mapping[int, float]) -> ImpossibleEvidence:
-    given = ", ".join(f"variable {v} = {value}" for v, value in sorted(evidence.items())[:8])
+    known = ", ".join(f"variable {v} = {value}" for v, value in sorted(evidence.items())[:8])
     more = f" and {len(evidence) - 8} more" if len(evidence) > 8 else ""
     remedy = "Drop the value that never occurs together with the others, or learn with a pseudo-count."
-    return ImpossibleEvidence(reason=f" ({given or 'no evidence'}{more}). {remedy}")
+    return ImpossibleEvidence(reason=f" ({known or 'no evidence'}{more}). {remedy}")
 
 
 def _of_trees(problem: MaxProblem, k: int) -> list[Found]:
@@ -335,19 +337,19 @@ def _checked(
     """Query and evidence as plain numbers, once they fit the circuit."""
     n = len(whole.n_values)
     variables = [int(v) for v in query]
-    given = {int(v): float(value) for v, value in evidence.items()}
+    known = {int(v): float(value) for v, value in evidence.items()}
     if not variables:
         raise InvalidQuery("The query names no variable: name at least one.")
-    for v in [*variables, *given]:
+    for v in [*variables, *known]:
         if not 0 <= v < n:
             raise InvalidQuery(f"Variable {v} is not in the circuit, which has variables 0 to {n - 1}.")
     if len(set(variables)) < len(variables):
         twice = next(v for v in variables if variables.count(v) > 1)
         raise InvalidQuery(f"Variable {twice} is in the query twice.")
-    both = set(variables) & set(given)
+    both = set(variables) & set(known)
     if both:
         raise InvalidQuery(f"Variable {min(both)} is in the query and in the evidence: leave it out of one of them.")
-    for v, value in given.items():
+    for v, value in known.items():
         domain = int(whole.n_values[v])
         if domain and not (value.is_integer() and 0 <= value < domain):
             raise InvalidQuery(
@@ -355,7 +357,7 @@ def _checked(
             )
         if math.isnan(value):
             raise InvalidQuery(f"The evidence for variable {v} is not a number; leave it out if it is unknown.")
-    return variables, given
+    return variables, known
 
 
 def _assignment(whole: WholeCircuit, problem: MaxProblem, variables: Sequence[int], x: Integers) -> dict[int, float]:

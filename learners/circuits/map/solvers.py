@@ -311,8 +311,8 @@ def _unproved(heap: list[tuple[float, bool, int, _Part]], n: int) -> list[Found]
     if not heap:
         return []
     log_bound = -heap[0][0]
-    found = sorted((part.found for *_, part in heap if part.found is not None), key=lambda each: -each.log_value)
-    return [Found(each.x, each.log_value, max(log_bound, each.log_value), False, each.n_expanded) for each in found[:n]]
+    best = sorted((part.found for *_, part in heap if part.found is not None), key=lambda each: -each.log_value)
+    return [Found(each.x, each.log_value, max(log_bound, each.log_value), False, each.n_expanded) for each in best[:n]]
 
 
 def _searched(problem: MaxProblem, allowed: Uint8s, time_limit_s: float, k: int) -> Found:

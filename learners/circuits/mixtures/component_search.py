@@ -134,13 +134,13 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
     def _log_shares(self) -> Floats:
         """(n_components, n_codes) float64: of discrete values, each component averaged with all rows."""
         old, counts = self.model, self._sums.codes / PER_ROW
-        found = np.empty_like(counts)
+        log_shares = np.empty_like(counts)
         for v in old.discrete.tolist():
             own = slice(int(old.starts[v]), int(old.starts[v + 1]))
             total = counts[:, own].sum(axis=0) + OF_WEIGHT
             mixed = counts[:, own] + OF_SHARES * total / total.sum()
-            found[:, own] = np.log(mixed / mixed.sum(axis=1, keepdims=True))
-        return found
+            log_shares[:, own] = np.log(mixed / mixed.sum(axis=1, keepdims=True))
+        return log_shares
 
 
 def _lifted(observed: Observed, rest: Rest, inverse: Floats, k: int) -> tuple[Floats, Floats]:
@@ -234,21 +234,21 @@ def grow_gaussian_mixture(
     start = _one(halves)
     scale = np.sqrt(np.diagonal(start.covariance[0]))
     best = growing.fit(start, POOLED[0])
-    found, without_gain = [best], 0
+    fits, without_gain = [best], 0
     most = components or MOST_COMPONENTS
-    while found[-1].mixture.n_components < most and without_gain < 2 and growing.may_go_on:
-        last = found[-1].mixture
+    while fits[-1].mixture.n_components < most and without_gain < 2 and growing.may_go_on:
+        last = fits[-1].mixture
         if 2 * last.n_components * FEWEST_ROWS > halves.fit.shape[1]:
             break
-        found.append(growing.fit(_split(last, scale, most), POOLED[0]))
-        without_gain = 0 if found[-1].valid > best.valid + GAIN else without_gain + 1
-        if components or found[-1].valid > best.valid:
-            best = found[-1]
+        fits.append(growing.fit(_split(last, scale, most), POOLED[0]))
+        without_gain = 0 if fits[-1].valid > best.valid + GAIN else without_gain + 1
+        if components or fits[-1].valid > best.valid:
+            best = fits[-1]
     start = best.mixture
-    way = [each.tried[0] for each in found[: found.index(best) + 1]]
-    found += [growing.fit(start, pooled) for pooled in POOLED[1:] if growing.may_go_on]
-    best = max([best, *(each for each in found if each.pooled != POOLED[0])], key=lambda each: each.valid)
-    tried = sorted((each.tried[0] for each in found), key=lambda each: -each.valid)
+    way = [each.tried[0] for each in fits[: fits.index(best) + 1]]
+    fits += [growing.fit(start, pooled) for pooled in POOLED[1:] if growing.may_go_on]
+    best = max([best, *(each for each in fits if each.pooled != POOLED[0])], key=lambda each: each.valid)
+    tried = sorted((each.tried[0] for each in fits), key=lambda each: -each.valid)
     if best.pooled != POOLED[0]:
         way.append(best.tried[0])
     return Grown(best.mixture, best.pooled, best.valid, tried, way)
@@ -322,7 +322,7 @@ def _split(mixture: GaussianMixture, scale: Floats, most: int) -> GaussianMixtur
     """Two components for each, of the heaviest where not all can be split: its halves along its longest axis, in units of scale."""
     k = mixture.n_components
     chosen = np.sort(np.argsort(-mixture.log_weight, kind="stable")[: most - k])
-    kept = np.setdiff1d(np.arange(k), chosen)
+    whole = np.setdiff1d(np.arange(k), chosen)
     units = scale[:, np.newaxis] * scale
     lengths, axes = np.linalg.eigh(mixture.covariance[chosen] / units)
     # Of the half of a normal distribution above zero: its mean, in standard deviations.
@@ -332,9 +332,9 @@ def _split(mixture: GaussianMixture, scale: Floats, most: int) -> GaussianMixtur
     mean = mixture.mean[chosen]
     halved = mixture.log_weight[chosen] - np.log(2.0)
     return GaussianMixture(
-        np.concatenate([mixture.log_weight[kept], halved, halved]),
-        np.concatenate([mixture.mean[kept], mean + step, mean - step]),
-        np.concatenate([mixture.covariance[kept], covariance, covariance]),
-        np.concatenate([mixture.log_share[kept], mixture.log_share[chosen], mixture.log_share[chosen]]),
+        np.concatenate([mixture.log_weight[whole], halved, halved]),
+        np.concatenate([mixture.mean[whole], mean + step, mean - step]),
+        np.concatenate([mixture.covariance[whole], covariance, covariance]),
+        np.concatenate([mixture.log_share[whole], mixture.log_share[chosen], mixture.log_share[chosen]]),
         mixture.n_values,
     )

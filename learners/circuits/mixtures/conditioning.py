@@ -10,12 +10,12 @@ import numpy as np
 import scipy
 
 from learners.circuits.mixtures.mixture import LOG_2_PI, GaussianMixture, Observed, Rest, log_sum_exp
+from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.kernels.random import random_bits_array
 
 # Conditional means of so many cells and components are made at a time.
 MOST_AT_A_TIME = 1 << 21
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Tree(NamedTuple):
@@ -26,20 +26,20 @@ class Tree(NamedTuple):
     log_bound: float
 
 
-def mixture_conditional_marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
+def conditional_marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
     """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain. Raises ImpossibleEvidence."""
     shares = mixture.shares(x)
-    found = []
+    marginals = []
     for v in variables:
         p = shares.T @ np.exp(mixture.shares_of(v))
         rows, codes = mixture.codes_of(x, v)
         p[rows] = 0.0
         p[rows, codes] = 1.0
-        found.append(p)
-    return found
+        marginals.append(p)
+    return marginals
 
 
-def mixture_conditional_joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
+def conditional_joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
     """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables given each row.
 
     Raises ImpossibleEvidence.
@@ -50,19 +50,19 @@ def mixture_conditional_joint(mixture: GaussianMixture, x: Array, variables: Seq
         own = np.exp(mixture.shares_of(v))
         tables = (tables[:, :, np.newaxis] * own[:, np.newaxis]).reshape(mixture.n_components, -1)
     sizes = mixture.n_values[list(variables)].tolist()
-    found: Floats = (shares.T @ tables).reshape(x.shape[1], *sizes)
+    joint: Floats = (shares.T @ tables).reshape(x.shape[1], *sizes)
     for axis, v in enumerate(variables, 1):
         rows, codes = mixture.codes_of(x, v)
         certain = np.zeros((rows.size, sizes[axis - 1]))
         certain[np.arange(rows.size), codes] = 1.0
-        shape = [1] * found.ndim
+        shape = [1] * joint.ndim
         shape[0], shape[axis] = rows.size, sizes[axis - 1]
-        others = found[rows].sum(axis=axis, keepdims=True)
-        found[rows] = others * certain.reshape(shape)
-    return found
+        others = joint[rows].sum(axis=axis, keepdims=True)
+        joint[rows] = others * certain.reshape(shape)
+    return joint
 
 
-def mixture_conditional_moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
+def conditional_moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance (n_rows, len(variables)) of numeric variables given each row; an observed one has variance zero.
 
     Raises ImpossibleEvidence.
@@ -94,11 +94,11 @@ def _cut(mixture: GaussianMixture, means: Floats, rest: Rest) -> tuple[Floats, F
 def component_conditional_means(mixture: GaussianMixture, x: Array, v: int) -> Floats:
     """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
     place = int(np.searchsorted(mixture.numeric, v))
-    found = np.full((mixture.n_components, x.shape[1]), np.nan)
+    conditional = np.full((mixture.n_components, x.shape[1]), np.nan)
     for rows, means, rest, _, _ in _conditional(mixture, x):
         if rest is not None and place in rest.places:
-            found[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
-    return found
+            conditional[:, rows] = means[:, int(np.searchsorted(rest.places, place))]
+    return conditional
 
 
 def _conditional(
@@ -116,7 +116,7 @@ def _conditional(
             yield rows, means, rest, own, observed
 
 
-def draw_missing_mixture_cells(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
+def draw_missing_cells(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
     """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
 
     A draw depends on the seed, its row's place (n_rows,) and its own number. Raises ImpossibleEvidence.
@@ -158,8 +158,8 @@ def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Fl
 def _chosen(p: Floats, u: Floats) -> Integers:
     """The places that uniform numbers u choose by distributions p along the last axis."""
     passed = np.cumsum(p, axis=-1)
-    found: Integers = (passed < (u * passed[..., -1])[..., np.newaxis]).sum(axis=-1)
-    return np.minimum(found, p.shape[-1] - 1)
+    index: Integers = (passed < (u * passed[..., -1])[..., np.newaxis]).sum(axis=-1)
+    return np.minimum(index, p.shape[-1] - 1)
 
 
 def seeded_uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
@@ -211,12 +211,12 @@ def _modes(means: Floats, covariance: Floats, ends: Floats) -> tuple[Floats, Flo
 
     References: Stark, Parker (1995), Bounded-variable least squares: an algorithm and applications.
     """
-    found, squares = means.copy(), np.zeros(len(means))
+    modes, squares = means.copy(), np.zeros(len(means))
     # An end by itself is a range of no width, which the solver does not take.
     bounds = ends[:, 0], np.maximum(ends[:, 1], np.nextafter(ends[:, 0], np.inf))
     for k in np.flatnonzero(((means < ends[:, 0]) | (means > ends[:, 1])).any(axis=1)).tolist():
         inverse = np.linalg.inv(np.linalg.cholesky(covariance[k]))
         solved = scipy.optimize.lsq_linear(inverse, inverse @ means[k], bounds, "bvls", tol=1e-15)
-        found[k] = np.clip(solved.x, *ends.T)
-        squares[k] = ((inverse @ (found[k] - means[k])) ** 2).sum()
-    return found, squares
+        modes[k] = np.clip(solved.x, *ends.T)
+        squares[k] = ((inverse @ (modes[k] - means[k])) ** 2).sum()
+    return modes, squares

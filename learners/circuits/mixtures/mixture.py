@@ -182,13 +182,13 @@ class GaussianMixture:
     def observed(self, is_observed: Mask) -> tuple[Observed, Rest | None]:
         """What is observed, and what is not, by components."""
         key = is_observed.tobytes()
-        found = self._patterns.get(key)
-        if found is None:
-            found = _divided(self.mean, self.covariance, is_observed)
+        pattern = self._patterns.get(key)
+        if pattern is None:
+            pattern = _divided(self.mean, self.covariance, is_observed)
             for old in list(self._patterns)[: max(0, len(self._patterns) - MOST_PATTERNS + 1)]:
                 self._patterns.pop(old, None)
-            self._patterns[key] = found
-        return found
+            self._patterns[key] = pattern
+        return pattern
 
     def groups(self, x: Array) -> Iterator[tuple[Integers, Floats, Observed, Rest | None]]:
         """Rows (n_variables, n_rows) by which numeric columns they have: places, what is observed (m, n), and the components."""
@@ -208,23 +208,23 @@ class GaussianMixture:
 
         Missing is NaN, or of a discrete variable a code outside its domain. Raises DependentRanges.
         """
-        found = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
+        logs = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
         if not x.shape[1]:
-            return found
+            return logs
         for v in self.discrete.tolist():
             rows, codes = self.codes_of(x, v)
-            found[:, rows] += self.shares_of(v)[:, codes]
+            logs[:, rows] += self.shares_of(v)[:, codes]
         for rows, numbers, own, rest in self.groups(x):
             if rows.size == x.shape[1]:
-                add_gaussian_log_densities(numbers, own.mean, own.inverse, own.constant, found)
+                add_gaussian_log_densities(numbers, own.mean, own.inverse, own.constant, logs)
             else:
                 part = np.zeros((self.n_components, rows.size))
                 add_gaussian_log_densities(numbers, own.mean, own.inverse, own.constant, part)
-                found[:, rows] += part
+                logs[:, rows] += part
             if self.ranges and rest is not None:
                 box = self.box(self.expectations(numbers, own, rest), rest)
-                found[:, rows] += box.log_mass if box else 0.0
-        return found
+                logs[:, rows] += box.log_mass if box else 0.0
+        return logs
 
     def expectations(self, numbers: Floats, observed: Observed, rest: Rest) -> Floats:
         """(n_components, u, n_rows) float64: of the numeric columns that rows lack, given those they have, `numbers`."""
@@ -261,9 +261,9 @@ class GaussianMixture:
         impossible = np.flatnonzero(most == -np.inf)
         if impossible.size:
             raise ImpossibleEvidence(int(impossible[0]))
-        found = np.exp(logs - most)
-        found /= found.sum(axis=0)
-        return found
+        shares = np.exp(logs - most)
+        shares /= shares.sum(axis=0)
+        return shares
 
     def diagonal(self) -> Circuit:
         """The circuit of the same components without the correlations inside them.
@@ -339,13 +339,13 @@ def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Obser
         inverse[k] = scipy.linalg.solve_triangular(factor[k], np.eye(m), lower=True) if m else factor[k]
     diagonal = np.diagonal(factor, axis1=1, axis2=2)
     constant = -np.log(diagonal).sum(axis=1) - 0.5 * m * LOG_2_PI
-    found = Observed(*map(read_only_array, (own, mean[:, own], inverse, constant)))
+    observed = Observed(*map(read_only_array, (own, mean[:, own], inverse, constant)))
     if not others.size:
-        return found, None
+        return observed, None
     across = covariance[:, others[:, np.newaxis], own] @ np.swapaxes(inverse, 1, 2)
     slope = across @ inverse
     left = covariance[:, others[:, np.newaxis], others] - across @ np.swapaxes(across, 1, 2)
-    return found, Rest(others, slope, 0.5 * (left + np.swapaxes(left, 1, 2)))
+    return observed, Rest(others, slope, 0.5 * (left + np.swapaxes(left, 1, 2)))
 
 
 def product_mixture_circuit(log_weight: Floats, leaves: Sequence[Sequence[Leaf]], n_values: Integers) -> Circuit:

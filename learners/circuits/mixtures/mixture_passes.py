@@ -110,9 +110,9 @@ def mixture_refusal_reason(schema: Schema) -> tuple[str, str] | None:
 
 def require_gaussian_columns(schema: Schema) -> None:
     """Refuse columns that no mixture of Gaussians has. Raises SchemaError."""
-    found = mixture_refusal_reason(schema)
-    if found is not None:
-        reason, column = found
+    refusal = mixture_refusal_reason(schema)
+    if refusal is not None:
+        reason, column = refusal
         raise SchemaError(
             f"There is no mixture of Gaussians of these columns: {reason}. Choose leaves=gaussian, or another structure.",
             column or None,
@@ -155,13 +155,13 @@ def grow_mixture_passes(
 
         work = minutes * 60 * THREADS * PRODUCTS_A_SECOND
         halves = Halves(mixture_domain_sizes(schema), rows_of(fit), rows_of(valid), least, threads)
-        found = grow_gaussian_mixture(halves, components=components, work=work, report=report)
+        grown = grow_gaussian_mixture(halves, components=components, work=work, report=report)
         if not has_drawn_all_rows(drawn):
-            return found
+            return grown
         whole = replace(halves, fit=rows_of(rows), valid=rows_of(rows))
-        mixture = refit_mixture_on_all_rows(found.way, whole, report)
+        mixture = refit_mixture_on_all_rows(grown.way, whole, report)
         # The same steps may end at another, lower peak.
-        return replace(found, mixture=max(found.mixture, mixture, key=whole.score))
+        return replace(grown, mixture=max(grown.mixture, mixture, key=whole.score))
 
     grown: Grown = yield Work("growing a mixture of Gaussians", run)
     return grown, drawn, valid
@@ -185,17 +185,17 @@ def learn_mixture(
     facts: Mapping[str, object],
 ) -> Passes[GaussianModel]:
     """EM over all rows, until drawn rows gain nothing; none where all rows were drawn."""
-    found, drawn, valid = grown
+    growth, drawn, valid = grown
     rows_of = mixture_columns(schema).rows_of_chunk
     least, x = minimum_column_deviations(schema, densities), rows_of(valid)
     best, done = yield from em_passes_with_early_stopping(
-        found.mixture,
+        growth.mixture,
         0 if has_drawn_all_rows(drawn) else passes,
         lambda mixture: ExpectedMoments(mixture, schema, rows_of, schema.columns),
-        lambda moments: moments.maximised(found.pooled, least),
+        lambda moments: moments.maximised(growth.pooled, least),
         lambda mixture: float(mixture.log_density(x).mean()),
     )
-    gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
+    gaussians = {"pooled": growth.pooled, "tried": [size.facts() for size in growth.tried]}
     return GaussianModel(schema, best, {**facts, "em_passes": done, "n_rows": drawn.n_rows, "gaussians": gaussians})
 
 
@@ -213,11 +213,11 @@ def better_of_circuit_and_mixture(
         left_out = f"{reason[0]}, which is not compared with densities of several columns"
         return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": {"left_out": left_out}})
     grown = yield from grow_mixture_passes(model.schema, densities, minutes * SHARE_OF_MINUTES, None)
-    found, _, valid = grown
+    growth, _, valid = grown
     of_circuit = float(model.log_likelihood(valid).mean())
-    gaussians = {"pooled": found.pooled, "tried": [size.facts() for size in found.tried]}
-    gaussians |= {"valid": round(found.valid, 4), "valid_of_circuit": round(of_circuit, 4)}
-    if not found.valid > of_circuit:
+    gaussians = {"pooled": growth.pooled, "tried": [size.facts() for size in growth.tried]}
+    gaussians |= {"valid": round(growth.valid, 4), "valid_of_circuit": round(of_circuit, 4)}
+    if not growth.valid > of_circuit:
         return CircuitModel(model.schema, model.circuit, model.facts | {"gaussians": gaussians})
     facts = {name: own for name, own in model.facts.items() if name != "leaves"}
     chosen = yield from learn_mixture(model.schema, densities, grown, passes, facts)

@@ -34,7 +34,7 @@ class GaussianModel(CircuitModel):
 
     def class_posterior(self, x: Array, variable: int) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
-        return conditioning.mixture_conditional_marginals(self.mixture, x, [variable])[0]
+        return conditioning.conditional_marginals(self.mixture, x, [variable])[0]
 
     def row_logs(self, x: Array) -> Floats:
         """(n_rows,) float64: log density of rows (n_variables, n_rows), what is missing integrated or summed out."""
@@ -42,11 +42,11 @@ class GaussianModel(CircuitModel):
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
         """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
-        return conditioning.mixture_conditional_marginals(self.mixture, x, variables)
+        return conditioning.conditional_marginals(self.mixture, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
-        return conditioning.mixture_conditional_moments(self.mixture, x, variables)[0]
+        return conditioning.conditional_moments(self.mixture, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
         """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
@@ -54,7 +54,7 @@ class GaussianModel(CircuitModel):
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
-        return conditioning.draw_missing_mixture_cells(self.mixture, x, n, seed, numbers)
+        return conditioning.draw_missing_cells(self.mixture, x, n, seed, numbers)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """As `queries.answer_network_queries` tells; with ranges of columns that depend on each other by `sampled_mixture_answer`.

@@ -38,8 +38,8 @@ def mixture_query_handlers(mixture: GaussianMixture, likelihoods: Likelihoods) -
     All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
     answer with the best of the components' own modes and a bound, and the others refuse it.
     """
-    given, log_scale = reweighted_mixture(mixture, likelihoods)
-    return {**_MixtureSource(given, log_scale).batches, "map": partial(_map, given, log_scale)}
+    reweighted, log_scale = reweighted_mixture(mixture, likelihoods)
+    return {**_MixtureSource(reweighted, log_scale).batches, "map": partial(_map, reweighted, log_scale)}
 
 
 class _MixtureSource(Source):
@@ -52,22 +52,20 @@ class _MixtureSource(Source):
         return self.mixture.log_density(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
-        return self.row_logs(x), list(
-            map(Summary, conditioning.mixture_conditional_marginals(self.mixture, x, variables))
-        )
+        return self.row_logs(x), list(map(Summary, conditioning.conditional_marginals(self.mixture, x, variables)))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
         n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
         return self.row_logs(x), Summary(
-            conditioning.mixture_conditional_joint(self.mixture, x, variables).reshape(-1, n_cells)
+            conditioning.conditional_joint(self.mixture, x, variables).reshape(-1, n_cells)
         )
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
-        mean, variance = conditioning.mixture_conditional_moments(self.mixture, x, variables)
+        mean, variance = conditioning.conditional_moments(self.mixture, x, variables)
         return self.row_logs(x), Summary(mean), variance
 
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
-        return list(conditioning.draw_missing_mixture_cells(self.mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
+        return list(conditioning.draw_missing_cells(self.mixture, x, n, seed, np.zeros(x.shape[1], np.int64)))
 
 
 def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
@@ -104,7 +102,7 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
             : query.best
         ]
         seconds, log = time.perf_counter() - started, 0.0
-        found = [
+        answers = [
             MapAnswer(
                 dict(zip(variables, tree.values.tolist(), strict=True)),
                 tree.log_density,
@@ -118,17 +116,17 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
     else:
         folded = conditional_mixture_circuit(mixture, mixture.shares(x)[:, 0], variables)
         limit, places = query.time_limit_s, range(len(variables))
-        found = k_best(folded, places, {}, query.solver, query.best, k=query.k, seed=query.seed, time_limit_s=limit)
-        found = [
+        answers = k_best(folded, places, {}, query.solver, query.best, k=query.k, seed=query.seed, time_limit_s=limit)
+        answers = [
             replace(
                 each,
                 assignment={variables[i]: code for i, code in each.assignment.items()},
                 seconds=time.perf_counter() - started,
             )
-            for each in found
+            for each in answers
         ]
         log = float(mixture.log_density(x)[0])
-    return queries.format_map_answers(query, columns, found, log + log_scale)
+    return queries.format_map_answers(query, columns, answers, log + log_scale)
 
 
 def conditional_mixture_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
@@ -212,7 +210,7 @@ class _SampledBox(Source):
         ends = np.cumsum(self.mixture.n_values[list(variables)])[:-1]
         log, mean, error = self._estimates(
             x,
-            lambda rows: np.hstack(conditioning.mixture_conditional_marginals(self.mixture, rows, variables)),
+            lambda rows: np.hstack(conditioning.conditional_marginals(self.mixture, rows, variables)),
             _largest,
         )
         return log, list(map(Summary, np.split(mean, ends, axis=1), np.split(error, ends, axis=1)))
@@ -221,14 +219,14 @@ class _SampledBox(Source):
         n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
         log, *table = self._estimates(
             x,
-            lambda rows: conditioning.mixture_conditional_joint(self.mixture, rows, variables).reshape(-1, n_cells),
+            lambda rows: conditioning.conditional_joint(self.mixture, rows, variables).reshape(-1, n_cells),
             _largest,
         )
         return log, Summary(*table)
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
         def two_moments(rows: Floats) -> Floats:
-            mean, variance = conditioning.mixture_conditional_moments(self.mixture, rows, variables)
+            mean, variance = conditioning.conditional_moments(self.mixture, rows, variables)
             return np.hstack([mean, mean**2 + variance])
 
         (log, mean, error), k = self._estimates(x, two_moments, _of_deviation), len(variables)
@@ -253,8 +251,8 @@ class _SampledBox(Source):
                 self.pause()
             n = min(max(FIRST_BLOCK, weights.size), LARGEST_BLOCK)
             rows, own = draws.block(n, rng)
-            weights, found = np.append(weights, own), function(rows)
-            values = found if values is None else np.vstack([values, found])
+            weights, more = np.append(weights, own), function(rows)
+            values = more if values is None else np.vstack([values, more])
             total = weights.sum()
             if not total:
                 raise ImpossibleEvidence(0)
@@ -304,8 +302,8 @@ class _Draws:
         z, logs = np.zeros_like(u), self.log_weight[chosen]
         mean, factor = self.mean[chosen], self.factor[chosen]
         for i, ends in enumerate(self.ends):
-            given = mean[:, i] + (factor[:, i, :i] * z[:, :i]).sum(axis=1)
-            low, high = (ends[:, np.newaxis] - given) / factor[:, i, i]
+            centre = mean[:, i] + (factor[:, i, :i] * z[:, :i]).sum(axis=1)
+            low, high = (ends[:, np.newaxis] - centre) / factor[:, i, i]
             logs = logs + normal_interval_log_probability(low, high)
             own = truncated_normal_quantiles(low, high, u[:, i])
             z[:, i] = np.where(np.isfinite(own), own, 0.0)  # of a draw without weight

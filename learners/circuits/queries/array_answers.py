@@ -230,16 +230,16 @@ def _prepare(circuit: Circuit) -> _Prepared:
 
 def query_nodes_and_slots(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
     """The nodes, and the slots of the circuit's plan, above leaves of some variables; kept for the queries asked last."""
-    kept = linear_space_circuit(circuit).queries
-    found = kept.get(variables)
-    if found is None:
+    cache = linear_space_circuit(circuit).queries
+    pair = cache.get(variables)
+    if pair is None:
         nodes = _nodes_of_query(circuit, variables, sizes)
-        found = nodes, _slots_of_query(circuit, variables, nodes)
+        pair = nodes, _slots_of_query(circuit, variables, nodes)
         # Of a copy of the keys, as other threads may do the same at the same time: whoever asks takes what it finds, or makes it.
-        for old in list(kept)[: max(0, len(kept) - MOST_KEPT + 1)]:
-            kept.pop(old, None)
-        kept[variables] = found
-    return found
+        for old in list(cache)[: max(0, len(cache) - MOST_KEPT + 1)]:
+            cache.pop(old, None)
+        cache[variables] = pair
+    return pair
 
 
 def _nodes_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> Wanted:
@@ -252,9 +252,9 @@ def _nodes_of_query(circuit: Circuit, variables: tuple[int, ...], sizes: Integer
     first = np.full(circuit.n_variables, -1, np.int64)
     first[list(variables)] = np.cumsum(sizes) - sizes
     # The root is wanted; what it does not reach gets derivative zero.
-    found = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
-    freeze_arrays(*found)
-    return found
+    query_nodes = Wanted(is_wanted, np.ascontiguousarray(nodes[is_inner][::-1]), nodes[~is_inner], first)
+    freeze_arrays(*query_nodes)
+    return query_nodes
 
 
 def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted) -> WantedSlots:
@@ -267,9 +267,9 @@ def _slots_of_query(circuit: Circuit, variables: tuple[int, ...], nodes: Wanted)
         is_wanted[plan.plane_starts[v] : plan.plane_starts[v + 1]] = True
     leaves, moments = np.flatnonzero(is_wanted[n_planes:] & (plan.variable >= 0)), leaf_moments(circuit)
     moments = moments[node] if moments.size else moments
-    found = WantedSlots(is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments)
-    freeze_arrays(*found)
-    return found
+    slots = WantedSlots(is_wanted, leaves, np.array(variables, np.int64), nodes.first, moments)
+    freeze_arrays(*slots)
+    return slots
 
 
 def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], sizes: Integers, moments: bool) -> Floats:
@@ -359,10 +359,10 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
 
 def _in_range(circuit: Circuit, v: int, leaves: Floats, u: Floats) -> Floats:
     """(n,) float64: the quantiles u of the leaves (n,) that were drawn for a variable, each cut to its range."""
-    found = np.full(leaves.size, np.nan)
+    draws = np.full(leaves.size, np.nan)
     for leaf in np.unique(leaves[~np.isnan(leaves)]).astype(np.int64).tolist():
         own = leaves == leaf
-        found[own] = truncated_leaf_quantiles(
+        draws[own] = truncated_leaf_quantiles(
             int(circuit.kind[leaf]), leaf_parameter_slice(circuit, leaf), *circuit.ranges[v], u[own]
         )
-    return found
+    return draws

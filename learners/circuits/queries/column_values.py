@@ -46,14 +46,14 @@ def chunk_of_batch(columns: Columns, batch: pa.RecordBatch) -> Chunk:
 
 def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
     """(n_variables, n_rows) bool: where rows have null or NaN, or no such column."""
-    found = np.ones((len(columns.names), batch.num_rows), np.bool_)
+    is_missing = np.ones((len(columns.names), batch.num_rows), np.bool_)
     places = {name: place for place, name in enumerate(batch.schema.names)}
     for v, name in enumerate(columns.names):
         if name in places:
             column = batch.column(places[name])
             has_nan = pa.types.is_floating(column.type)
-            found[v] = column.is_null(nan_is_null=has_nan).to_numpy(zero_copy_only=False)
-    return found
+            is_missing[v] = column.is_null(nan_is_null=has_nan).to_numpy(zero_copy_only=False)
+    return is_missing
 
 
 def nameable(columns: Columns) -> list[Mask]:
@@ -256,11 +256,11 @@ def fill_cells(
         some = rows[first : first + step]
         part = np.ascontiguousarray(x[:, some])
         if how == "draw":
-            found = _drawn(model, part, variables, nameable, (n_draws, seed, some + first_row))
+            values = _drawn(model, part, variables, nameable, (n_draws, seed, some + first_row))
         else:
-            found = _expected(model, part, variables, how, nameable)[np.newaxis]
+            values = _expected(model, part, variables, how, nameable)[np.newaxis]
         mask = is_missing[np.ix_(variables, some)]
-        out[np.ix_(np.arange(n_draws), variables, some)] = np.where(mask, found, np.nan)
+        out[np.ix_(np.arange(n_draws), variables, some)] = np.where(mask, values, np.nan)
     return out
 
 
@@ -269,28 +269,28 @@ def _expected(model: Answering, x: Array, variables: Integers, how: How, nameabl
     try:
         return _of_possible(model, x, variables, how, nameable)
     except ImpossibleEvidence:  # rare, so that nobody looks for it beforehand
-        found = np.full((variables.size, x.shape[1]), np.nan)
+        values = np.full((variables.size, x.shape[1]), np.nan)
         possible = model.row_logs(x) > -np.inf
         if possible.any():
-            found[:, possible] = _of_possible(model, np.ascontiguousarray(x[:, possible]), variables, how, nameable)
-        return found
+            values[:, possible] = _of_possible(model, np.ascontiguousarray(x[:, possible]), variables, how, nameable)
+        return values
 
 
 def _of_possible(model: Answering, x: Array, variables: Integers, how: How, nameable: Sequence[Mask]) -> Floats:
-    found = np.full((variables.size, x.shape[1]), np.nan)
+    values = np.full((variables.size, x.shape[1]), np.nan)
     is_discrete = model.circuit.n_values[variables] > 0
     discrete, numeric = variables[is_discrete].tolist(), variables[~is_discrete].tolist()
     if discrete:
         shares = model.row_marginals(x, discrete)
         for place, v, p in zip(np.flatnonzero(is_discrete).tolist(), discrete, shares, strict=True):
             if nameable[v].any():
-                found[place] = np.where(nameable[v], p, -1.0).argmax(axis=1)
+                values[place] = np.where(nameable[v], p, -1.0).argmax(axis=1)
     if numeric and how == "mean":
-        found[~is_discrete] = model.row_means(x, numeric).T
+        values[~is_discrete] = model.row_means(x, numeric).T
     elif numeric:
         for place, v in zip(np.flatnonzero(~is_discrete).tolist(), numeric, strict=True):
-            found[place] = _highest_peak(model, x, v)
-    return found
+            values[place] = _highest_peak(model, x, v)
+    return values
 
 
 def _highest_peak(model: Answering, x: Array, v: int) -> Floats:
@@ -311,13 +311,13 @@ def _drawn(
     """(n_draws, n_asked, n_rows) drawn together; NaN where a value has no name, and in rows of probability zero."""
     n, seed, numbers = draws
     try:
-        found = model.row_draws(x, n, seed, numbers)
+        rows = model.row_draws(x, n, seed, numbers)
     except ImpossibleEvidence:
-        found = np.full((x.shape[1], n, x.shape[0]), np.nan)
+        rows = np.full((x.shape[1], n, x.shape[0]), np.nan)
         possible = model.row_logs(x) > -np.inf
         if possible.any():
-            found[possible] = model.row_draws(np.ascontiguousarray(x[:, possible]), n, seed, numbers[possible])
-    values = np.ascontiguousarray(found[:, :, variables].transpose(1, 2, 0))
+            rows[possible] = model.row_draws(np.ascontiguousarray(x[:, possible]), n, seed, numbers[possible])
+    values = np.ascontiguousarray(rows[:, :, variables].transpose(1, 2, 0))
     for place, v in enumerate(variables.tolist()):
         if model.circuit.n_values[v]:
             codes = values[:, place]

@@ -142,7 +142,7 @@ def _weights(columns: Columns, v: int, weights: Mapping[str, float]) -> Floats:
         raise InvalidEvidence(
             f"Column {name!r} is likely without weights: give one by value, as {{'a': 0.8, 'b': 0.2}}."
         )
-    found = np.zeros(columns.n_values[v])
+    vector = np.zeros(columns.n_values[v])
     named: dict[int, object] = {}
     for value, weight in weights.items():
         (code,) = _codes(columns, v, [_of_key(columns, v, value)])
@@ -154,12 +154,12 @@ def _weights(columns: Columns, v: int, weights: Mapping[str, float]) -> Floats:
             raise InvalidEvidence(
                 f"Column {name!r} has the weight {weight!r} of {value!r}: weights are numbers from 0 on."
             )
-        named[code], found[code] = value, weight
-    if not found.any():
+        named[code], vector[code] = value, weight
+    if not vector.any():
         raise InvalidEvidence(
             f"Column {name!r} has weight 0 for every value: give one that is possible a positive weight."
         )
-    return found
+    return vector
 
 
 def _of_key(columns: Columns, v: int, value: RawValue) -> RawValue:
@@ -254,9 +254,9 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
     else:
         ends, words = cuts, attribute.cuts_in_words()
     # The labels tell cuts with as many digits as keep them apart.
-    found = np.flatnonzero((ends == number) | np.array([word in (str(given), f"{number:g}") for word in words]))
-    if found.size:
-        return int(found[0])
+    places = np.flatnonzero((ends == number) | np.array([word in (str(given), f"{number:g}") for word in words]))
+    if places.size:
+        return int(places[0])
     near = np.sort(np.argsort(np.abs(ends - number), kind="stable")[:MOST_ENDS])
     options = ", ".join(words[place] for place in near)
     which = "start" if is_low else "end"

@@ -204,12 +204,12 @@ class Source(ABC):
         logs, is_density = self._scaled(columns, x, self.row_logs(x))
         with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
             summary, of_logs = self.summary(np.exp(logs)), self.summary(logs)
-        found = []
+        answers = []
         for row, log in enumerate(self.log_means(logs).tolist()):
             answer = Answer(log_probability=log)
             answer["density" if is_density[row] else "probability"] = float(summary.mean[row])
-            found.append(answer | _log_interval(of_logs, row) | self.level | summary.spread((row,)))
-        return found
+            answers.append(answer | _log_interval(of_logs, row) | self.level | summary.spread((row,)))
+        return answers
 
     def conditional(self, columns: Columns, x: Array, variables: tuple[int, ...], is_joint: bool) -> list[Answer]:
         """The distribution of each variable given each row, or of all together."""
@@ -222,10 +222,10 @@ class Source(ABC):
                 for row, log in enumerate(self._log_evidence(columns, x, logs))
             ]
         logs, marginals = self.row_marginals(x, variables)
-        found = [self._given(log) | Answer(distributions={}) for log in self._log_evidence(columns, x, logs)]
+        answers = [self._given(log) | Answer(distributions={}) for log in self._log_evidence(columns, x, logs)]
         for v, own in zip(variables, marginals, strict=True):
-            _add_distributions(found, columns, v, own)
-        return found
+            _add_distributions(answers, columns, v, own)
+        return answers
 
     def moments(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
         """Mean and variance of each variable given each row."""
@@ -256,7 +256,7 @@ class Source(ABC):
         """The best guess of each variable given each row."""
         discrete = [v for v in variables if columns.n_values[v]]
         numeric = [v for v in variables if not columns.n_values[v]]
-        found: list[dict[str, Guess]] = [{} for _ in range(x.shape[1])]
+        guesses: list[dict[str, Guess]] = [{} for _ in range(x.shape[1])]
         if discrete:
             logs, marginals = self.row_marginals(x, discrete)
             for v, summary in zip(discrete, marginals, strict=True):
@@ -264,17 +264,17 @@ class Source(ABC):
                 best = np.where(nameable(columns)[v], summary.mean, -1.0).argmax(axis=1)
                 for row, code in enumerate(best.tolist()):
                     guess: Guess = {"value": columns.value(v, code), "probability": float(summary.mean[row, code])}
-                    found[row][columns.names[v]] = {**guess, **summary.spread((row, code))}
+                    guesses[row][columns.names[v]] = {**guess, **summary.spread((row, code))}
         if numeric:
             logs, means, variance = self.row_moments(x, numeric)
             for i, v in enumerate(numeric):
-                for row, own in enumerate(found):
+                for row, own in enumerate(guesses):
                     guess = {"value": columns.value(v, means.mean[row, i]), "variance": float(variance[row, i])}
                     own[columns.names[v]] = {**guess, **means.spread((row, i))}
         names = [columns.names[v] for v in variables]
         return [
             self._given(log) | Answer(imputed={name: own[name] for name in names})
-            for log, own in zip(self._log_evidence(columns, x, logs), found, strict=True)
+            for log, own in zip(self._log_evidence(columns, x, logs), guesses, strict=True)
         ]
 
     def surprise(self, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
@@ -320,17 +320,17 @@ def _log_interval(of_logs: Summary, row: int) -> Answer:
     return Answer(log_interval=ends["interval"]) if "interval" in ends else {}
 
 
-def _add_distributions(found: list[Answer], columns: Columns, v: int, own: Summary) -> None:
+def _add_distributions(answers: list[Answer], columns: Columns, v: int, own: Summary) -> None:
     """Add the distribution of a variable to the answer for each row."""
     name, labels = columns.names[v], columns.labels(v)
-    for answer, p in zip(found, own.mean.tolist(), strict=True):
+    for answer, p in zip(answers, own.mean.tolist(), strict=True):
         answer["distributions"][name] = dict(zip(labels, p, strict=True))
     if own.standard_error.size:
-        for answer, errors in zip(found, own.standard_error.tolist(), strict=True):
+        for answer, errors in zip(answers, own.standard_error.tolist(), strict=True):
             answer.setdefault("standard_errors", {})[name] = dict(zip(labels, errors, strict=True))
     if own.low.size:
         ends = np.stack([own.low, own.high], axis=-1).tolist()
-        for answer, intervals in zip(found, ends, strict=True):
+        for answer, intervals in zip(answers, ends, strict=True):
             answer.setdefault("intervals", {})[name] = dict(zip(labels, intervals, strict=True))
 
 
@@ -362,12 +362,12 @@ def _ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Arra
     """
     seen = ~np.isnan(x)
     patterns, which = np.unique(seen, axis=1, return_inverse=True)
-    found = np.empty(logs.size)
+    ranks = np.empty(logs.size)
     n = len(drawn)
     for pattern in range(patterns.shape[1]):
         rows = np.flatnonzero(which.ravel() == pattern)
         others = np.where(patterns[:, [pattern]], drawn.T, np.nan)
         own = np.sort(log_likelihood(np.ascontiguousarray(others)))
         # A row that was drawn itself is as likely as it is, but for rounding.
-        found[rows] = np.searchsorted(own, logs[rows] + 1e-9 * np.maximum(1.0, np.abs(logs[rows])), side="right") / n
-    return found, np.sqrt(found * (1 - found) / n)
+        ranks[rows] = np.searchsorted(own, logs[rows] + 1e-9 * np.maximum(1.0, np.abs(logs[rows])), side="right") / n
+    return ranks, np.sqrt(ranks * (1 - ranks) / n)

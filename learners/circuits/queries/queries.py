@@ -71,7 +71,7 @@ def answer_all(
     groups: dict[_Group, list[int]] = {}
     for place, query in enumerate(queries):
         groups.setdefault((evidence[place].key, *_group(columns, query, evidence[place])), []).append(place)
-    found: dict[int, Answer] = {}
+    by_place: dict[int, Answer] = {}
     answered: dict[_Group, Batches] = {}
     for (key, kind, *rest), places in groups.items():
         if key not in answered:
@@ -80,16 +80,16 @@ def answer_all(
             if kind == "map":
                 for place in places:
                     go_on()
-                    (found[place],) = answered[key]["map"](columns, queries[place])
+                    (by_place[place],) = answered[key]["map"](columns, queries[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
                 go_on()
                 x = columns.rows([evidence[place].values for place in part])
-                found.update(zip(part, answered[key][kind](columns, x, *rest), strict=True))
+                by_place.update(zip(part, answered[key][kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
-            place = [place for place in places if place not in found][error.row or 0]
+            place = [place for place in places if place not in by_place][error.row or 0]
             raise _named(columns, queries[place], place if len(queries) > 1 else None) from error
-    return [Answer(kind=query.kind) | found[place] for place, query in enumerate(queries)]
+    return [Answer(kind=query.kind) | by_place[place] for place, query in enumerate(queries)]
 
 
 def check_needs_no_network(queries: Sequence[Query]) -> None:
@@ -208,26 +208,26 @@ def resolve_query_variables(
     columns: Columns, query: Conditional | Moments | Sample | Map | Impute, evidence: Read, discrete: bool | None
 ) -> tuple[int, ...]:
     """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
-    given: set[str] = set() if isinstance(query, Sample) else evidence.settled
+    settled: set[str] = set() if isinstance(query, Sample) else evidence.settled
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
         if twice:
             raise InvalidEvidence(f"Column {twice[0]!r} is asked for twice: name it once.")
-        both = given.intersection(query.variables)
+        both = settled.intersection(query.variables)
         if both:
             raise InvalidEvidence(f"Column {min(both)!r} is both asked for and given: leave it out of one of them.")
         variables = tuple(columns.variables(query.variables))
         for v in variables:
             _check_kind(columns, v, discrete)
         return variables
-    found = tuple(
+    resolved = tuple(
         v
         for v in columns.circuit.scope(columns.circuit.root)
-        if columns.names[v] not in given and (discrete is None or (columns.n_values[v] > 0) == discrete)
+        if columns.names[v] not in settled and (discrete is None or (columns.n_values[v] > 0) == discrete)
     )
-    if not found:
+    if not resolved:
         raise _nothing_left(columns, discrete)
-    return found
+    return resolved
 
 
 def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
@@ -275,13 +275,13 @@ def answer_map_query(circuit: Circuit, likelihoods: Likelihoods, columns: Column
     assert isinstance(query, Map)
     variables = resolve_map_variables(columns, query)
     others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
-    given = reweight_circuit(circuit, Likelihoods(likelihoods.log_weights, others))
-    if given.log_scale == -np.inf:
+    reweighted = reweight_circuit(circuit, Likelihoods(likelihoods.log_weights, others))
+    if reweighted.log_scale == -np.inf:
         raise ImpossibleEvidence
     x = columns.rows([read_evidence(columns, query).values])[:, 0]
     observed = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
-    found = k_best(
-        given.circuit,
+    answers = k_best(
+        reweighted.circuit,
         variables,
         observed,
         query.solver,
@@ -291,10 +291,10 @@ def answer_map_query(circuit: Circuit, likelihoods: Likelihoods, columns: Column
         seed=query.seed,
         ranges=likelihoods.ranges,
     )
-    return format_map_answers(query, columns, found, given.log_scale)
+    return format_map_answers(query, columns, answers, reweighted.log_scale)
 
 
-def format_map_answers(query: Map, columns: Columns, found: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
+def format_map_answers(query: Map, columns: Columns, answers: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
     """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
     every = [
         Assignment(
@@ -303,7 +303,7 @@ def format_map_answers(query: Map, columns: Columns, found: Sequence[MapAnswer],
             upper_bound=each.upper_bound + log_scale,
             is_optimal=bool(each.is_optimal),
         )
-        for each in found
+        for each in answers
     ]
-    answer = Answer(**every[0], n_expanded=int(sum(each.n_expanded for each in found)), seconds=found[0].seconds)
+    answer = Answer(**every[0], n_expanded=int(sum(each.n_expanded for each in answers)), seconds=answers[0].seconds)
     return [answer | Answer(best=every) if query.best > 1 else answer]

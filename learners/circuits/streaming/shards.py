@@ -165,10 +165,10 @@ def learn_shard(
     A run that was killed reads the rows of its checkpoint again, and learns only the others: the posterior is the same.
     """
     checkpoint = None if checkpoints is None else checkpoints.at(_key(posterior, shard, schema))
-    found = None if checkpoint is None else checkpoint.load()
+    loaded = None if checkpoint is None else checkpoint.load()
     n_known, n_rows = 0, 0
-    if found is not None:
-        table, note = found
+    if loaded is not None:
+        table, note = loaded
         posterior, n_known = posterior.from_arrow(table), note["rows"][0]
     saved_at = time.perf_counter()
     for chunk in shard.chunks(schema):

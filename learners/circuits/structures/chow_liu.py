@@ -182,8 +182,8 @@ def smoothed_marginal(tables: PairTables, v: int) -> Floats:
 
 def smoothed_conditional_table(table: Integers, own: Floats) -> Floats:
     """(n_parent_values, n_values) float64: the distribution of a variable for each value of another."""
-    found: Floats = (table + own) / (table.sum(axis=1, keepdims=True) + 1.0)
-    return found
+    smoothed: Floats = (table + own) / (table.sum(axis=1, keepdims=True) + 1.0)
+    return smoothed
 
 
 def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration: float = 0.3) -> Circuit:

@@ -159,9 +159,9 @@ def choose_column_models(
             ]
             if undecided and parameters.learning not in ROW_BY_ROW:
                 summaries = summaries or (yield every)
-                found = summaries.found
                 choices = {
-                    a.name: choose_leaf_distribution(a, found[a.name].histogram, parameters.seed) for a in undecided
+                    a.name: choose_leaf_distribution(a, summaries.found[a.name].histogram, parameters.seed)
+                    for a in undecided
                 }
                 kinds |= {name: choice.distribution for name, choice in choices.items()}
         schema = schema_with_distributions(schema, kinds, default)
@@ -173,15 +173,14 @@ def choose_column_models(
     if summaries is None:
         return schema, {}, {}
     continuous = {i: schema.attributes[i] for i in schema.continuous}
-    found = summaries.found
-    return schema, {i: interval_densities(a, found[a.name].histogram) for i, a in continuous.items()}, choices
+    histograms = {i: summaries.found[a.name].histogram for i, a in continuous.items()}
+    return schema, {i: interval_densities(a, histograms[i]) for i, a in continuous.items()}, choices
 
 
 def check_conjugate_distributions(schema: Schema, parameters: CircuitParameters) -> None:
     """Refuse distributions that a way of learning does not learn."""
     for attribute in schema.attributes:
-        known = (None, *CONJUGATE)
-        if parameters.learning in ROW_BY_ROW and attribute.distribution not in known:
+        if parameters.learning in ROW_BY_ROW and attribute.distribution not in (None, *CONJUGATE):
             raise SchemaError(
                 f"Column {attribute.name!r} has the distribution {attribute.distribution!r}, which {parameters.learning} cannot learn: "
                 f"use {', '.join(CONJUGATE)} or 'intervals', or learning=em.",

@@ -309,25 +309,25 @@ def replace_intervals_by_densities(circuit: Circuit, densities: Mapping[int, Den
     is_numeric = np.isin(circuit.variable, variables)
     replaced = is_numeric & (circuit.kind == INDICATOR)
     is_mixture = is_numeric & (circuit.kind == CATEGORICAL)
-    kept = np.flatnonzero(~replaced)
+    left = np.flatnonzero(~replaced)
     # Leaves come first, then the other nodes in their order.
     number = np.empty(circuit.n_nodes, np.int64)
-    number[kept] = n_new + np.arange(kept.size)
+    number[left] = n_new + np.arange(left.size)
     code = circuit.leaf_parameters[circuit.leaf_starts[:-1][replaced]].astype(np.int64)
     number[replaced] = first[circuit.variable[replaced]] + code
 
-    n_children = np.where(is_mixture, circuit.n_values[circuit.variable], np.diff(circuit.child_starts))[kept]
+    n_children = np.where(is_mixture, circuit.n_values[circuit.variable], np.diff(circuit.child_starts))[left]
     child_starts = np.concatenate([np.zeros(n_new, np.int64), [0], np.cumsum(n_children)])
     children, log_weight = np.empty(child_starts[-1], np.int64), np.empty(child_starts[-1])
-    of_mixture = np.repeat(is_mixture[kept], n_children)
+    of_mixture = np.repeat(is_mixture[left], n_children)
     children[~of_mixture], log_weight[~of_mixture] = number[circuit.children], circuit.log_weight
     mixtures = np.flatnonzero(is_mixture)
     domains = circuit.n_values[circuit.variable[mixtures]]
     children[of_mixture] = concatenate_ranges(first[circuit.variable[mixtures]], domains)
     log_weight[of_mixture] = circuit.leaf_parameters[concatenate_ranges(circuit.leaf_starts[:-1][mixtures], domains)]
 
-    n_parameters = np.where(is_mixture, 0, np.diff(circuit.leaf_starts))[kept]
-    others = concatenate_ranges(circuit.leaf_starts[:-1][kept], n_parameters)
+    n_parameters = np.where(is_mixture, 0, np.diff(circuit.leaf_starts))[left]
+    others = concatenate_ranges(circuit.leaf_starts[:-1][left], n_parameters)
     of_variable = [densities[int(v)] for v in variables]
     own = [each.parameters for each in of_variable]
     kinds = np.concatenate([np.full(len(each.mean), LEAF_KINDS[each.distribution], np.int8) for each in of_variable])
@@ -336,11 +336,11 @@ def replace_intervals_by_densities(circuit: Circuit, densities: Mapping[int, Den
     n_values[variables] = 0
     return Circuit(
         CircuitArrays(
-            np.concatenate([kinds, np.where(is_mixture, SUM, circuit.kind)[kept]]),
+            np.concatenate([kinds, np.where(is_mixture, SUM, circuit.kind)[left]]),
             child_starts,
             children,
             log_weight,
-            np.concatenate([np.repeat(variables, sizes), np.where(is_mixture, -1, circuit.variable)[kept]]),
+            np.concatenate([np.repeat(variables, sizes), np.where(is_mixture, -1, circuit.variable)[left]]),
             np.concatenate([[0], np.cumsum(np.concatenate([n_own, n_parameters]))]),
             np.concatenate([*(p.ravel() for p in own), circuit.leaf_parameters[others]]),
             n_values,

@@ -139,8 +139,8 @@ def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, see
     columns = [x[v] == code for v, size in enumerate(n_values) for code in range(int(size == 2), size)]
     points = np.stack(columns, axis=1).astype(np.float32) if columns else np.zeros((x.shape[1], 1), np.float32)
     with threadpool_limits(1):  # sums in another order would make other clusters
-        found = KMeans(n_clusters, n_init=1, max_iter=30, random_state=seed).fit(points)
-    return np.asarray(found.labels_, np.int64)
+        clusters = KMeans(n_clusters, n_init=1, max_iter=30, random_state=seed).fit(points)
+    return np.asarray(clusters.labels_, np.int64)
 
 
 def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:

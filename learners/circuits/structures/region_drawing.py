@@ -162,20 +162,20 @@ def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
 
 def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
     """A box for all nodes over the same columns, with how many sums and products they are."""
-    found = circuit_regions(circuit)
-    if len(found) > max_nodes:
-        raise PictureTooLarge(circuit.n_nodes, len(found), max_nodes)
+    regions = circuit_regions(circuit)
+    if len(regions) > max_nodes:
+        raise PictureTooLarge(circuit.n_nodes, len(regions), max_nodes)
     labels = []
-    for region in found:
+    for region in regions:
         columns = [names[v] for v in region.variables]
         text = ", ".join(columns) if len(columns) <= 3 else f"{len(columns)} columns"
         counted = ((region.n_sums, SYMBOLS[SUM]), (region.n_products, SYMBOLS[PRODUCT]))
         shown = [f"{n:,} {symbol}" for n, symbol in counted if n]
         labels.append("\n".join([text, *([" ".join(shown)] if shown else [])]))
     edges: list[tuple[int, int, str | None]] = [
-        (parent, child, None) for parent, region in enumerate(found) for child in region.children
+        (parent, child, None) for parent, region in enumerate(regions) for child in region.children
     ]
-    return Graph([REGION] * len(found), labels, edges)
+    return Graph([REGION] * len(regions), labels, edges)
 
 
 def _label(circuit: Circuit, schema: Schema | None, names: list[str], node: int) -> str:

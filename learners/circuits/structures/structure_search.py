@@ -190,13 +190,13 @@ def structure_candidates(
     """What `choose_circuit_structure` tries; the first is always tried."""
     codes, sizes = codes_and_domain_sizes(schema, fit.x, fit.y)
     of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
-    found = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
+    candidates = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
     for of_tree_states in states:
         make = partial(hclt, pairs, of_tree_states, seed, concentration=CONCENTRATION)
-        found.append(Candidate(f"hidden tree of {of_tree_states} states", float(n * of_tree_states**2), make))
+        candidates.append(Candidate(f"hidden tree of {of_tree_states} states", float(n * of_tree_states**2), make))
     # Its tests take work, too, and are counted as edges: see MOST_OF_TESTS.
     tests = n**2 * TESTS_OF_A_PAIR * MOST_OF_A_PASS / MOST_OF_TESTS
-    found.append(Candidate("LearnSPN", tests, partial(learnspn, codes, sizes, seed=seed)))
+    candidates.append(Candidate("LearnSPN", tests, partial(learnspn, codes, sizes, seed=seed)))
 
     def mixed(n_parts: int, make: Make) -> Circuit:
         return mixture_of_clusters(schema, fit, k_means_row_clusters(codes, sizes, n_parts, seed), make)
@@ -204,7 +204,7 @@ def structure_candidates(
     for n_parts in (4, 16):
         if fit.n_rows >= FEWEST_ROWS * n_parts:
             make = partial(mixed, n_parts, lambda pairs, _: chow_liu(pairs))
-            found.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
+            candidates.append(Candidate(f"mixture of {n_parts} trees", n_parts * of_tree, make))
 
     def hidden_tree(of_states: int, pairs: PairwiseCounts, number: int) -> Circuit:
         return hclt(pairs, of_states, seed + number, concentration=CONCENTRATION)
@@ -213,8 +213,8 @@ def structure_candidates(
         if fit.n_rows >= FEWEST_ROWS * n_parts:
             make = partial(mixed, n_parts, partial(hidden_tree, own))
             name = f"mixture of {n_parts} hidden trees of {own} states"
-            found.append(Candidate(name, float(n_parts * n * own**2), make))
-    return found
+            candidates.append(Candidate(name, float(n_parts * n * own**2), make))
+    return candidates
 
 
 def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:

@@ -240,13 +240,13 @@ def parse_cut_points(text: str, where: str) -> dict[str, tuple[float, ...]]:
             ]
         else:
             pairs = [(json.loads(name), json.loads(cuts)) for name, cuts in CUTS.findall(text)]
-        found = {str(name): tuple(map(float, cuts)) for name, cuts in pairs}
+        by_name = {str(name): tuple(map(float, cuts)) for name, cuts in pairs}
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise CircuitFormatError(where, f"cannot read the cut points of its columns ({error})") from error
-    for name, cuts in found.items():
+    for name, cuts in by_name.items():
         if not all(map(math.isfinite, cuts)) or tuple(sorted(set(cuts))) != cuts:
             raise CircuitFormatError(where, f"the cut points of column {name!r} are no ascending numbers")
-    return found
+    return by_name
 
 
 def from_json(text: str, where: str = "JSON") -> Circuit:

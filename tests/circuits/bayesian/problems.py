@@ -4,7 +4,7 @@ import numpy as np
 
 from learners.circuits.bayesian.circuit_draws import CircuitDraws
 from learners.circuits.bayesian.circuit_layout import build_circuit_layout, draw_posterior_parameters
-from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Tallies
 from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
 
 GAUSSIAN, EXPONENTIAL, POISSON = Column(("gaussian",)), Column(("exponential",)), Column(("poisson",))
@@ -17,6 +17,12 @@ def prior_of(columns, n_children=2, seed=0, strengths=STRENGTHS):
     shape, rng = complete_tree_shape(len(columns), n_children, seed), np.random.default_rng(seed)
     n = shape.n_leaf_sums * n_children
     return prior_from_moments(shape, columns, strengths, rng.uniform(0.5, 2.0, n), rng.uniform(0.3, 1.5, n), seed)
+
+
+def empty_tallies(prior):
+    """Of no rows."""
+    counts = np.zeros((prior.shape.n_sums, prior.shape.n_children), np.int32)
+    return Tallies(counts, prior.leaf.copy(), np.zeros(max(1, prior.n_cells), np.int32))
 
 
 def column_of_numbers(column, n, rng):

@@ -26,12 +26,8 @@ def sampled(store, parameters=PARAMETERS, seed=3, **named):
 
 
 def same(a, b):
-    return (
-        np.array_equal(a.draws, b.draws)
-        and np.array_equal(a.mean, b.mean)
-        and np.array_equal(a.trace, b.trace)
-        and all(np.array_equal(x, y) for x, y in zip(a.choices, b.choices, strict=True))
-    )
+    arrays = zip((a.draws, a.mean, a.trace, *a.choices), (b.draws, b.mean, b.trace, *b.choices), strict=True)
+    return all(np.array_equal(x, y) for x, y in arrays)
 
 
 def test_draws_of_a_phase_are_evenly_spaced_and_end_with_it():
@@ -87,8 +83,12 @@ def test_what_was_kept_and_is_damaged_is_made_again(tmp_path):
     assert same(run, sampled(store))
 
 
-def test_a_cancelled_run_stops_between_two_sweeps(monkeypatch):
+def test_progress_tells_the_log_joint_and_what_was_accepted_and_may_cancel(monkeypatch):
     monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.001)
+    reports = []
+    sampled(InMemory(rows()), GibbsParameters(iterations=400), advance=lambda *each: reports.append(each))
+    assert any("log joint -" in note and "% of trees and" in note for _, _, note in reports)
+    assert all(done <= total == 800 for done, total, _ in reports)
 
     def cancel(done, total, note=""):
         raise Cancelled
@@ -97,26 +97,14 @@ def test_a_cancelled_run_stops_between_two_sweeps(monkeypatch):
         sampled(InMemory(rows()), GibbsParameters(iterations=1_000_000), advance=cancel)
 
 
-def test_progress_tells_the_log_joint_and_what_was_accepted(monkeypatch):
-    monkeypatch.setattr("learners.passes.threads.REPORT_EVERY_S", 0.001)
-    told = []
-    sampled(InMemory(rows()), GibbsParameters(iterations=400), advance=lambda *each: told.append(each))
-    assert any("log joint -" in note and "% of trees and" in note for _, _, note in told)
-    assert all(done <= total == 800 for done, total, _ in told)
-
-
-def test_auto_ends_when_chains_agree():
+def test_auto_ends_when_chains_agree_or_at_its_budget():
     """Two chains over a few rows mix at once."""
-    parameters = GibbsParameters(effective=50, most_iterations=3200, draws=10)
-    run = sampled(InMemory(rows()[:6]), parameters)
+    run = sampled(InMemory(rows()[:6]), GibbsParameters(effective=50, most_iterations=3200, draws=10))
     found = run.diagnostics
     assert found.is_settled and found.r_hat <= 1.1 and found.effective >= 50
     assert found.n_sweeps in (200, 400, 800, 1600, 3200)
     assert run.trace.shape == (2, found.n_sweeps, 7)
     assert 0 < found.whole_acceptance < 1 and 0 < found.subtree_acceptance < 1
-
-
-def test_auto_ends_at_its_budget_and_says_that_it_has_not_settled():
     parameters = GibbsParameters(effective=1_000_000, most_iterations=400, draws=10)
     found = sampled(InMemory(rows()), parameters).diagnostics
     assert not found.is_settled and found.n_sweeps == 400

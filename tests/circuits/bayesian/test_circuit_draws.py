@@ -10,10 +10,12 @@ from learners.circuits.bayesian.circuit_draws import CircuitDraws, log_mean_exp,
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
+from learners.circuits.kernels import GAUSSIAN
 from learners.circuits.queries import array_answers as answers
 from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
 from tests.circuits.bayesian.problems import COLUMNS, draws_of
+from tests.naive.map import mixture
 
 DISCRETE, NUMERIC = [1, 4, 6], [0, 2, 3, 5]
 
@@ -56,20 +58,12 @@ def test_what_is_too_improbable_for_linear_space_is_told_all_the_same(drawn):
     assert np.isfinite(draws.marginals(far, DISCRETE)[1][0]).all()
 
 
-def products_of_far_leaves():
-    """Two draws in which no product has leaves that are both near a row: all values of the root are below 1e-300."""
-    draws, _ = draws_of(2, 4, columns=COLUMNS[:1] * 2)
-    circuit, parameter = draws.circuit, draws.parameter.copy()
-    variable = circuit.variable[circuit.kind == 4]
-    rank = np.arange(variable.size).reshape(-1, 2)
-    of_product = np.repeat(np.arange(2), variable.size // 2)
-    parameter[0::2] = np.where((variable == of_product[rank.ravel()]), 0.0, 1000.0)[:, np.newaxis]
-    parameter[1::2] = 1.0
-    return CircuitDraws(circuit, draws.weight, parameter)
-
-
 def test_products_of_small_numbers_are_evaluated_in_logarithms():
-    draws, x = products_of_far_leaves(), np.zeros((2, 3))
+    """No product has leaves that are both near a row: all values of the root are below 1e-300."""
+    near, far = (GAUSSIAN, [0.0, 1.0]), (GAUSSIAN, [1000.0, 1.0])
+    circuit = mixture([[near, far], [far, near]], [0.5, 0.5])
+    parameter = np.repeat(circuit.leaf_parameters[:, np.newaxis], 2, axis=1)
+    draws, x = CircuitDraws(circuit, np.full((2, 2), 0.5), parameter), np.zeros((2, 3))
     logs = draws.log_likelihoods(x)
     assert logs.max() < -1000
     assert np.allclose(logs, each(draws, lambda c: log_values(c, x)), rtol=1e-12)
@@ -110,14 +104,19 @@ def exponentials(y, out):
         out[i] = exp_nonpositive(y[i])
 
 
-def test_draws_that_do_not_fit_are_refused(drawn):
+def test_draws_that_do_not_fit_and_levels_out_of_range_are_refused(drawn):
     draws, _ = drawn
-    with pytest.raises(InvalidParameter, match="for this circuit"):
-        CircuitDraws(draws.circuit, draws.weight[1:], draws.parameter)
-    with pytest.raises(InvalidParameter, match="as many draws of weights as of leaves"):
-        CircuitDraws(draws.circuit, draws.weight[:, 1:], draws.parameter)
-    with pytest.raises(InvalidParameter, match="at least one"):
-        CircuitDraws(draws.circuit, draws.weight[:, :0], draws.parameter[:, :0])
+    weight, parameter = draws.weight, draws.parameter
+    for wrong, message in (
+        ((weight[1:], parameter), "for this circuit"),
+        ((weight[:, 1:], parameter), "as many draws of weights as of leaves"),
+        ((weight[:, :0], parameter[:, :0]), "at least one"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            CircuitDraws(draws.circuit, *wrong)
+    for level in (0.0, 1.0, float("nan")):
+        with pytest.raises(InvalidParameter, match="above 0 and below 1"):
+            summarise_draws(np.zeros((1, 5)), level=level)
 
 
 def test_questions_of_the_wrong_kind_are_refused(drawn):
@@ -139,31 +138,17 @@ def test_of_independent_draws_the_standard_error_is_that_of_a_mean():
     assert np.quantile(values[0], [0.05, 0.95]) == pytest.approx([told.low[0], told.high[0]])
 
 
-def test_chains_that_stay_apart_have_a_larger_standard_error():
+def test_chains_that_stay_apart_and_draws_that_hang_together_have_a_larger_standard_error():
     rng = np.random.default_rng(0)
     together = rng.normal(0, 1, 400)
     apart = together + np.repeat([-3.0, 3.0], 200)
     assert summarise_draws(apart, 2).standard_error > 2 * summarise_draws(together, 2).standard_error
-
-
-def test_draws_that_hang_together_have_a_larger_standard_error():
-    rng = np.random.default_rng(0)
     walk = np.zeros(1000)
     for i in range(1, 1000):
         walk[i] = 0.9 * walk[i - 1] + rng.normal()
-    independent = rng.permutation(walk)
-    assert summarise_draws(walk).standard_error > 2 * summarise_draws(independent).standard_error
-
-
-def test_a_single_draw_has_no_standard_error():
-    told = summarise_draws(np.array([[2.0]]))
-    assert told.mean == [2.0] and np.isnan(told.standard_error).all()
-
-
-@pytest.mark.parametrize("level", [0.0, 1.0, float("nan")])
-def test_levels_out_of_range_are_refused(level):
-    with pytest.raises(InvalidParameter, match="above 0 and below 1"):
-        summarise_draws(np.zeros((1, 5)), level=level)
+    assert summarise_draws(walk).standard_error > 2 * summarise_draws(rng.permutation(walk)).standard_error
+    alone = summarise_draws(np.array([[2.0]]))
+    assert alone.mean == [2.0] and np.isnan(alone.standard_error).all()
 
 
 def test_the_mean_of_logarithms_neither_overflows_nor_loses_zeros():

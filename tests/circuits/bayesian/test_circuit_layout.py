@@ -11,12 +11,14 @@ from tests.circuits.bayesian.problems import COUNTS, MIXED, STRENGTHS, prior_of,
 COLUMNS = (*MIXED, *COUNTS)
 
 
-def test_parameters_have_the_posterior_of_their_leaf():
+def test_parameters_have_the_posterior_of_their_leaf_and_shares_add_up_to_one():
     """Kolmogorov and Smirnov's test of 2,000 draws against scipy's distributions, for each kind of parameter."""
     prior, rows = prior_of(COLUMNS), InMemory(rows_of(COLUMNS, 60))
     state = LazySampler(prior, rows).init(np.random.default_rng(0))
     random = np.random.default_rng(1)
     draws = [draw_posterior_parameters(random, prior, state.tallies) for _ in range(2000)]
+    assert np.allclose(draws[0].weight.sum(axis=1), 1)
+    assert np.allclose(draws[0].cells.reshape(-1, 3).sum(axis=1), 1)
     leaf, family = state.tallies.leaf, leaf_families(state.tallies.leaf)
     fullest = {code: np.flatnonzero(family == code)[np.argmax(leaf[family == code, N])] for code in (3, 4, 5, 6)}
 
@@ -39,14 +41,6 @@ def test_parameters_have_the_posterior_of_their_leaf():
     of["categorical"] = [d.cells[cells[0]] for d in draws], stats.beta(pseudo[0], pseudo[1:].sum())
     alpha = state.tallies.counts[0] + STRENGTHS.alpha
     of["weight"] = [d.weight[0, 0] for d in draws], stats.beta(alpha[0], alpha[1])
+    assert (draws[0].second[family == GAUSSIAN] > 0).all()
     for name, (found, wanted) in of.items():
         assert stats.kstest(found, wanted.cdf).pvalue > 1e-3, name
-
-
-def test_shares_add_up_to_one():
-    prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 20))
-    state = LazySampler(prior, rows).init(np.random.default_rng(0))
-    drawn = draw_posterior_parameters(np.random.default_rng(1), prior, state.tallies)
-    assert np.allclose(drawn.weight.sum(axis=1), 1)
-    assert np.allclose(drawn.cells.reshape(-1, 3).sum(axis=1), 1)
-    assert (drawn.second[leaf_families(state.tallies.leaf) == GAUSSIAN] > 0).all()

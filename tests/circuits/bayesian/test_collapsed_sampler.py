@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,6 @@ from learners.circuits.bayesian.leaf_kernels import (
     gaussian_log_normaliser_step,
     log_rising_factorial,
 )
-from learners.circuits.bayesian.priors import Strengths
 from learners.errors import InvalidParameter
 from tests.circuits.bayesian.problems import (
     EXPONENTIAL,
@@ -26,12 +27,8 @@ from tests.circuits.bayesian.problems import (
     rows_of,
 )
 from tests.naive import bayesian_circuits as naive
-from tests.naive.bayesian_circuits import with_strengths
 
-SAMPLERS = {
-    "lazy": lambda prior, rows: LazySampler(prior, rows, Moves(1, 0)),
-    "lazy, subtrees": lambda prior, rows: LazySampler(prior, rows, Moves(0.5, 2)),
-}
+COLUMNS = (*THREE, *MIXED)
 
 
 def p_value(observed, expected):
@@ -45,8 +42,15 @@ def p_value(observed, expected):
     return stats.chi2.sf(((observed - expected) ** 2 / expected).sum(), expected.size - 1)
 
 
-def key_of(state):
-    return tuple(map(tuple, state.choices.tolist()))
+def frequency_p_value(sampler, posterior, n, thin):
+    """Of the frequencies of all assignments in n states of a chain, against their posterior probabilities."""
+    random, counts = np.random.default_rng(3), dict.fromkeys(posterior, 0)
+    state = sampler.init(random)
+    for _ in range(n):
+        for _ in range(thin):
+            state, _ = sampler.step(random, state)
+        counts[tuple(map(tuple, state.choices.tolist()))] += 1
+    return p_value(np.array([counts[key] for key in posterior]), n * np.array(list(posterior.values())))
 
 
 @pytest.fixture(scope="module", params=PROBLEMS)
@@ -58,34 +62,19 @@ def enumerated(request):
     return prior, InMemory(x), naive.posterior(prior, x)[0]
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_frequencies_of_all_assignments_are_those_of_enumeration(enumerated, name):
+@pytest.mark.parametrize("moves", [Moves(1, 0), Moves(0.5, 2)])
+def test_frequencies_of_all_assignments_are_those_of_enumeration(enumerated, moves):
     """Every third state of a chain, 1,500 of them; Pearson's test with a false alarm in ten thousand."""
     prior, rows, posterior = enumerated
-    sampler, random = SAMPLERS[name](prior, rows), np.random.default_rng(3)
-    state, found = sampler.init(random), dict.fromkeys(posterior, 0)
-    n = 1500
-    for _ in range(n):
-        for _ in range(3):
-            state, _ = sampler.step(random, state)
-        found[key_of(state)] += 1
-    frequency = np.array([found[key] for key in posterior])
-    assert p_value(frequency, n * np.array(list(posterior.values()))) > 1e-4
+    assert frequency_p_value(LazySampler(prior, rows, moves), posterior, 1500, 3) > 1e-4
 
 
-def test_a_wrong_prior_is_noticed():
+@pytest.mark.parametrize("enumerated", ["mixed"], indirect=True)
+def test_a_wrong_prior_is_noticed(enumerated):
     """The power of the test above: another concentration of the sums is found out."""
-    columns, n_rows = PROBLEMS["mixed"]
-    prior, x = prior_of(columns, seed=1), rows_of(columns, n_rows, seed=2)
-    posterior = naive.posterior(prior, x)[0]
-    other = with_strengths(prior, Strengths(alpha=1.0, gaussian=1.5, rho=0.5, exponential=2.0, categorical=0.8))
-    sampler, random = LazySampler(other, InMemory(x)), np.random.default_rng(3)
-    state, found = sampler.init(random), dict.fromkeys(posterior, 0)
-    for _ in range(4000):
-        state, _ = sampler.step(random, state)
-        found[key_of(state)] += 1
-    frequency = np.array([found[key] for key in posterior])
-    assert p_value(frequency, 4000 * np.array(list(posterior.values()))) < 1e-6
+    prior, rows, posterior = enumerated
+    other = prior_of(prior.columns, seed=1, strengths=replace(prior.strengths, alpha=1.0))
+    assert frequency_p_value(LazySampler(other, rows), posterior, 4000, 1) < 1e-6
 
 
 @settings(max_examples=25)
@@ -104,21 +93,25 @@ def test_the_log_joint_is_that_of_the_definition(columns, n_rows, n_children, se
     assert state.log_joint == pytest.approx(naive.log_joint(prior, x, taken), abs=1e-8)
 
 
-def test_a_state_that_was_kept_goes_on_with_the_same_bits():
-    columns = (*THREE, *MIXED)
-    prior, rows = prior_of(columns, 3), InMemory(rows_of(columns, 200))
-    sampler = LazySampler(prior, rows)
+def swept(sampler, n):
+    """The state of a chain after n sweeps."""
     state = sampler.init(np.random.default_rng(0))
-    for sweep in range(5):
+    for sweep in range(n):
         state, info = sampler.step(np.random.default_rng([0, sweep]), state)
-    again = sampler.init(np.random.default_rng(0))
+        assert info.log_joint == state.log_joint
+    return state
+
+
+def test_a_state_that_was_kept_goes_on_with_the_same_bits():
+    prior, rows = prior_of(COLUMNS, 3), InMemory(rows_of(COLUMNS, 200))
+    state, again = (swept(LazySampler(prior, rows), n) for n in (5, 0))
     for sweep in range(5):
         kept = LazySampler(prior, rows).state_of(again.choices.copy())
         assert kept.log_joint == again.log_joint
         again, _ = LazySampler(prior, rows).step(np.random.default_rng([0, sweep]), kept)
     assert np.array_equal(state.choices, again.choices)
     assert all(np.array_equal(a, b) for a, b in zip(state.tallies, again.tallies, strict=True))
-    assert info.log_joint == again.log_joint
+    assert state.log_joint == again.log_joint
 
 
 class InBlocks(InMemory):
@@ -131,23 +124,14 @@ class InBlocks(InMemory):
 
 
 def test_blocks_do_not_matter():
-    columns = (*THREE, *MIXED)
-    prior, x = prior_of(columns, 3), rows_of(columns, 50)
-    states = []
-    for rows in (InMemory(x), InBlocks(x)):
-        random = np.random.default_rng(0)
-        sampler = LazySampler(prior, rows)
-        state = sampler.init(random)
-        for _ in range(3):
-            state, _ = sampler.step(random, state)
-        states.append(state)
-    assert np.array_equal(states[0].choices, states[1].choices)
-    assert states[0].log_joint == states[1].log_joint
+    prior, x = prior_of(COLUMNS, 3), rows_of(COLUMNS, 50)
+    ours, theirs = (swept(LazySampler(prior, rows), 3) for rows in (InMemory(x), InBlocks(x)))
+    assert np.array_equal(ours.choices, theirs.choices)
+    assert ours.log_joint == theirs.log_joint
 
 
 def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
-    columns = (*THREE, *MIXED)
-    prior, rows = prior_of(columns, 2), InMemory(rows_of(columns, 100))
+    prior, rows = prior_of(COLUMNS, 2), InMemory(rows_of(COLUMNS, 100))
     sampler = LazySampler(prior, rows, Moves(2, 3))
     state = sampler.init(np.random.default_rng(0))
     before = state.choices.copy(), state.tallies.leaf.copy(), state.tallies.counts.copy()
@@ -160,10 +144,8 @@ def test_a_step_leaves_its_state_as_it_is_and_tells_its_proposals():
 
 
 def test_new_rows_enter_behind_those_that_are_known():
-    columns = (*THREE, *MIXED)
-    prior, x = prior_of(columns, 2), rows_of(columns, 60)
-    sampler = LazySampler(prior, InMemory(x[:40]))
-    known, _ = sampler.step(np.random.default_rng(1), sampler.init(np.random.default_rng(0)))
+    prior, x = prior_of(COLUMNS, 2), rows_of(COLUMNS, 60)
+    known = swept(LazySampler(prior, InMemory(x[:40])), 1)
     state = LazySampler(prior, InMemory(x), Moves(1, 2), known.choices).init(np.random.default_rng(2))
     assert state.choices.shape == (60, 9)
     assert np.array_equal(state.choices[:40], known.choices)

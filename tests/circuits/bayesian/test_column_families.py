@@ -34,36 +34,31 @@ def rows_of(schema, coding, table, first=0):
     return coding.rows(schema, encode(table, schema), first)
 
 
-def families(leaves):
+ALL = ("gaussian", "exponential", "poisson")
+
+
+@pytest.mark.parametrize(
+    ("leaves", "expected"),
+    [
+        (BY_COLUMN, {"few": ("categorical",), "count": ALL, "year": ALL[:1], "stepped": ALL[:1], "real": ALL[:1], "wait": ALL[:2], "zeros": ALL[:2]}),
+        (PAPER, {"few": ALL, "count": ALL, "year": ALL, "stepped": ALL[:1], "real": ALL[:2], "wait": ALL[:2], "zeros": ALL[:2]}),
+        (INTERVALS, dict.fromkeys(COLUMNS, ("categorical",))),
+        ("gaussian", dict.fromkeys(COLUMNS, ("gaussian",))),
+    ],
+)  # fmt: skip
+def test_columns_get_the_families_that_they_ask_for(leaves, expected):
     schema, coding, _ = coded_table(COLUMNS, leaves)
-    return {a.name: column.families for a, column in zip(schema.attributes, coding.columns, strict=True)}
+    families = {a.name: column.families for a, column in zip(schema.attributes, coding.columns, strict=True)}
+    assert families == expected | {"word": ("categorical",)}
 
 
-def test_columns_get_the_families_that_they_ask_for():
-    found = families(BY_COLUMN)
-    assert found["word"] == found["few"] == ("categorical",)
-    assert found["count"] == ("gaussian", "exponential", "poisson")
-    assert found["wait"] == found["zeros"] == ("gaussian", "exponential")
-    assert found["year"] == found["stepped"] == found["real"] == ("gaussian",)
-
-
-def test_the_families_of_the_paper():
-    found = families(PAPER)
-    assert found["few"] == found["year"] == ("gaussian", "exponential", "poisson")
-    assert found["stepped"] == ("gaussian",)
-    assert found["real"] == ("gaussian", "exponential")
-
-
-def test_intervals_and_single_families():
-    assert set(families(INTERVALS).values()) == {("categorical",)}
-    assert families("gaussian")["few"] == ("gaussian",)
-
-
-def test_few_whole_numbers_are_values_of_their_own():
-    schema, coding, table = coded_table({"few": COLUMNS["few"]})
+def test_few_whole_numbers_are_values_of_their_own_and_the_class_comes_last():
+    words = pa.array(["a", "b"] * (N // 2))
+    schema, coding, table = coded_table({"word": words, "few": COLUMNS["few"]}, target="word")
     assert schema.attributes[0].values == (0, 1, 2, 3)
-    assert coding.columns[0].n_values == 4
-    assert rows_of(schema, coding, table)[:, 0].tolist() == table["few"].to_pylist()
+    assert [column.n_values for column in coding.columns] == [4, 2]
+    few, word = rows_of(schema, coding, table).T
+    assert few.tolist() == table["few"].to_pylist() and word[:4].tolist() == [0, 1, 0, 1]
 
 
 def test_missing_and_unseen_values_are_nan_and_numbers_come_less_their_centre():
@@ -102,14 +97,6 @@ def test_noise_depends_on_the_row_and_not_on_the_batch():
     parts = [rows_of(schema, coding, table.slice(first, 100), first) for first in range(0, N, 100)]
     assert np.array_equal(whole, np.concatenate(parts))
     assert np.unique(whole[table["stepped"].to_numpy() == 0.0]).size > 20
-
-
-def test_the_class_comes_last():
-    schema, coding, table = coded_table(
-        {"real": COLUMNS["real"], "word": pa.array(["a", "b"] * (N // 2))}, target="word"
-    )
-    assert coding.columns[-1].n_values == 2
-    assert rows_of(schema, coding, table)[:4, -1].tolist() == [0, 1, 0, 1]
 
 
 def test_numbers_that_a_distribution_cannot_have_are_refused():

@@ -7,11 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, load_model
+from learners import load_model
 from learners.circuits.evaluation.evaluate import log_values
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Moments
-from learners.registry import recipes
+from tests.circuits.answer_circuits import learned
 
 # Three products; the second and the third share a leaf with the first.
 SHARED = """vars 2 2
@@ -27,11 +27,10 @@ SHARED = """vars 2 2
 PRODUCTS = ((0, 1), (2, 1), (0, 3))
 
 
-def learned(folder, text, table, **parameters):
+def sampled(folder, text, table, **parameters):
     path = folder / "circuit.txt"
     path.write_text(text)
-    told = {"structure": "file", "circuit": str(path), "learning": "gibbs", **parameters}
-    return drive(recipes.learner("spn", told, None), Source.of_table(pa.table(table)))
+    return learned(pa.table(table), structure="file", circuit=str(path), learning="gibbs", **parameters)
 
 
 def rising(alpha, n):
@@ -58,7 +57,7 @@ def evidence(rows):
 def test_predictives_are_those_of_all_induced_trees(tmp_path):
     rows = [[0, 0], [0, 0], [1, 1], [0, None], [1, 1]]
     table = {name: [None if row[i] is None else f"{name}{row[i]}" for row in rows] for i, name in enumerate("ab")}
-    model = learned(tmp_path, SHARED, table, iterations=1200, draws=600)
+    model = sampled(tmp_path, SHARED, table, iterations=1200, draws=600)
     whole = evidence(rows)
     for world in itertools.product((0, 1), repeat=2):
         x = np.array(world, float)[:, np.newaxis]
@@ -84,19 +83,18 @@ def test_numbers_have_their_conjugate_posteriors(tmp_path):
 5 prod 4 1 2
 6 sum 3:1 5:0
 """
-    model = learned(tmp_path, text, table, iterations=1000, draws=500)
+    model = sampled(tmp_path, text, table, iterations=1000, draws=500)
     assert (model.draws.weight[1] == 0.0).all()
     parameter = model.draws.parameter
     g, p, e = (np.asarray(table[name]) for name in "gpe")
     # Under the priors of `Strengths` around each column's mean and variance.
-    assert parameter[0].mean() == pytest.approx(g.mean(), abs=5 * g.std() / math.sqrt(30 * 500))
-    precision = (1.0 + 15.0) / (g.var() + 0.5 * 30 * g.var())
-    own = parameter[1] ** -2.0
-    assert own.mean() == pytest.approx(precision, abs=5 * own.std() / math.sqrt(500))
-    rate = (1.0 + p.sum()) / (1.0 / p.mean() + 30)
-    assert parameter[2].mean() == pytest.approx(rate, abs=5 * parameter[2].std() / math.sqrt(500))
-    waiting = (3.0 + 30) / (3.0 * e.mean() + e.sum())
-    assert parameter[3].mean() == pytest.approx(waiting, abs=5 * parameter[3].std() / math.sqrt(500))
+    for own, expected in (
+        (parameter[0], g.mean()),
+        (parameter[1] ** -2.0, (1.0 + 15.0) / (g.var() + 0.5 * 30 * g.var())),
+        (parameter[2], (1.0 + p.sum()) / (1.0 / p.mean() + 30)),
+        (parameter[3], (3.0 + 30) / (3.0 * e.mean() + e.sum())),
+    ):
+        assert own.mean() == pytest.approx(expected, abs=5 * own.std() / math.sqrt(500))
     assert model.answer([Moments(("g",))])[0]["moments"]["g"]["mean"] == pytest.approx(g.mean(), abs=0.1)
     assert np.isfinite(log_values(model.circuit, np.array([[3.0], [4.0], [0.5]]))).all()
 
@@ -104,6 +102,6 @@ def test_numbers_have_their_conjugate_posteriors(tmp_path):
 def test_what_cannot_be_sampled_is_refused(tmp_path):
     table = {"g": [1.0, 2.0, 3.0]}
     with pytest.raises(SchemaError, match="Column 'g' has student leaves, which sampling does not learn"):
-        learned(tmp_path, "vars 0\n0 student 0 1 1 4\n1 sum 0:1\n", table)
+        sampled(tmp_path, "vars 0\n0 student 0 1 1 4\n1 sum 0:1\n", table)
     with pytest.raises(InvalidParameter, match=r"trials=3.*sampling the structure of a file does not use it"):
-        learned(tmp_path, SHARED, table, trials=3)
+        sampled(tmp_path, SHARED, table, trials=3)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from learners.circuits.bayesian.circuit_layout import draw_posterior_parameters
-from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves, Tallies
+from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves
 from learners.circuits.bayesian.leaf_kernels import CENTRE, KIND
-from tests.circuits.bayesian.problems import EXPONENTIAL, GAUSSIAN, POISSON, WORDS, prior_of
+from tests.circuits.bayesian.problems import EXPONENTIAL, GAUSSIAN, POISSON, STRENGTHS, WORDS, empty_tallies, prior_of
 from tests.naive import bayesian_circuits as naive
-from tests.naive.bayesian_circuits import with_strengths
 
 FAMILIES = {"gaussian": GAUSSIAN, "exponential": EXPONENTIAL, "poisson": POISSON, "categorical": WORDS}
 N_ROWS, N_DRAWS, BATCHES = 4, 1000, 25
@@ -21,14 +20,9 @@ class Model:
 
     def __init__(self, column):
         self.prior = prior_of([column, column], seed=5)
-        self.trees = {
-            choices: (edges, leaves) for choices, edges, leaves in naive.induced_trees(naive.tree_of(self.prior))
-        }
+        self.trees = {choices: own for choices, *own in naive.induced_trees(naive.tree_of(self.prior))}
         self.keys = list(self.trees)
-        shape = self.prior.shape
-        counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
-        cells = np.zeros(max(1, self.prior.n_cells), np.int32)
-        self.nothing = Tallies(counts, self.prior.leaf.copy(), cells)
+        self.nothing = empty_tallies(self.prior)
 
     def choices(self, random, parameters):
         """An induced tree for each row."""
@@ -111,8 +105,9 @@ def test_the_lazy_sampler_and_the_parameters_have_the_joint_distribution_of_the_
 
 def test_a_sampler_of_another_prior_is_noticed():
     model, random = Model(GAUSSIAN), np.random.default_rng(8)
+    other = prior_of([GAUSSIAN] * 2, seed=5, strengths=replace(STRENGTHS, alpha=4.0))
 
-    def of_another(prior, rows):
-        return lazily(with_strengths(prior, replace(prior.strengths, alpha=4.0)), rows)
+    def of_another(_, rows):
+        return lazily(other, rows)
 
     assert np.abs(z_scores(simulated(model, random), in_turns(model, random, of_another))).max() > 6

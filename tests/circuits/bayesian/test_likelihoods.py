@@ -15,16 +15,14 @@ from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from tests.circuits.map_circuits import random_circuit
 from tests.circuits.queries.test_likelihoods import CIRCUIT, MIXED, schema_of, some_evidence
 from tests.naive import circuits as naive
+from tests.naive.map import categorical, mixture
 from tests.strategies import up_to
 
 
 def draws_of(rng, circuit, n_draws=5):
     """Other weights and leaves for one structure."""
-    weight = [
-        rng.dirichlet(np.ones(b - a), n_draws).T
-        for node, (a, b) in enumerate(zip(circuit.child_starts, circuit.child_starts[1:], strict=False))
-        if circuit.kind[node] == SUM
-    ]
+    n_children = np.diff(circuit.child_starts)[circuit.kind == SUM]
+    weight = [rng.dirichlet(np.ones(n), n_draws).T for n in n_children]
     parameter = np.repeat(circuit.leaf_parameters[:, np.newaxis], n_draws, axis=1)
     for node in np.flatnonzero(circuit.kind == CATEGORICAL):
         own = slice(circuit.leaf_starts[node], circuit.leaf_starts[node + 1])
@@ -78,15 +76,9 @@ def test_a_column_in_a_range_is_cut_to_it_in_every_draw():
 
 
 def test_what_is_impossible_in_every_draw():
-    rng = np.random.default_rng(1)
-    circuit = random_circuit(rng, 1, leaves=(CATEGORICAL,))
-    draws = draws_of(rng, circuit)
-    parameter = draws.parameter.copy()
-    for node in np.flatnonzero(circuit.kind == CATEGORICAL):
-        own = slice(circuit.leaf_starts[node], circuit.leaf_starts[node + 1])
-        parameter[own] = np.where(np.arange(own.stop - own.start) == 0, 0.0, -np.inf)[:, np.newaxis]
-    batches = partial(draws_query_handlers, CircuitDraws(circuit, draws.weight, parameter), 1)
-    asked = Marginal({"x0": ("b",)})
-    assert answer_all(circuit, schema_of(circuit), [asked], batches)[0]["probability"] == 0.0
+    circuit, weight = mixture([[categorical(1, 0)]] * 2, [0.5, 0.5]), np.array([[0.2, 0.5, 0.9], [0.8, 0.5, 0.1]])
+    draws = CircuitDraws(circuit, weight, np.repeat(circuit.leaf_parameters[:, np.newaxis], 3, axis=1))
+    batches, evidence = partial(draws_query_handlers, draws, 1), {"x0": ("b",)}
+    assert answer_all(circuit, schema_of(circuit), [Marginal(evidence)], batches)[0]["probability"] == 0.0
     with pytest.raises(ImpossibleEvidence, match="probability zero"):
-        answer_all(circuit, schema_of(circuit), [Conditional(("x0",), asked.evidence)], batches)
+        answer_all(circuit, schema_of(circuit), [Conditional(("x0",), evidence)], batches)

@@ -11,16 +11,13 @@ from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, root_log_values_from_leaves
 from learners.circuits.evaluation.evaluate_kernels import root_log_values_by_block, root_log_values_by_row
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
-from learners.circuits.structures.text import CircuitBuilder, read_text
+from learners.circuits.structures.text import CircuitBuilder
+from tests.circuits.answer_circuits import needs_public_circuits, public_circuit
 from tests.circuits.map_circuits import random_circuit
-from tests.conftest import PUBLIC_SETS
 from tests.naive import induced_trees as naive
 from tests.naive.circuits import joint
+from tests.naive.map import categorical, mixture
 from tests.naive.node_logs import node_log_derivatives, node_log_values
-
-
-def log(value):
-    return math.log(value) if value > 0 else -math.inf
 
 
 def random_rows(rng, circuit, n_rows, missing=0.3):
@@ -120,11 +117,7 @@ def test_a_row_does_not_depend_on_its_neighbours_nor_on_the_type(seed):
 
 def chain(n, p):
     """A mixture of two products of n Bernoulli leaves."""
-    build = CircuitBuilder([2] * n)
-    logs = np.log([1 - p, p])
-    products = [build.product([build.leaf(CATEGORICAL, v, logs) for v in range(n)]) for _ in range(2)]
-    build.sum(products, np.log([0.25, 0.75]))
-    return build.circuit()
+    return mixture([[categorical(1 - p, p)] * n] * 2, [0.25, 0.75])
 
 
 @pytest.mark.parametrize("n_rows", [1, 40])
@@ -140,23 +133,9 @@ def test_nothing_underflows(n_rows):
     assert derivatives[0] == pytest.approx(math.log(0.25) + expected - math.log(1e-5), rel=1e-12)
 
 
-def test_zeros_are_zeros():
-    build = CircuitBuilder([2, 2])
-    leaves = [build.leaf(INDICATOR, v, [a]) for v in range(2) for a in range(2)]
-    pairs = [build.product([leaves[0], leaves[2]]), build.product([leaves[1], leaves[3]])]
-    build.sum(pairs, [math.log(0.5), math.log(0.5)])
-    circuit = build.circuit()
-    x = np.array([[0, 0, 1, 1, 2], [0, 1, 0, 1, 1]])
-    assert np.exp(log_values(circuit, x)).tolist() == [0.5, 0, 0, 0.5, 0.5]
-    # Both children of the second product are zero at (0, 0): no derivative by either; one of each product is at (0, 1).
-    assert np.exp(node_log_derivatives(circuit, x[:, :2]))[:4].tolist() == [[0.5, 0], [0, 0.5], [0.5, 0.5], [0, 0]]
-
-
 def test_densities_may_exceed_what_a_double_holds():
     n = 400
-    build = CircuitBuilder([0] * n)
-    build.product([build.leaf(GAUSSIAN, v, [0.0, 1e-6]) for v in range(n)])
-    circuit = build.circuit()
+    circuit = mixture([[(GAUSSIAN, [0.0, 1e-6])] * n])
     height = -math.log(1e-6) - 0.5 * math.log(2 * math.pi)
     x = np.zeros((n, 3))
     x[5, 1] = np.nan
@@ -181,10 +160,10 @@ def test_bad_rows_are_refused():
     assert log_values(circuit, np.zeros((3, 0))).shape == (0,)
 
 
-@pytest.mark.skipif(not PUBLIC_SETS.is_dir(), reason="the public circuits are not at ../shared/data/circuits")
+@needs_public_circuits
 @pytest.mark.parametrize("name", ["nltcs", "plants_rat"])
 def test_public_circuits_agree_with_wide_numbers(name):
-    circuit = read_text(PUBLIC_SETS.parent / "circuits" / f"{name}.spn.txt")
+    circuit = public_circuit(name)
     x = np.random.default_rng(1).integers(0, 3, (circuit.n_variables, 50))
     assert log_values(circuit, x) == pytest.approx(node_log_values(circuit, x)[-1], rel=1e-12)
 
@@ -199,7 +178,6 @@ def test_kernels_are_compiled_for_one_type_of_rows():
 
 def test_codes_may_count():
     """Rows of whole numbers as codes, also of a numeric variable."""
-    build = CircuitBuilder([0, 2])
-    build.product([build.leaf(POISSON, 0, [3.0]), build.leaf(CATEGORICAL, 1, np.log([0.5, 0.5]))])
+    circuit = mixture([[(POISSON, [3.0]), categorical(0.5, 0.5)]])
     x = np.array([[0, 3, 9, 7, 200], [0, 1, 2, 0, 1]], np.uint8)
-    assert np.array_equal(log_values(build.circuit(), x), log_values(build.circuit(), x.astype(float)))
+    assert np.array_equal(log_values(circuit, x), log_values(circuit, x.astype(float)))

@@ -106,12 +106,8 @@ def test_more_samples_than_assignments_find_the_maximum():
 
 @pytest.mark.parametrize("tiny", [0.0, 5e-324, 1e-300, 1e-95, 1e-85])
 def test_leaves_with_tiny_values_do_no_harm(tiny):
-    log_tiny = math.log(tiny) if tiny else -math.inf
     # The second component takes x = (1, 1), of which the first gives next to nothing.
-    nodes = [(CATEGORICAL, v, [0.0, log_tiny]) for v in range(2)]
-    nodes += [(CATEGORICAL, v, [math.log(0.1), math.log(0.9)]) for v in range(2)]
-    nodes += [("product", [0, 1]), ("product", [2, 3]), ("sum", [(4, 0.3), (5, 0.7)])]
-    circuit = naive.flat_circuit(nodes, [2, 2])
+    circuit = naive.mixture([[naive.categorical(1.0, tiny)] * 2, [naive.categorical(0.1, 0.9)] * 2], [0.3, 0.7])
     answer = map_query(circuit, [0, 1], solver="beam", k=20)
     assert answer.assignment == {0: 1, 1: 1}
     assert answer.log_probability == pytest.approx(math.log(naive.value(circuit, {0: 1, 1: 1})), abs=CLOSE)

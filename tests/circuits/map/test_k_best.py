@@ -8,15 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidQuery
-from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR
+from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.map.query import k_best
 from tests.circuits.map_circuits import map_query, problems, random_circuit
 from tests.naive import map as naive
-
-
-@pytest.mark.parametrize("n_problems", [80, pytest.param(200, marks=pytest.mark.faults)])
-def test_the_k_best_are_those_of_all_assignments(n_problems):
-    settings(max_examples=n_problems, deadline=None)(given(problems(), st.integers(1, 12))(check_k_best))()
 
 
 def check_k_best(problem, n):
@@ -45,13 +40,6 @@ def test_without_time_the_first_is_told_with_a_bound_of_all():
     assert all(answer.log_probability <= answer.upper_bound for answer in every)
 
 
-@pytest.mark.parametrize("n_problems", [50, pytest.param(200, marks=pytest.mark.faults)])
-def test_kbt_tells_its_trees_with_their_values(n_problems):
-    settings(max_examples=n_problems, deadline=None)(
-        given(problems(leaves=(INDICATOR, CATEGORICAL)), st.integers(1, 12))(check_kbt)
-    )()
-
-
 def check_kbt(problem, n):
     circuit, query, evidence = problem
     values = naive.all_values(circuit, query, evidence)
@@ -65,6 +53,12 @@ def check_kbt(problem, n):
     assert [math.exp(log) for log in logs] == pytest.approx([values[codes] for codes in told], rel=1e-10)
     best = math.log(max(values.values()))
     assert all(best <= answer.upper_bound + 1e-9 for answer in found[:1])
+
+
+@pytest.mark.parametrize("n_problems", [60, pytest.param(200, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("check", [check_k_best, check_kbt])
+def test_the_k_best_are_those_of_all_assignments_and_kbt_tells_trees_with_their_values(check, n_problems):
+    settings(max_examples=n_problems, deadline=None)(given(problems(), st.integers(1, 12))(check))()
 
 
 def test_kbt_tells_modes_of_numbers():

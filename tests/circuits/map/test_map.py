@@ -22,13 +22,13 @@ from learners.circuits.map.solvers import (
 from tests.circuits.map_circuits import map_query, problems, random_circuit
 from tests.naive import map as naive
 from tests.naive.induced_trees import induced_trees
-from tests.naive.map import flat_circuit
+from tests.naive.map import categorical, flat_circuit, logs, mixture
 
 CLOSE = 1e-9
 
 
 def log(value):
-    return math.log(value) if value > 0 else -math.inf
+    return logs(value)[0]
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -65,12 +65,8 @@ def test_k_best_trees_are_the_best_of_all_trees(problem):
     assert trees[0] <= math.exp(reached.max()) * (1 + CLOSE)
     if len(scores) < 500:
         worlds = naive.all_values(circuit, range(len(circuit.n_values)), {})
-        assert {tuple(x) for x in assignments} == positive_worlds(finite, worlds)
-
-
-def positive_worlds(finite, worlds):
-    """Assignments of the problem's variables that have a positive value."""
-    return {tuple(codes[v] for v in finite.variables) for codes, value in worlds.items() if value > 0}
+        positive = {tuple(codes[v] for v in finite.variables) for codes, value in worlds.items() if value > 0}
+        assert {tuple(x) for x in assignments} == positive
 
 
 @given(problem=problems())
@@ -98,18 +94,8 @@ def test_each_bound_is_at_least_as_tight_as_the_one_before(problem):
 def hard_circuit(n_variables=60, n_components=40):
     """A mixture of independent components, all alike: nothing decides early."""
     rng = np.random.default_rng(3)
-    nodes = []
-    tops = []
-    for _ in range(n_components):
-        leaves = []
-        for v in range(n_variables):
-            p = rng.uniform(0.3, 0.7)
-            nodes.append((CATEGORICAL, v, [math.log(p), math.log(1 - p)]))
-            leaves.append(len(nodes) - 1)
-        nodes.append(("product", leaves))
-        tops.append(len(nodes) - 1)
-    nodes.append(("sum", [(top, 1 / n_components) for top in tops]))
-    return flat_circuit(nodes, [2] * n_variables)
+    p = rng.uniform(0.3, 0.7, (n_components, n_variables)).tolist()
+    return mixture([[categorical(a, 1 - a) for a in own] for own in p], [1 / n_components] * n_components)
 
 
 def test_time_limit_gives_the_best_so_far_and_a_bound():
@@ -134,8 +120,8 @@ def test_time_limit_gives_the_best_so_far_and_a_bound():
 
 def test_the_search_in_pieces_finds_what_enumeration_finds():
     circuit = hard_circuit(n_variables=14, n_components=12)
-    answer = map_query(circuit, list(range(14)))
-    worlds = np.array(list(itertools.product(*map(range, circuit.n_values)))).T
+    answer = map_query(circuit, range(14))
+    worlds = np.array(list(itertools.product(range(2), repeat=14))).T
     assert answer.is_optimal
     assert answer.log_probability == pytest.approx(log_values(circuit, worlds).max(), abs=CLOSE)
 
@@ -163,10 +149,7 @@ def test_the_same_seed_gives_the_same_answer(solver):
 
 
 def test_impossible_evidence_is_named():
-    circuit = flat_circuit(
-        [(CATEGORICAL, 0, [0.0, -math.inf]), (CATEGORICAL, 1, [math.log(0.5), math.log(0.5)]), ("product", [0, 1])],
-        [2, 2],
-    )
+    circuit = mixture([[categorical(1, 0), categorical(0.5, 0.5)]])
     with pytest.raises(ImpossibleEvidence, match="variable 0 = 1"):
         map_query(circuit, [1], {0: 1})
     assert map_query(circuit, [1], {0: 0}).is_optimal
@@ -187,32 +170,19 @@ def test_impossible_evidence_is_named():
     ],
 )
 def test_queries_that_do_not_fit_are_refused(query, evidence, options, message):
-    circuit = flat_circuit(
-        [
-            (CATEGORICAL, 0, [math.log(0.5), math.log(0.5)]),
-            (CATEGORICAL, 1, [math.log(0.5), math.log(0.5)]),
-            ("product", [0, 1]),
-        ],
-        [2, 2],
-    )
     with pytest.raises(InvalidQuery, match=message):
-        map_query(circuit, query, evidence, **options)
+        map_query(mixture([[categorical(0.5, 0.5)] * 2]), query, evidence, **options)
 
 
 def mixed_circuit():
     """Variable 0 binary, 1 Gaussian, 2 Poisson; two components."""
-    nodes = [
-        (CATEGORICAL, 0, [math.log(0.9), math.log(0.1)]),
-        (GAUSSIAN, 1, [-1.0, 0.5]),
-        (POISSON, 2, [2.5]),
-        ("product", [0, 1, 2]),
-        (CATEGORICAL, 0, [math.log(0.2), math.log(0.8)]),
-        (GAUSSIAN, 1, [4.0, 1.0]),
-        (POISSON, 2, [8.2]),
-        ("product", [4, 5, 6]),
-        ("sum", [(3, 0.3), (7, 0.7)]),
-    ]
-    return flat_circuit(nodes, [2, 0, 0])
+    return mixture(
+        [
+            [categorical(0.9, 0.1), (GAUSSIAN, [-1.0, 0.5]), (POISSON, [2.5])],
+            [categorical(0.2, 0.8), (GAUSSIAN, [4.0, 1.0]), (POISSON, [8.2])],
+        ],
+        [0.3, 0.7],
+    )
 
 
 def test_continuous_evidence_moves_the_answer():
@@ -235,26 +205,21 @@ def test_an_outlier_is_unlikely_evidence_but_not_impossible():
 def test_continuous_variables_get_the_mode_of_a_leaf(solver):
     circuit = mixed_circuit()
     answer = map_query(circuit, [0, 1, 2], solver=solver)
-    assert answer.assignment == {0: 0, 1: -1.0, 2: 2.0} or answer.assignment == {0: 1, 1: 4.0, 2: 8.0}
+    assert answer.assignment in ({0: 0, 1: -1.0, 2: 2.0}, {0: 1, 1: 4.0, 2: 8.0})
     assert answer.log_probability == pytest.approx(log(naive.value(circuit, answer.assignment)), abs=CLOSE)
     assert answer.upper_bound >= answer.log_probability
     assert not answer.is_optimal
-
-
-@pytest.mark.parametrize("solver", ["bt", "kbt"])
-def test_a_circuit_of_numbers_alone(solver):
-    """Given all of it, nothing is left to choose: the reduced problem is a constant."""
-    nodes = [(GAUSSIAN, 0, [1.0, 2.0]), (GAUSSIAN, 1, [3.0, 1.0]), ("product", [0, 1])]
-    circuit = flat_circuit(nodes, [0, 0])
+    # Given all of it, nothing is left to choose: the reduced problem is a constant.
+    numbers = mixture([[(GAUSSIAN, [1.0, 2.0]), (GAUSSIAN, [3.0, 1.0])]])
     for evidence in ({}, {1: 2.0}):
-        answer = map_query(circuit, [0], evidence, solver=solver)
+        answer = map_query(numbers, [0], evidence, solver=solver)
         assert answer.assignment == {0: 1.0}
-        best = naive.value(circuit, evidence | {0: 1.0})
+        best = naive.value(numbers, evidence | {0: 1.0})
         assert answer.log_probability == pytest.approx(math.log(best)) == answer.upper_bound
 
 
 def test_what_no_leaf_mentions_gets_its_first_value():
-    circuit = flat_circuit([(CATEGORICAL, 0, [math.log(0.3), math.log(0.7)])], [2, 2])
+    circuit = flat_circuit([(CATEGORICAL, 0, logs(0.3, 0.7))], [2, 2])
     for solver in SOLVERS:
         answer = map_query(circuit, [1], solver=solver)
         assert answer.assignment == {1: 0} and answer.log_probability == pytest.approx(0.0)
@@ -271,26 +236,15 @@ def test_values_far_below_double_precision_keep_their_order():
     n = 2000
     rng = np.random.default_rng(0)
     p = rng.uniform(0.4, 0.6, (2, n))
-    nodes = []
-    for k in range(2):
-        nodes += [(CATEGORICAL, v, [math.log(p[k, v]), math.log(1 - p[k, v])]) for v in range(n)]
-        nodes.append(("product", list(range(k * (n + 1), k * (n + 1) + n))))
-    nodes.append(("sum", [(n, 0.5), (2 * n + 1, 0.5)]))
-    circuit = flat_circuit(nodes, [2] * n)
+    circuit = mixture([[categorical(a, 1 - a) for a in own] for own in p.tolist()], [0.5, 0.5])
     evidence = {v: int(rng.integers(2)) for v in range(n - 3)}
     answer = map_query(circuit, [n - 3, n - 2, n - 1], evidence)
-    logs = [sum(math.log(p[k, v] if x == 0 else 1 - p[k, v]) for v, x in evidence.items()) for k in range(2)]
-    assert max(logs) < -750
-    expected = max(
-        np.logaddexp(
-            *(
-                logs[k]
-                + math.log(0.5)
-                + sum(math.log(p[k, n - 3 + j] if x[j] == 0 else 1 - p[k, n - 3 + j]) for j in range(3))
-                for k in range(2)
-            )
-        )
-        for x in np.ndindex(2, 2, 2)
-    )
+
+    def log_of_each(assignment):
+        return [sum(math.log(own[v] if x == 0 else 1 - own[v]) for v, x in assignment.items()) for own in p]
+
+    assert max(log_of_each(evidence)) < -750
+    worlds = [evidence | dict(zip(range(n - 3, n), x, strict=True)) for x in np.ndindex(2, 2, 2)]
+    expected = max(np.logaddexp(*log_of_each(world)) for world in worlds) + math.log(0.5)
     assert answer.is_optimal
     assert answer.log_probability == pytest.approx(expected, abs=1e-7)

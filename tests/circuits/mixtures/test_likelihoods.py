@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.mixtures.conditioning import mixture_conditional_marginals, mixture_conditional_moments
+from learners.circuits.mixtures.conditioning import conditional_marginals, conditional_moments
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.models.estimation import Sampling
@@ -13,16 +13,16 @@ from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from learners.schema import Attribute, Schema
 from tests.circuits.mixtures.strategies import example
+from tests.naive.map import logs
 
-SCHEMA = Schema(
-    (
-        Attribute("length", "numeric", arrow_type="double"),
-        Attribute("kind", "nominal", ("a", "b", "c")),
-        Attribute("width", "numeric", arrow_type="double"),
-    ),
-    None,
-    ("",),
-)
+LENGTH, WIDTH = (Attribute(name, "numeric", arrow_type="double") for name in ("length", "width"))
+
+
+def schema_of(*attributes):
+    return Schema(attributes, None, ("",))
+
+
+SCHEMA = schema_of(LENGTH, Attribute("kind", "nominal", ("a", "b", "c")), WIDTH)
 MODEL = GaussianModel(SCHEMA, example(), {})
 
 
@@ -42,11 +42,12 @@ def weighted(weights, length=np.nan, width=np.nan):
 )
 def test_every_query_is_what_enumeration_says(evidence, likely, weights):
     numbers = {"length": 1.5, "width": 0.25}
-    marginal, conditional, best, moments = MODEL.answer(
+    marginal, conditional, best, ranked, moments = MODEL.answer(
         [
             Marginal(evidence | numbers, likely=likely),
             Conditional(("kind",), evidence | numbers, likely=likely),
             Map(("kind",), evidence | numbers, likely=likely),
+            Map(("kind",), evidence | numbers, best=5, likely=likely),
             Moments(("width",), evidence | {"length": 1.5}, likely=likely),
         ]
     )
@@ -55,14 +56,11 @@ def test_every_query_is_what_enumeration_says(evidence, likely, weights):
     assert list(conditional["distributions"]["kind"].values()) == pytest.approx(each / each.sum(), rel=1e-10)
     assert np.exp(best["log_probability"]) == pytest.approx(each.max(), rel=1e-10)
     assert best["assignment"]["kind"] == "abc"[each.argmax()]
-    (ranked,) = MODEL.answer([Map(("kind",), evidence | numbers, best=5, likely=likely)])
     expected = sorted(each[each > 0], reverse=True)
     assert np.exp([own["log_probability"] for own in ranked["best"]]) == pytest.approx(expected, rel=1e-10)
     shares = weighted(weights, length=1.5)
-    means = [
-        MODEL.answer([Moments(("width",), {"length": 1.5, "kind": kind})])[0]["moments"]["width"]["mean"]
-        for kind in "abc"
-    ]
+    each = MODEL.answer([Moments(("width",), {"length": 1.5, "kind": kind}) for kind in "abc"])
+    means = [one["moments"]["width"]["mean"] for one in each]
     assert moments["moments"]["width"]["mean"] == pytest.approx(shares @ means / shares.sum(), rel=1e-10)
 
 
@@ -88,20 +86,20 @@ def test_a_range_is_what_integration_over_it_says(n_mixtures):
             np.log(rng.dirichlet(np.ones(2), 2)),
             np.array([0, 2, 0, 0]),
         )
-        columns = (Attribute("k", "nominal", ("a", "b")), *(Attribute(c, "numeric", arrow_type="double") for c in "yz"))
-        model = GaussianModel(Schema((SCHEMA.attributes[0], *columns), None, ("",)), mixture, {})
+        numbers = [Attribute(name, "numeric", arrow_type="double") for name in "yz"]
+        model = GaussianModel(schema_of(LENGTH, Attribute("k", "nominal", ("a", "b")), *numbers), mixture, {})
         low = rng.normal()
         evidence = {"length": Range(low, low + 1.5), "y": rng.normal()}
         rows = np.repeat([[np.nan], [np.nan], [evidence["y"]], [np.nan]], 64, axis=1)
         rows[0] = low + 0.75 + 0.75 * NODES
         shares = 0.75 * WEIGHTS * np.exp(mixture.log_density(rows))
-        mean, variance = mixture_conditional_moments(mixture, rows, [0, 3])
+        mean, variance = conditional_moments(mixture, rows, [0, 3])
         marginal, conditional, told, draw = model.answer(
             [Marginal(evidence), Conditional(("k",), evidence), Moments((), evidence), Sample(2, evidence)]
         )
         assert marginal["density"] == pytest.approx(shares.sum(), rel=1e-10)
         shares /= shares.sum()
-        p = shares @ mixture_conditional_marginals(mixture, rows, [1])[0]
+        p = shares @ conditional_marginals(mixture, rows, [1])[0]
         assert list(conditional["distributions"]["k"].values()) == pytest.approx(p, rel=1e-10)
         for i, name in enumerate(("length", "z")):
             own = shares @ mean[:, i]
@@ -162,9 +160,9 @@ def test_map_searches_numbers_in_their_ranges():
     for known in (evidence, {"length": evidence["length"]}):
         (told,) = model.answer([Map((), {**known, "kind": "a"}, solver="kbt")])
         x, y = np.meshgrid(np.linspace(0.0, 1.0, 201), np.linspace(-3.0, -1.5 if len(known) == 2 else 3.0, 201))
-        logs = mixture.log_density(np.array([x.ravel(), np.zeros(x.size), y.ravel()]))
-        assert told["log_probability"] == pytest.approx(logs.max(), abs=1e-3) and told["is_optimal"]
-        assert told["log_probability"] >= logs.max() - 1e-12
+        densest = mixture.log_density(np.array([x.ravel(), np.zeros(x.size), y.ravel()])).max()
+        assert told["log_probability"] == pytest.approx(densest, abs=1e-3) and told["is_optimal"]
+        assert told["log_probability"] >= densest - 1e-12
     (told,) = model.answer([Map(("width",), {"length": Range(0.0, 1.0)}, solver="kbt")])
     assert told["log_probability"] <= told["upper_bound"]
 
@@ -173,17 +171,14 @@ def test_columns_that_are_independent_take_a_range_each():
     mixture = GaussianMixture(
         np.zeros(1), np.zeros((1, 2)), np.diag([1.0, 4.0])[np.newaxis], np.zeros((1, 1)), np.array([0, 1, 0])
     )
-    schema = Schema((SCHEMA.attributes[0], Attribute("kind", "nominal", ("a",)), SCHEMA.attributes[2]), None, ("",))
+    schema = schema_of(LENGTH, Attribute("kind", "nominal", ("a",)), WIDTH)
     evidence = {"length": Range(0.0, 1.0), "width": Range(-1.0)}
     (told,) = GaussianModel(schema, mixture, {}).answer([Marginal(evidence)])
     assert told["probability"] == pytest.approx((norm.cdf(1.0) - 0.5) * norm.cdf(0.5), rel=1e-12)
 
 
 def test_what_no_component_allows_is_impossible():
-    shares = np.log([[1.0, 1e-300, 1e-300], [1.0, 1e-300, 1e-300]])
-    shares[:, 1:] = -np.inf
-    old = example()
-    mixture = GaussianMixture(old.log_weight, old.mean, old.covariance, shares, old.n_values)
+    mixture = GaussianMixture.from_arrays(example().to_arrays() | {"log_share": np.array([logs(1, 0, 0)] * 2)})
     model = GaussianModel(SCHEMA, mixture, {})
     assert model.answer([Marginal({"kind": ("b", "c")})])[0]["probability"] == 0.0
     for query in (Moments(("width",), {"kind": ("b",)}), Map(("kind",), {}, likely={"kind": {"c": 1.0}})):

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from learners import Source, drive
 from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
@@ -22,10 +21,10 @@ from learners.circuits.queries.column_values import (
 )
 from learners.circuits.structures.text import parse_text
 from learners.errors import SchemaError
-from learners.registry import recipes
 from learners.schema.nominal_forms import nominal_forms
-from tests.circuits.answer_circuits import circuits_and_rows
+from tests.circuits.answer_circuits import circuits_and_rows, learned
 from tests.naive.circuits import naive_filled
+from tests.naive.map import categorical, mixture
 
 
 class Bare(CircuitModel):
@@ -55,15 +54,12 @@ def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how):
 @settings(max_examples=20, deadline=None)
 def test_a_draw_depends_on_seed_and_row_alone(drawn):
     circuit, _, x = drawn
-    whole = fill_cells(
-        Bare(circuit), x, np.isnan(x), "draw", nameable=names_of(circuit), seed=3, first_row=7, n_draws=2
-    )
-    last = x[:, -1:]
-    alone = fill_cells(
-        Bare(circuit), last, np.isnan(last), "draw", nameable=names_of(circuit), seed=3,
-        first_row=7 + x.shape[1] - 1, n_draws=2,
-    )  # fmt: skip
-    np.testing.assert_array_equal(whole[:, :, -1:], alone)
+
+    def drawn_for(rows, first_row):
+        how = {"nameable": names_of(circuit), "seed": 3, "first_row": first_row, "n_draws": 2}
+        return fill_cells(Bare(circuit), rows, np.isnan(rows), "draw", **how)
+
+    np.testing.assert_array_equal(drawn_for(x, 7)[:, :, -1:], drawn_for(x[:, -1:], 7 + x.shape[1] - 1))
 
 
 def table_of_types(n=400):
@@ -72,21 +68,20 @@ def table_of_types(n=400):
     number = rng.normal(np.where(group, 2.0, 8.0), 0.5)
     day = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
     missing = np.arange(n) % 5 == 0
+
+    def column(values, kind=None):
+        return pa.array(values, kind, mask=missing)
+
     return pa.table(
         {
-            "group": pa.array(np.where(group, "a", "b")),
-            "whole": pa.array(np.round(number).astype(np.int16), mask=missing),
-            "small": pa.array(np.round(number).clip(0, 9).astype(np.uint8), mask=missing),
-            "price": pa.array([None if m else Decimal(f"{v:.2f}") for v, m in zip(number, missing, strict=True)]),
-            "when": pa.array(
-                [None if m else day + dt.timedelta(days=float(v)) for v, m in zip(number, missing, strict=True)],
-                pa.timestamp("ms", tz="UTC"),
-            ),
-            "clock": pa.array(
-                [None if m else dt.time(int(v) + 8) for v, m in zip(number, missing, strict=True)], pa.time32("s")
-            ),
-            "flag": pa.array(group, mask=missing),
-            "word": pa.array(np.where(group, "x", "y"), mask=missing).dictionary_encode(),
+            "group": np.where(group, "a", "b"),
+            "whole": column(np.round(number).astype(np.int16)),
+            "small": column(np.round(number).clip(0, 9).astype(np.uint8)),
+            "price": column([Decimal(f"{v:.2f}") for v in number]),
+            "when": column([day + dt.timedelta(days=float(v)) for v in number], pa.timestamp("ms", tz="UTC")),
+            "clock": column([dt.time(int(v) + 8) for v in number], pa.time32("s")),
+            "flag": column(group),
+            "word": column(np.where(group, "x", "y")).dictionary_encode(),
         }
     )
 
@@ -94,10 +89,7 @@ def table_of_types(n=400):
 @pytest.fixture(scope="module")
 def typed():
     table = table_of_types()
-    made = recipes.learner("spn", {"states": 2, "passes": 3, "leaves": "gaussian"}, None)
-    model = drive(made, Source.of_table(table))
-    assert isinstance(model, CircuitModel)
-    return model, table
+    return learned(table, states=2, passes=3, leaves="gaussian"), table
 
 
 @pytest.mark.parametrize("how", ["mode", "mean", "draw"])
@@ -129,8 +121,7 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
     rng = np.random.default_rng(0)
     words = np.where(rng.random(600) < 0.9, "often", np.char.add("w", rng.integers(0, 40, 600).astype(str)))
     table = pa.table({"n": rng.normal(size=600), "word": words})
-    made = recipes.learner("spn", {"passes": 2, "states": 2, "n_bins": 4, "max_values": 2}, None)
-    model = drive(made, Source.of_table(table))
+    model = learned(table, passes=2, states=2, n_bins=4, max_values=2)
     columns = model.columns
     cuts = model.schema.attributes[0].cuts
     assert raw_value(columns, 0, 0) == cuts[0] and raw_value(columns, 0, 3) == cuts[-1]
@@ -144,8 +135,7 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
 
 
 def test_rows_of_probability_zero_are_left_and_others_filled():
-    lines = [f"{2 * v + code} ind {v} {code}" for v in range(3) for code in (0, 1)]
-    hard = Bare(parse_text(["vars 2 2 2", *lines, "6 prod 0 2 4", "7 prod 1 3 5", "8 sum 6:0.5 7:0.5"]))
+    hard = Bare(mixture([[categorical(1, 0)] * 3, [categorical(0, 1)] * 3], [0.5, 0.5]))
     x = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [np.nan] * 3])
     assert np.isneginf(hard.row_logs(x)).tolist() == [True, False, False]
     for how in ("mode", "mean", "draw"):
@@ -171,8 +161,7 @@ TIMES = {
 
 def test_nominal_times_are_filled_in_the_type_of_their_column():
     table = pa.table({name: pa.chunked_array([times] * 20) for name, times in TIMES.items()})
-    learner = recipes.learner("spn", {"passes": 1}, None, None, dict.fromkeys(TIMES, "nominal"))
-    model = drive(learner, Source.of_table(table))
+    model = learned(table, overrides=dict.fromkeys(TIMES, "nominal"), passes=1)
     for place, (name, times) in enumerate(TIMES.items()):
         words = model.schema.attributes[place].values
         codes = np.array([float(words.index(word)) for word in nominal_forms(times, name)[0].to_pylist()])

@@ -2,21 +2,22 @@
 
 import itertools
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
 from scipy.stats import kstest, norm, truncnorm
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
-from learners.circuits.queries.queries import answer
-from learners.errors import InvalidParameter, UnknownColumn
+from learners.circuits.kernels import GAUSSIAN
+from learners.circuits.queries.queries import answer, answer_all
+from learners.errors import UnknownColumn
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
 from tests.naive import circuits as naive
-from tests.naive.map import flat_circuit
+from tests.naive.map import categorical, mixture
 
 VALUES = ("a", "b", "c")
 
@@ -99,44 +100,40 @@ def test_every_query_is_what_enumeration_says(seed):
             with pytest.raises(ImpossibleEvidence, match="column 'x"):
                 answer(circuit, schema, query)
         return
-    found = answer(circuit, schema, Conditional(names, evidence, likely=likely))
+    found, guesses, together, best, ranked, sample = answer_all(
+        circuit,
+        schema,
+        [
+            Conditional(names, evidence, likely=likely),
+            Impute(names, evidence, likely=likely),
+            Conditional(names, evidence, joint=True, likely=likely),
+            Map(names[:2], evidence, likely=likely),
+            Map(names[:2], evidence, best=4, likely=likely),
+            Sample(20, evidence, names, seed=1, likely=likely),
+        ],
+    )
     assert close(math.exp(found["log_evidence"]), total)
     for v in free:
         expected = [
             sum(p for codes, p in weighted.items() if codes[v] == code) / total for code in range(circuit.n_values[v])
         ]
         assert close(list(found["distributions"][f"x{v}"].values()), expected)
-    guesses = answer(circuit, schema, Impute(names, evidence, likely=likely))["imputed"]
-    assert all(close(guesses[name]["probability"], max(found["distributions"][name].values())) for name in names)
-    together = answer(circuit, schema, Conditional(names, evidence, joint=True, likely=likely))["distribution"]
+        assert close(guesses["imputed"][f"x{v}"]["probability"], max(expected))
+        assert all(found["distributions"][f"x{v}"][row[f"x{v}"]] > 0 for row in sample["rows"])
     labels = [list(found["distributions"][name]) for name in names]
     by_codes = {
         codes: sum(p for world, p in weighted.items() if tuple(world[v] for v in free) == codes) / total
         for codes in itertools.product(*(range(len(own)) for own in labels))
     }
     expected = {tuple(labels[i][code] for i, code in enumerate(codes)): p for codes, p in by_codes.items()}
-    assert close({tuple(cell["values"].values()): cell["probability"] for cell in together}, expected)
-    best = answer(circuit, schema, Map(names[:2], evidence, likely=likely))
-    marginal = {}
+    assert close({tuple(cell["values"].values()): cell["probability"] for cell in together["distribution"]}, expected)
+    marginal = Counter()
     for codes, p in weighted.items():
-        own = tuple(codes[v] for v in free[:2])
-        marginal[own] = marginal.get(own, 0.0) + p
+        marginal[tuple(codes[v] for v in free[:2])] += p
     assert best["is_optimal"] and close(math.exp(best["log_probability"]), max(marginal.values()))
-    ranked = answer(circuit, schema, Map(names[:2], evidence, best=4, likely=likely))["best"]
     expected = sorted((p for p in marginal.values() if p > 0), reverse=True)[:4]
-    assert close([math.exp(each["log_probability"]) for each in ranked], expected)
-    assert ranked[0] == {name: best[name] for name in ranked[0]}
-    rows = answer(circuit, schema, Sample(20, evidence, names, seed=1, likely=likely))["rows"]
-    for row in rows:
-        for v in free:
-            label = row[f"x{v}"]
-            assert found["distributions"][f"x{v}"][label] > 0
-
-
-def test_more_than_one_assignment_is_of_solvers_that_rank():
-    for wrong, message in (({"best": 0}, "use 1 to 1,000"), ({"best": 2, "solver": "bt"}, "solver 'bt' tells one")):
-        with pytest.raises(InvalidParameter, match=message):
-            Map(("x0",), **wrong)
+    assert close([math.exp(each["log_probability"]) for each in ranked["best"]], expected)
+    assert ranked["best"][0] == {name: best[name] for name in ranked["best"][0]}
 
 
 def test_samples_follow_the_weights():
@@ -167,30 +164,15 @@ MIXED = Schema(
 )
 
 
-def log(*p):
-    return [math.log(a) if a else -math.inf for a in p]
-
-
-CIRCUIT = flat_circuit(
+CIRCUIT = mixture(
     [
-        (CATEGORICAL, 0, log(0.1, 0.5, 0.4)),
-        (CATEGORICAL, 1, log(0.2, 0.1, 0.2, 0.5)),
-        (GAUSSIAN, 2, [1.0, 2.0]),
-        (CATEGORICAL, 3, log(0.0, 0.4, 0.6)),
-        (CATEGORICAL, 4, log(0.3, 0.7)),
-        (CATEGORICAL, 5, log(0.3, 0.3, 0.4)),
-        ("product", [0, 1, 2, 3, 4, 5]),
-        (CATEGORICAL, 0, log(0.2, 0.8, 0.0)),
-        (CATEGORICAL, 1, log(0.0, 0.6, 0.2, 0.2)),
-        (GAUSSIAN, 2, [5.0, 1.0]),
-        (CATEGORICAL, 3, log(0.3, 0.3, 0.4)),
-        (CATEGORICAL, 4, log(0.9, 0.1)),
-        (CATEGORICAL, 5, log(0.1, 0.1, 0.8)),
-        ("product", [7, 8, 9, 10, 11, 12]),
-        ("sum", [(6, 0.4), (13, 0.6)]),
+        [categorical(0.1, 0.5, 0.4), categorical(0.2, 0.1, 0.2, 0.5), (GAUSSIAN, [1.0, 2.0]),
+         categorical(0.0, 0.4, 0.6), categorical(0.3, 0.7), categorical(0.3, 0.3, 0.4)],
+        [categorical(0.2, 0.8, 0.0), categorical(0.0, 0.6, 0.2, 0.2), (GAUSSIAN, [5.0, 1.0]),
+         categorical(0.3, 0.3, 0.4), categorical(0.9, 0.1), categorical(0.1, 0.1, 0.8)],
     ],
-    [3, 4, 0, 3, 2, 3],
-)
+    [0.4, 0.6],
+)  # fmt: skip
 
 
 def probability(evidence, **likely):

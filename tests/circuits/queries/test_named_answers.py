@@ -6,16 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, encode
+from learners import encode
 from learners.circuits.errors import InvalidEvidence
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Impute, Marginal, Moments, Surprise
-from learners.registry import recipes
-
-N = 400
+from tests.circuits.answer_circuits import learned
 
 
-def table_of(n=N, seed=0, missing=0.1):
+def table_of(n=400, seed=0, missing=0.1):
     rng = np.random.default_rng(seed)
     group = rng.integers(0, 2, n)
 
@@ -47,38 +45,27 @@ SETTINGS = {
 @pytest.fixture(scope="module", params=SETTINGS)
 def model(request):
     table = table_of().filter(pa.compute.is_valid(table_of()["class"]))
-    return drive(recipes.learner("spn", SETTINGS[request.param], "class"), Source.of_table(table), threads=1)
-
-
-def batch_of(table):
-    return table.combine_chunks().to_batches()[0]
+    return learned(table, "class", threads=1, **SETTINGS[request.param])
 
 
 def test_a_guess_is_that_of_the_conditional_and_of_the_moments(model):
-    (guess,) = (
-        model.answer([Impute(("word", "x"), {"class": True})])
-        if _has_numbers(model)
-        else model.answer([Impute(("word",), {"class": True})])
-    )
-    (conditional,) = model.answer([Conditional(("word",), {"class": True})])
+    has_numbers = model.schema.attributes[0].distribution is not None
+    names, evidence = ("word", "x") if has_numbers else ("word",), {"class": True}
+    guess, conditional = model.answer([Impute(names, evidence), Conditional(("word",), evidence)])
     best = max(conditional["distributions"]["word"].items(), key=lambda item: item[1])
-    assert (guess["imputed"]["word"]["value"], guess["imputed"]["word"]["probability"]) == best
-    if _has_numbers(model):
-        (moments,) = model.answer([Moments(("x",), {"class": True})])
-        assert guess["imputed"]["x"]["value"] == pytest.approx(moments["moments"]["x"]["mean"])
-        assert guess["imputed"]["x"]["variance"] == pytest.approx(moments["moments"]["x"]["variance"])
+    word = guess["imputed"]["word"]
+    assert (word["value"], word["probability"]) == best
+    if has_numbers:
+        x = model.answer([Moments(("x",), evidence)])[0]["moments"]["x"]
+        number = guess["imputed"]["x"]
+        assert (number["value"], number["variance"]) == pytest.approx((x["mean"], x["variance"]))
     if hasattr(model, "draws"):
-        low, high = guess["imputed"]["word"]["interval"]
-        assert low <= best[1] <= high and guess["imputed"]["word"]["standard_error"] > 0
-
-
-def _has_numbers(model):
-    return model.schema.attributes[0].distribution is not None
+        low, high = word["interval"]
+        assert low <= best[1] <= high and word["standard_error"] > 0
 
 
 def test_the_rank_of_a_row_is_the_share_of_the_models_own_rows_that_are_less_likely(model):
-    batch = batch_of(table_of(200, seed=4, missing=0.0).drop_columns("day"))
-    records = batch.to_pylist()
+    records = table_of(200, seed=4, missing=0.0).drop_columns("day").to_pylist()
     asked = model.answer([Surprise(record, n=500, seed=1) for record in records])
     ranks = np.array([answer["rank"] for answer in asked])
     logs = model.answer([Marginal(record) for record in records])

@@ -1,11 +1,8 @@
 """Streaming posteriors: exact projections, published quality, checkpoints and shards."""
 
-import io
 import math
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,30 +11,23 @@ from scipy.special import psi
 from benchmarks.circuits import random_pseudo_counts
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON, SUM
-from learners.circuits.streaming.online import (
-    PseudoCounts,
-    StreamingPosterior,
-    circuit_pseudo_counts,
-)
+from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior, circuit_pseudo_counts
 from learners.circuits.streaming.projection_kernels import ADF, LARGE, project_onto_dirichlet
 from learners.circuits.streaming.shards import merge_shard_posteriors
-from learners.circuits.structures.text import CircuitBuilder, read_text
+from learners.circuits.structures.text import CircuitBuilder
 from learners.errors import InvalidParameter, StatisticMismatch
+from tests.circuits.answer_circuits import needs_public_circuits, public_circuit, public_rows
 from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit
-from tests.conftest import PUBLIC_SETS
+from tests.laws import through_a_stream
 from tests.naive import induced_trees as naive
-
-CIRCUITS = PUBLIC_SETS.parent / "circuits"
-DENSITY = PUBLIC_SETS.parent / "density"
+from tests.naive.map import flat_circuit, mixture
 
 
 def two_leaves():
     """Two independent Bernoulli variables, as sums over indicators."""
-    build = CircuitBuilder([2, 2])
-    sums = [build.sum([build.leaf(INDICATOR, v, [value]) for value in range(2)], np.log([0.5, 0.5])) for v in range(2)]
-    build.product(sums)
-    return build.circuit()
+    sums = [[(INDICATOR, v, [0]), (INDICATOR, v, [1]), ("sum", [(3 * v, 0.5), (3 * v + 1, 0.5)])] for v in range(2)]
+    return flat_circuit([*sums[0], *sums[1], ("product", [2, 5])], [2, 2])
 
 
 def biased_rows(n_rows, seed=0):
@@ -95,12 +85,8 @@ def test_division_and_a_checkpoint_change_nothing(seed, projection):
     whole.update(x)
     part = StreamingPosterior(circuit, random_pseudo_counts(circuit, 3), projection)
     part.update(x[:, :17])
-    sink = io.BytesIO()
-    table = part.to_arrow()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
     again = StreamingPosterior(circuit, random_pseudo_counts(circuit, 3), projection).from_arrow(
-        pa.ipc.open_stream(sink.getvalue()).read_all()
+        through_a_stream(part.to_arrow())
     )
     again.update(x[:, 17:])
     assert again == whole
@@ -127,11 +113,7 @@ def test_missing_values_teach_nothing():
 
 
 def test_numeric_leaves_learn_the_rows_they_explain():
-    build = CircuitBuilder([0, 0, 0])
-    build.product(
-        [build.leaf(GAUSSIAN, 0, [1.0, 2.0]), build.leaf(POISSON, 1, [3.0]), build.leaf(EXPONENTIAL, 2, [0.5])]
-    )
-    circuit = build.circuit()
+    circuit = mixture([[(GAUSSIAN, [1.0, 2.0]), (POISSON, [3.0]), (EXPONENTIAL, [0.5])]])
     rng = np.random.default_rng(5)
     x = np.stack([rng.normal(7, 0.5, 5000), rng.poisson(11, 5000), rng.exponential(0.25, 5000)])
     posterior = StreamingPosterior(circuit, circuit_pseudo_counts(circuit, 2.0))
@@ -151,11 +133,8 @@ def test_tiny_probabilities_are_learned_from_like_others():
     for n in (3, 3000):
         build = CircuitBuilder([2] * n)
         same = [build.leaf(CATEGORICAL, v, np.log([0.9, 0.1])) for v in range(2, n)]
-        tops = [
-            build.product([*(build.leaf(CATEGORICAL, v, np.log([p, 1 - p])) for v in range(2)), *same])
-            for p in (0.3, 0.6)
-        ]
-        build.sum(tops, np.log([0.5, 0.5]))
+        own = [[build.leaf(CATEGORICAL, v, np.log([p, 1 - p])) for v in range(2)] for p in (0.3, 0.6)]
+        build.sum([build.product([*leaves, *same]) for leaves in own], np.log([0.5, 0.5]))
         circuit = build.circuit()
         posterior = StreamingPosterior(circuit, circuit_pseudo_counts(circuit, 10.0))
         posterior.update(np.ones((n, 4), np.uint8))
@@ -164,19 +143,14 @@ def test_tiny_probabilities_are_learned_from_like_others():
     assert counts[0] == pytest.approx(counts[1], rel=1e-9)
 
 
-@pytest.mark.skipif(not CIRCUITS.is_dir(), reason="the public circuits are not at ../shared/data/circuits")
+@needs_public_circuits
 @pytest.mark.parametrize("projection", ["adf", "bmm"])
 @pytest.mark.parametrize(("name", "at_least"), [("nltcs", -6.2), ("plants", -17.3)])
 def test_one_pass_learns_well(name, at_least, projection):
-    circuit = read_text(CIRCUITS / f"{name}.spn.txt")
-    train, test = (
-        np.stack([column.to_numpy() for column in pq.read_table(DENSITY / f"{name}.{split}.parquet")[:4000].columns])
-        for split in ("train", "test")
-    )
-    prior = random_pseudo_counts(circuit, 0, 0.05, 0.15)
-    exact = StreamingPosterior(circuit, prior, projection)
-    exact.update(train)
-    assert log_values(exact.circuit(), test).mean() > at_least
+    circuit, (train, test) = public_circuit(name), public_rows(name, 4000)
+    posterior = StreamingPosterior(circuit, random_pseudo_counts(circuit, 0, 0.05, 0.15), projection)
+    posterior.update(train)
+    assert log_values(posterior.circuit(), test).mean() > at_least
 
 
 @pytest.mark.parametrize("projection", ["adf", "bmm"])

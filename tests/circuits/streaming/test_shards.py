@@ -1,16 +1,19 @@
 """ADF and BMM in shards, on threads; tests/passes/test_dask_cluster.py has those of workers."""
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from learners import Source, drive, encode
+from learners import Source, encode
 from learners.circuits.streaming import shards
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import Cancelled, InvalidParameter
 from learners.registry import recipes
 from service.product.datasets.dataset_statistics import JobCheckpoints
+from tests.circuits.answer_circuits import learned
 from tests.naive.shards import merged_counts
 
 N_ROWS, GROUP = 6000, 250
@@ -38,16 +41,14 @@ def short_start(monkeypatch):
     monkeypatch.setattr(shards, "START_ROWS", 600)
 
 
-def learned(source, **parameters):
-    more = {"threads": parameters.pop("threads", 2), "on_progress": parameters.pop("on_progress", None)}
-    return drive(recipes.learner("spn", {"states": 3, "learning": "bmm"} | parameters, None), source, **more)
+streamed = partial(learned, threads=2, states=3, learning="bmm")
 
 
 @pytest.mark.parametrize("projection", ["adf", "bmm"])
 @pytest.mark.parametrize("n_shards", [2, 3])
 def test_shards_go_on_from_one_start_and_what_they_add_adds_up(folder, table, projection, n_shards):
     """600 rows are learned first; of the other 5,400 each shard has its share, divided between row groups."""
-    found = learned(Source.open(folder), learning=projection, shards=n_shards)
+    found = streamed(Source.open(folder), learning=projection, shards=n_shards)
     start = found.posterior
     rows_of = found.posterior.rows_of
     x = rows_of(encode(table, found.schema))
@@ -56,19 +57,18 @@ def test_shards_go_on_from_one_start_and_what_they_add_adds_up(folder, table, pr
     assert found.posterior.pseudo_counts().edge == pytest.approx(wanted, rel=1e-9)
     assert found.posterior.n_rows == N_ROWS and found.facts["shards"] == n_shards
     logs = found.log_likelihood(encode(table, found.schema))
-    alone = learned(Source.open(folder), learning=projection).log_likelihood(encode(table, found.schema))
+    alone = streamed(Source.open(folder), learning=projection).log_likelihood(encode(table, found.schema))
     assert abs(logs.mean() - alone.mean()) < 0.05
 
 
 def test_threads_change_nothing(folder):
-    assert (
-        learned(Source.open(folder), shards=4, threads=1).posterior == learned(Source.open(folder), shards=4).posterior
-    )
+    one, two = (streamed(Source.open(folder), shards=4, threads=threads) for threads in (1, 2))
+    assert one.posterior == two.posterior
 
 
 def test_where_induced_trees_are_certain_shards_learn_what_one_stream_does(folder):
     parameters = {"structure": "chow-liu", "states": None, "learning": "bmm"}
-    one, many = learned(Source.open(folder), **parameters), learned(Source.open(folder), **parameters, shards=5)
+    one, many = streamed(Source.open(folder), **parameters), streamed(Source.open(folder), **parameters, shards=5)
     assert many.posterior.pseudo_counts().parameter == pytest.approx(one.posterior.pseudo_counts().parameter)
     assert many.circuit.leaf_parameters == pytest.approx(one.circuit.leaf_parameters)
     assert (one.facts["shards"], many.facts["shards"]) == (1, 5)
@@ -79,7 +79,7 @@ def test_numeric_leaves_add_up_too(tmp_path):
     numbers = pa.table({"x": rng.normal(50.0, 3.0, 3000), "y": rng.normal(-2.0, 1.0, 3000)})
     pq.write_table(numbers, tmp_path / "rows.parquet", row_group_size=GROUP)
     parameters = {"structure": "chow-liu", "states": None, "n_bins": 2, "leaves": "gaussian"}
-    one, many = (learned(Source.open(tmp_path), **parameters, shards=n) for n in (1, 3))
+    one, many = (streamed(Source.open(tmp_path), **parameters, shards=n) for n in (1, 3))
     rows = encode(numbers, one.schema)
     assert many.log_likelihood(rows).mean() == pytest.approx(one.log_likelihood(rows).mean(), abs=0.01)
     assert many.posterior.n_rows == 3000
@@ -101,13 +101,13 @@ def test_chosen_rows_are_learned_once_each(folder, table):
     whole = Source.open(folder)
     source = whole.restricted({i: [Even()] for i in range(3)})
     n_rows = int((table["v0"].to_numpy() == 0).sum())
-    assert learned(source, shards=3, structure="hclt").posterior.n_rows == n_rows
+    assert streamed(source, shards=3, structure="hclt").posterior.n_rows == n_rows
 
 
 def test_few_rows_are_one_stream(folder, monkeypatch):
     monkeypatch.setattr(shards, "START_ROWS", N_ROWS)
-    many = learned(Source.open(folder), shards=3)
-    assert many.facts["shards"] == 1 and many.posterior == learned(Source.open(folder)).posterior
+    many = streamed(Source.open(folder), shards=3)
+    assert many.facts["shards"] == 1 and many.posterior == streamed(Source.open(folder)).posterior
 
 
 def test_shards_are_cancelled(folder):
@@ -116,7 +116,7 @@ def test_shards_are_cancelled(folder):
             raise Cancelled("enough")
 
     with pytest.raises(Cancelled, match="enough"):
-        learned(Source.open(folder), shards=3, on_progress=cancel)
+        streamed(Source.open(folder), shards=3, on_progress=cancel)
 
 
 class Killed(BaseException):
@@ -126,7 +126,7 @@ class Killed(BaseException):
 @pytest.mark.parametrize("n_shards", [1, 2])
 def test_a_stream_that_was_killed_learns_only_what_is_left(folder, tmp_path, monkeypatch, n_shards):
     """The same posterior, bit for bit, and each row is learned once."""
-    whole = learned(Source.open(folder), shards=n_shards, stream_passes=2)
+    whole = streamed(Source.open(folder), shards=n_shards, stream_passes=2)
     n_learned, left = [], [0]
     update = StreamingPosterior.update
 
@@ -138,22 +138,18 @@ def test_a_stream_that_was_killed_learns_only_what_is_left(folder, tmp_path, mon
         n_learned.append(rows.n_rows)
 
     monkeypatch.setattr(StreamingPosterior, "update", until_killed)
-    parameters = {"states": 3, "learning": "bmm", "shards": n_shards, "stream_passes": 2}
 
     def run(n_updates):
         left[0] = n_updates
-        learner = recipes.learner("spn", parameters, None)
-        return drive(learner, Source.open(folder), threads=1, checkpoints=JobCheckpoints(tmp_path, 0.0))
+        checkpoints = JobCheckpoints(tmp_path, 0.0)
+        return streamed(Source.open(folder), threads=1, checkpoints=checkpoints, shards=n_shards, stream_passes=2)
 
     for n_updates in (7, 20):
         with pytest.raises(Killed, match="now"):
             run(n_updates)
     assert run(1000).posterior == whole.posterior
-    if n_shards == 1:
-        assert sum(n_learned) == 2 * N_ROWS
-    else:
-        # The first 600 rows of each pass that was begun are learned again.
-        assert sum(n_learned) == 2 * N_ROWS + 2 * 600
+    # Of shards, the first 600 rows of each pass that was begun are learned again.
+    assert sum(n_learned) == 2 * N_ROWS + (0 if n_shards == 1 else 2 * 600)
     assert list(tmp_path.glob("stream-*"))
 
 
@@ -167,7 +163,7 @@ def test_a_file_that_vanishes_is_named(folder, table, tmp_path):
             (tmp_path / "1.parquet").unlink(missing_ok=True)
 
     with pytest.raises(Exception, match=r"1\.parquet: was removed while it was being read"):
-        learned(source, shards=2, threads=1, on_progress=remove)
+        streamed(source, shards=2, threads=1, on_progress=remove)
 
 
 @pytest.mark.parametrize("n", [0, 5000])

@@ -4,13 +4,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive, encode, learner, load_model
+from learners import encode, load_model
 from learners.circuits.structures.column_models import choose_leaf_distribution
 from learners.circuits.structures.densities import coarsest_decimal_grid, fit_density_transform
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Impute, Marginal, Moments, Sample
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram, equal_frequency_cut_points
+from tests.circuits.answer_circuits import learned
 
 PARAMETERS = {"structure": "chow-liu", "leaves": "auto", "passes": 3, "n_bins": 4}
 
@@ -29,7 +30,7 @@ def table_of(n=1500, seed=0):
 
 @pytest.fixture(scope="module")
 def model():
-    return drive(learner("spn", PARAMETERS, None), Source.of_table(table_of()))
+    return learned(table_of(), **PARAMETERS)
 
 
 def choice_of(x, n_bins=1):
@@ -133,27 +134,27 @@ def test_a_stored_model_and_one_that_follows_new_data_keep_the_leaves(model):
     again = load_model(*model.to_arrays())
     chunk = encode(table, model.schema)
     assert np.array_equal(again.log_likelihood(chunk), model.log_likelihood(chunk))
-    newer = drive(learner("spn", PARAMETERS, None, Kept(model.schema)), Source.of_table(table_of(seed=1)))
+    newer = learned(table_of(seed=1), given=Kept(model.schema), **PARAMETERS)
     assert [a.distribution for a in newer.schema.attributes] == [a.distribution for a in model.schema.attributes]
 
 
-def test_learning_row_by_row_takes_gaussian_leaves_or_refuses():
-    learned = drive(learner("spn", PARAMETERS | {"learning": "adf"}, None), Source.of_table(table_of(200)))
-    assert {a.distribution for a in learned.schema.attributes} == {"gaussian"}
-    with pytest.raises(InvalidParameter, match="bmm learns only gaussian, poisson, exponential"):
-        learner("spn", PARAMETERS | {"learning": "bmm", "leaves": "student"}, None)
-    own = {"skewed": {"distribution": "lognormal"}}
-    with pytest.raises(SchemaError, match="'skewed' has the distribution 'lognormal', which adf cannot learn"):
-        drive(learner("spn", PARAMETERS | {"learning": "adf"}, None, None, own), Source.of_table(table_of(200)))
+def test_learning_row_by_row_takes_gaussian_leaves():
+    schema = learned(table_of(200), **PARAMETERS, learning="adf").schema
+    assert {a.distribution for a in schema.attributes} == {"gaussian"}
 
 
-def test_columns_that_a_distribution_cannot_have_are_refused():
-    with pytest.raises(SchemaError, match="'skewed' is not recorded on a grid"):
-        drive(learner("spn", PARAMETERS | {"leaves": "rounded"}, None), Source.of_table(table_of(200)))
-    with pytest.raises(SchemaError, match=r"'tailed' holds -.* is above zero"):
-        drive(
-            learner("spn", PARAMETERS | {"leaves": "lognormal"}, None),
-            Source.of_table(table_of(200).select(["tailed"])),
-        )
+@pytest.mark.parametrize(
+    ("column", "overrides", "parameters", "error", "message"),
+    [
+        ("skewed", {"skewed": {"distribution": "lognormal"}}, {"learning": "adf"}, SchemaError,
+         "'skewed' has the distribution 'lognormal', which adf cannot learn"),
+        ("skewed", None, {"leaves": "rounded"}, SchemaError, "'skewed' is not recorded on a grid"),
+        ("tailed", None, {"leaves": "lognormal"}, SchemaError, "'tailed' holds -.* is above zero"),
+        ("tailed", None, {"learning": "bmm", "leaves": "student"}, InvalidParameter, "bmm learns only gaussian, poisson, exponential"),
+    ],
+)  # fmt: skip
+def test_leaves_that_a_column_or_its_learning_cannot_have_are_refused(column, overrides, parameters, error, message):
+    with pytest.raises(error, match=message):
+        learned(table_of(200).select([column]), overrides=overrides, **{**PARAMETERS, **parameters})
     with pytest.raises(InvalidParameter, match="sampling chooses leaves by itself"):
-        learner("spn", {"learning": "gibbs", "leaves": "auto"}, None)
+        learned(table_of(200), learning="gibbs", leaves="auto")

@@ -46,46 +46,29 @@ def test_names_and_values_are_the_columns():
         assert words in svg
         assert words in dot
     assert "X2" in to_svg(CIRCUIT)
-
-
-def test_names_do_not_break_the_picture():
-    circuit = flat_circuit([(2, 0, [0]), (2, 0, [1]), ("sum", [(0, 0.5), (1, 0.5)])], [2])
-    schema = Schema((Attribute('<a & "b">', "nominal", ("</svg>", '\\"')),), None, ("",))
-    ElementTree.fromstring(to_svg(circuit, schema))
-    assert '"<a & \\"b\\"> = \\\\\\""' in to_dot(circuit, schema)
+    by_regions = to_svg(CIRCUIT, SCHEMA, max_nodes=12)
+    assert ">colour</text>" in by_regions and ">weight</text>" in by_regions
 
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_large_circuits_are_drawn_by_regions(seed):
     circuit = random_circuit(np.random.default_rng(seed), 4)
-    scopes = [tuple(circuit.scope(node)) for node in range(circuit.n_nodes)]
-    between = {
-        (scopes[node], scopes[child])
-        for node in range(circuit.n_nodes)
-        for child in circuit.children[circuit.child_starts[node] : circuit.child_starts[node + 1]]
-    }
-    between = {(parent, child) for parent, child in between if parent != child}
-    if circuit.n_nodes == len(set(scopes)):
+    regions = circuit_regions(circuit)
+    n, n_edges = len(regions), sum(len(region.children) for region in regions)
+    if circuit.n_nodes == n:
         return  # then nodes are drawn
-    picture = ElementTree.fromstring(to_svg(circuit, max_nodes=len(set(scopes))))
-    assert len(picture.findall(f"{SVG}rect")) == len(set(scopes)) and not picture.findall(f"{SVG}circle")
-    assert is_downward(picture) == [True] * len(between)
-    dot = to_dot(circuit, max_nodes=len(set(scopes)))
-    assert dot.count("->") == len(between)
+    picture, dot = ElementTree.fromstring(to_svg(circuit, max_nodes=n)), to_dot(circuit, max_nodes=n)
+    assert len(picture.findall(f"{SVG}rect")) == n and not picture.findall(f"{SVG}circle")
+    assert is_downward(picture) == [True] * n_edges
+    assert dot.count("->") == n_edges
     n_sums = sum(int(n.replace(",", "")) for n in re.findall(r"([\d,]+) \+", dot))
     assert n_sums == (circuit.kind == SUM).sum()
 
 
-def test_regions_have_the_names_of_their_columns():
-    svg = to_svg(CIRCUIT, SCHEMA, max_nodes=12)
-    assert ">colour</text>" in svg and ">weight</text>" in svg
-
-
 def test_what_has_too_many_regions_is_refused():
+    message = r"A picture of 13 nodes, or of \d regions, would be unreadable: the limit is 3\."
     for draw in (to_svg, to_dot):
-        with pytest.raises(
-            PictureTooLarge, match=r"A picture of 13 nodes, or of \d regions, would be unreadable: the limit is 3\."
-        ):
+        with pytest.raises(PictureTooLarge, match=message):
             draw(CIRCUIT, max_nodes=3)
 
 
@@ -99,6 +82,9 @@ def test_names_and_values_may_hold_any_character():
     assert told[:4] == ["\ufffd column", "a\ufffdb\ufffd: 0.25", '<&>"]]>: 0.25', "\ufffd\ufffd: 0.25"]
     assert told[4].endswith("…: 0.25") and float(picture.get("width")) < 600
     assert to_dot(circuit, schema).encode()
+    schema = Schema((Attribute('<a & "b">', "nominal", ("</svg>", '\\"', "x", "y")),), None, ("",))
+    ElementTree.fromstring(to_svg(circuit, schema))
+    assert '"<a & \\"b\\">' in to_dot(circuit, schema) and '\\\\\\": 0.25' in to_dot(circuit, schema)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 7))

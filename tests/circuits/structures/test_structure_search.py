@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive
+from learners import Source, drive, encode
 from learners.circuits.em.em import Fit, Rows, batch_em
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.parameters import CircuitParameters
@@ -38,7 +38,7 @@ def rows_of(n_rows, seed):
 
 
 def pairs_of(rows):
-    pairs = PairwiseCounts(schema_of())
+    pairs = PairwiseCounts(schema_of(rows.x.shape[0]))
     pairs.update(rows)
     return pairs
 
@@ -53,13 +53,7 @@ def test_a_mixture_is_the_weighted_sum_of_its_parts():
     with pytest.raises(InvalidParameter, match="one circuit or more"):
         mixture_of_circuits([], [])
     with pytest.raises(InvalidParameter, match="same variables"):
-        mixture_of_circuits([parts[0], two_columns()], [1, 1])
-
-
-def two_columns():
-    pairs = PairwiseCounts(schema_of(2))
-    pairs.update(Chunk(rows_of(50, 0).x[:2], np.zeros(50, np.uint8)))
-    return chow_liu(pairs)
+        mixture_of_circuits([parts[0], chow_liu(pairs_of(Chunk(x[:2], np.zeros(50, np.uint8))))], [1, 1])
 
 
 def test_clusters_find_the_groups_and_repeat():
@@ -99,18 +93,18 @@ def test_steps_gain_and_the_best_circuit_is_kept():
 
 def test_the_search_finds_the_groups_and_does_not_depend_on_threads():
     fit, valid = rows_of(3000, 6), rows_of(600, 7)
-    said = []
-    one = choose_circuit_structure(
-        schema_of(), fit, valid, minutes=0.006, report=lambda share, note: said.append((share, note))
+    shares = []
+    one, two = (
+        choose_circuit_structure(schema_of(), fit, valid, minutes=0.006, threads=threads, report=report)
+        for threads, report in ((1, lambda share, _: shares.append(share)), (2, lambda *_: None))
     )
-    two = choose_circuit_structure(schema_of(), fit, valid, minutes=0.006, threads=2)
     assert one.circuit == two.circuit and one.tried == two.tried
     values = [each.valid for each in one.tried if not np.isnan(each.valid)]
     tree = next(each for each in one.tried if each.name == "Chow-Liu tree")
     assert values == sorted(values, reverse=True) and values[0] > tree.valid + 0.05
     assert float(log_values(one.circuit, valid.x).mean()) == pytest.approx(values[0])
     assert {each.how for each in one.tried} <= {"ended", "stopped", "out of work", "too large"}
-    assert said and all(0 <= share <= 1.01 for share, _ in said)
+    assert shares and all(0 <= share <= 1.01 for share in shares)
     spent = sum(each.n_passes * each.n_edges * 3000.0 for each in one.tried)
     assert spent <= search_work_budget(0.006) * 1.01
 
@@ -153,14 +147,10 @@ def test_auto_is_the_default_of_em_and_tells_what_it_tried():
     assert search["tried"][0]["valid"] >= search["tried"][1]["valid"] and model.facts["n_rows"] == 1500
     assert model.structure()["facts"]["search"] == search
     plain = drive(recipes.learner("spn", {"structure": "chow-liu"}, None), Source.of_table(table))
-    rows = recipes_chunk(model, table_of(500, 2))
+    rows = encode(table_of(500, 2), model.schema)
     assert model.log_likelihood(rows).mean() > plain.log_likelihood(rows).mean() + 0.03
-
-
-def recipes_chunk(model, table):
-    from learners.schema.encoding.encode import encode
-
-    return encode(table, model.schema)
+    few = drive(recipes.learner("spn", {}, None), Source.of_table(table_of(30)))
+    assert few.facts["search"]["tried"][0]["how"] == "too few rows to choose by"
 
 
 def test_auto_with_numbers_and_a_class():
@@ -168,12 +158,7 @@ def test_auto_with_numbers_and_a_class():
     asked = {"minutes": 0.0015, "leaves": "gaussian", "passes": 3}
     model = drive(recipes.learner("spn", asked, "class"), Source.of_table(table))
     assert model.circuit.n_values[N] == 0 and model.facts["em_passes"] <= 3
-    assert model.predict_proba(recipes_chunk(model, table)).shape == (800, 2)
-
-
-def test_few_rows_make_a_tree():
-    model = drive(recipes.learner("spn", {}, None), Source.of_table(table_of(30)))
-    assert model.facts["search"]["tried"][0]["how"] == "too few rows to choose by"
+    assert model.predict_proba(encode(table, model.schema)).shape == (800, 2)
 
 
 def test_what_auto_means():
