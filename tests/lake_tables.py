@@ -37,56 +37,32 @@ TYPES = {pa.int64(): "long", pa.string(): "string", pa.date32(): "date"}
 
 
 class WrittenTable:
-    """A Delta Lake table with columns under other names than in its files.
+    """A Delta Lake table whose files have its columns as col-0, col-1, …; only the log has the one of the partition.
 
-    Parameters
-    ----------
-    root : Path
-    schema : pyarrow.Schema
-        Of the table; a file has its columns as col-0, col-1, …
-    partition : str or None
-        The column that only the log has.
-    features : tuple of str
-        What the table asks of its readers.
+    `features` are those that it asks of its readers.
     """
 
-    def __init__(
-        self,
-        root,
-        schema,
-        partition=None,
-        features=("columnMapping", "deletionVectors"),
-    ):
+    def __init__(self, root, schema, partition=None, features=("columnMapping", "deletionVectors")):
         self.root, self.schema, self.partition, self.version = root, schema, partition, -1
         self.adds: dict[str, dict] = {}
         (root / "_delta_log").mkdir(parents=True)
         self.physical = {name: f"col-{i}" for i, name in enumerate(schema.names)}
-        fields = [
-            {
-                "name": one.name,
-                "type": TYPES[one.type],
-                "nullable": True,
-                "metadata": {
-                    "delta.columnMapping.id": i + 1,
-                    "delta.columnMapping.physicalName": self.physical[one.name],
-                },
-            }
-            for i, one in enumerate(schema)
-        ]
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-        self.commit(
-            {"protocol": protocol | {"readerFeatures": list(features), "writerFeatures": list(features)}},
-            {
-                "metaData": {
-                    "id": str(uuid.uuid4()),
-                    "format": {"provider": "parquet", "options": {}},
-                    "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                    "partitionColumns": [] if partition is None else [partition],
-                    "configuration": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"},
-                    "createdTime": 1,
-                }
-            },
-        )
+        protocol |= {"readerFeatures": list(features), "writerFeatures": list(features)}
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": [*map(self._field, schema, range(1, 99))]}),
+            "partitionColumns": [] if partition is None else [partition],
+            "configuration": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"},
+            "createdTime": 1,
+        }
+        self.commit({"protocol": protocol}, {"metaData": metadata})
+
+    def _field(self, field, number):
+        mapping = {"id": number, "physicalName": self.physical[field.name]}
+        metadata = {f"delta.columnMapping.{name}": value for name, value in mapping.items()}
+        return {"name": field.name, "type": TYPES[field.type], "nullable": True, "metadata": metadata}
 
     def commit(self, *actions):
         self.version += 1
@@ -112,9 +88,8 @@ class WrittenTable:
         words = BitMap(positions).serialize()
         blob = struct.pack("<IQI", 1681511377, 1, 0) + words
         place = uuid.uuid4()
-        (self.root / f"deletion_vector_{place}.bin").write_bytes(
-            b"\x01" + struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
-        )
+        content = struct.pack(">BI", 1, len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
+        (self.root / f"deletion_vector_{place}.bin").write_bytes(content)
         vector = {
             "storageType": "u",
             "pathOrInlineDv": b85encode(place.bytes).decode().translate(str.maketrans(B85, Z85)),
@@ -254,15 +229,7 @@ class Deletes(ManifestWriterV2):
 def delete_by_file(table, path, content, rows):
     """Give an unpartitioned Iceberg table a snapshot with a file of deletes, which pyiceberg reads and does not write.
 
-    Parameters
-    ----------
-    table : pyiceberg.table.Table
-    path : str
-        Where the file is written, below the table's folder.
-    content : DataFileContent
-        POSITION_DELETES or EQUALITY_DELETES.
-    rows : pyarrow.Table
-        file_path and pos; or values.
+    The rows, file_path and pos or else values, are written at the path, which lies below the table's folder.
     """
     pq.write_table(rows, path)
     parent = table.current_snapshot()
@@ -278,21 +245,16 @@ def delete_by_file(table, path, content, rows):
     )
     file.spec_id = 0
     folder = f"{table.location()}/metadata"
-    with Deletes(
-        table.spec(), table.schema(), table.io.new_output(f"{folder}/d{number}.avro"), number, "null"
-    ) as writer:
+    output = table.io.new_output(f"{folder}/d{number}.avro")
+    with Deletes(table.spec(), table.schema(), output, number, "null") as writer:
         writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=number, data_file=file))
     listing = f"{folder}/list{number}.avro"
-    with write_manifest_list(
-        2, table.io.new_output(listing), number, parent.snapshot_id, sequence, "null"
-    ) as manifests:
+    output = table.io.new_output(listing)
+    with write_manifest_list(2, output, number, parent.snapshot_id, sequence, "null") as manifests:
         manifests.add_manifests([*parent.manifests(table.io), writer.to_manifest_file()])
-    told = json.loads(table.metadata.model_dump_json())
-    told["snapshots"].append(
-        json.loads(parent.model_dump_json())
-        | {"snapshot-id": number, "parent-snapshot-id": parent.snapshot_id, "sequence-number": sequence}
-        | {"manifest-list": listing, "timestamp-ms": parent.timestamp_ms + 1}
-    )
-    told |= {"current-snapshot-id": number, "last-sequence-number": sequence}
-    told["refs"]["main"]["snapshot-id"] = number
-    Path(folder.removeprefix("file://"), f"99999-{number}.metadata.json").write_text(json.dumps(told))
+    metadata, snapshot = (json.loads(of.model_dump_json()) for of in (table.metadata, parent))
+    snapshot |= {"snapshot-id": number, "parent-snapshot-id": parent.snapshot_id, "sequence-number": sequence}
+    metadata["snapshots"].append(snapshot | {"manifest-list": listing, "timestamp-ms": parent.timestamp_ms + 1})
+    metadata |= {"current-snapshot-id": number, "last-sequence-number": sequence}
+    metadata["refs"]["main"]["snapshot-id"] = number
+    Path(folder.removeprefix("file://"), f"99999-{number}.metadata.json").write_text(json.dumps(metadata))

@@ -26,15 +26,13 @@ def up_to(n, n_of_faults):
 
 def schema_of(sizes, n_classes, missing=()):
     """Nominal attributes a0, a1, … of the given domain sizes; those in `missing` have their missing code among them."""
-    attributes = tuple(
-        Attribute(
-            f"a{i}",
-            "nominal",
-            tuple(f"v{v:05d}" for v in range(size - (i in missing and size > 1))),
-            has_missing=i in missing and size > 1,
-        )
-        for i, size in enumerate(sizes)
-    )
+
+    def attribute(i, size):
+        has_missing = i in missing and size > 1
+        values = tuple(f"v{v:05d}" for v in range(size - has_missing))
+        return Attribute(f"a{i}", "nominal", values, has_missing=has_missing)
+
+    attributes = tuple(attribute(i, size) for i, size in enumerate(sizes))
     return Schema(attributes, "class", tuple(f"c{k:03d}" for k in range(n_classes)))
 
 
@@ -112,12 +110,10 @@ def table_of(schema, parts):
     """The raw table that encodes to the chunks."""
     x = np.concatenate([part.x for part in parts], axis=1)
     y = np.concatenate([part.y for part in parts])
-    columns = {
-        attribute.name: pa.array(([None] if attribute.has_missing else []) + list(attribute.values), pa.string()).take(
-            pa.array(codes.astype(np.int64))
-        )
-        for attribute, codes in zip(schema.attributes, x, strict=True)
-    }
+    columns = {}
+    for attribute, codes in zip(schema.attributes, x, strict=True):
+        values = pa.array([None] * attribute.has_missing + list(attribute.values), pa.string())
+        columns[attribute.name] = values.take(pa.array(codes.astype(np.int64)))
     return pa.table(columns | {schema.target: pa.array(schema.classes).take(pa.array(y.astype(np.int64)))})
 
 
@@ -137,7 +133,9 @@ def recoded(chunk, maps):
 
 
 def joined(parts):
-    """Several chunks as one."""
+    """Several chunks, or several record batches, as one."""
+    if isinstance(parts[0], pa.RecordBatch):
+        return pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
     x = np.ascontiguousarray(np.concatenate([part.x for part in parts], axis=1))
     return Chunk(x, np.concatenate([part.y for part in parts]))
 
@@ -183,9 +181,9 @@ def tables(draw, min_rows=1, max_rows=60, max_columns=4):
 
 
 @st.composite
-def batch_lists(draw):
-    """A table cut into record batches at arbitrary places."""
-    table = draw(tables())
+def batch_lists(draw, of=None):
+    """A table, any or of the given ones, cut into record batches at arbitrary places."""
+    table = draw(tables() if of is None else of)
     cuts = sorted(draw(st.lists(st.integers(0, table.num_rows), max_size=3)))
     edges = [0, *cuts, table.num_rows]
     return [

@@ -231,7 +231,7 @@ class DistinctRows(CodeStatistic):
 
 
 def _hashes(rows: Uint64s) -> Uint64s:
-    """(n,) uint64: the hash of each row, as the kernel `hash_of` has it."""
+    """(n,) uint64: the hash of each row, as the kernel `packed_row_hash` has it."""
     h = np.zeros(rows.shape[0], np.uint64)
     for word in rows.T:
         h = (h ^ word) + np.uint64(0x9E3779B97F4A7C15)
@@ -243,7 +243,7 @@ def _hashes(rows: Uint64s) -> Uint64s:
 
 def _ordered(packed: Packed) -> Packed:
     """Without zeros, ascending by hash; the content breaks ties."""
-    kept = packed.counts != 0
-    rows, counts = packed.rows[kept], packed.counts[kept]
+    is_counted = packed.counts != 0
+    rows, counts = packed.rows[is_counted], packed.counts[is_counted]
     order = np.lexsort((*rows.T[::-1], _hashes(rows)))
     return Packed(rows[order], counts[order])

@@ -206,14 +206,14 @@ class Moments(Statistic):
         """
         self._require_rows()
         d = len(self.units)
-        found = np.empty((d, d))
+        sums = np.empty((d, d))
         for i in range(d):
             for j in range(i + 1):
                 product = self._products[i * (i + 1) // 2 + j]
                 whole = Fraction(self.n_rows * product - self._sums[i] * self._sums[j], self.n_rows)
                 scale = _power(self.units[i].exponent + self.units[j].exponent)
-                found[i, j] = found[j, i] = float(whole * scale)
-        return found
+                sums[i, j] = sums[j, i] = float(whole * scale)
+        return sums
 
     def _require_rows(self) -> None:
         self._settle()

@@ -242,8 +242,8 @@ def _distinct(parts: list[Sample]) -> Sample:
 
 
 def _is_one_to_one(codes: Integers) -> bool:
-    kept = codes[codes >= 0]
-    return bool(np.unique(kept).size == kept.size)
+    coded = codes[codes >= 0]
+    return bool(np.unique(coded).size == coded.size)
 
 
 class HoldOut(DrawnRows):

@@ -56,27 +56,29 @@ def drift_causes(
     )
     # A tail is part of a column's values: it is told only where the column's own test does not tell more.
     in_tails = [one for one in alarms if one.kind in TAILS and one.column not in {other.column for other in moved}]
-    found = [*swapped, *(_of_quality(one) for one in quality)]
+    causes = [*swapped, *(_of_quality(one) for one in quality)]
     repeats = [one for one in alarms if one.kind == "repeats"]
     repeating = [Cause("repeats", (), one.effect, "points", _REPEATS.format(one.effect / 100)) for one in repeats]
-    if not found and not moved:  # else codes repeat because a column has lost its variety
-        found += repeating
+    if not causes and not moved:  # else codes repeat because a column has lost its variety
+        causes += repeating
     mix = notes.get("class_mix")
     shifted = [one for one in alarms if one.kind == "class_mix"]
-    if shifted and isinstance(mix, dict) and mix.get("is_cause") and not found:
+    if shifted and isinstance(mix, dict) and mix.get("is_cause") and not causes:
         words = f"the classes' shares have changed; that explains {mix['explains']:.0%} of what the columns moved"
-        found.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
-    found += [
+        causes.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
+    causes += [
         _of_family(window, reference, name, effect)
         for name, effect in drifted_columns(window, moved)
         if name not in named
     ]
-    found += [cause for cause in repeating if cause not in found]
-    found += [_of_quality(one) for one in sorted(in_tails, key=lambda one: -abs(one.effect)) if one.column not in named]
+    causes += [cause for cause in repeating if cause not in causes]
+    causes += [
+        _of_quality(one) for one in sorted(in_tails, key=lambda one: -abs(one.effect)) if one.column not in named
+    ]
     for one in alarms:
         if one.kind in ("confidence", "surprise"):
-            found.append(Cause(one.kind, (), one.effect, "nats", _OTHERS[one.kind]))
-    return found
+            causes.append(Cause(one.kind, (), one.effect, "nats", _OTHERS[one.kind]))
+    return causes
 
 
 _REPEATS = "rows repeat: in the mean a row has {:.2g} more copies than it had in the reference"
@@ -157,7 +159,7 @@ def _swapped(
     of_quality = [one.column for one in alarms if one.kind in ("unseen", "out_of_range")]
     by_size = [str(one.column) for one in sorted(moved, key=lambda one: -one.effect)]
     suspects = list(dict.fromkeys([*map(str, of_quality), *by_size]))[:MOST_PAIRED]
-    found: list[Cause] = []
+    causes: list[Cause] = []
     in_pairs: set[str] = set()
     for a, b in combinations(suspects, 2):
         if in_pairs & {a, b}:
@@ -168,8 +170,8 @@ def _swapped(
         if before > 0.02 and crossed < SWAP_SHARE * before:
             in_pairs |= {a, b}
             words = f"{a} and {b} look swapped: each has the values that the other had"
-            found.append(Cause("swapped", (a, b), before, "nats", words))
-    return found
+            causes.append(Cause("swapped", (a, b), before, "nats", words))
+    return causes
 
 
 def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> float:
@@ -215,8 +217,8 @@ def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j:
 def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
     """What a window shows against a reference, as JSON can hold it.
 
-    Returns dict: `rows`, `reference`, `is_drifting`, `drift_causes` (likeliest first), `alarms`, `columns`, `class_mix`,
-    `repeats`, `estimated` and `drift_nats`, the sum over all families.
+    Returns dict: `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`,
+    `repeats_per_row`, `estimated` and `drift_nats`, the sum over all families.
     Raises EmptyData if the window or the reference has no rows.
     """
     if not window.n_rows:
@@ -224,7 +226,7 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
     if not reference.n_rows:
         raise EmptyData(f"The reference {reference.name!r} has no rows.")
     findings, notes = run_drift_tests(window, reference, limits)
-    found = drift_causes(window, reference, findings, notes)
+    causes = drift_causes(window, reference, findings, notes)
     alarms = [one for one in findings if one.is_alarming]
     rows = window.block("rows")
     return {
@@ -232,7 +234,7 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         "reference": {"name": reference.name, "rows": reference.n_rows},
         "limits": asdict(limits),
         "is_drifting": bool(alarms),
-        "causes": [asdict(cause) for cause in found],
+        "causes": [asdict(cause) for cause in causes],
         "alarms": [asdict(one) for one in sorted(alarms, key=lambda one: -abs(one.effect))],
         "columns": drift_report_columns(window, reference, findings),
         "class_mix": _mix(window, notes),

@@ -70,12 +70,12 @@ def run_drift_tests(
 ) -> tuple[list[Finding], dict[str, object]]:
     """All tests of a window against a reference, false discoveries controlled over all of them.
 
-    Beside them `repeats_per_row`, `inflation`, `bursts` and `estimated_class_shares`: what else was estimated on the way.
+    Beside them `repeats_per_row`, `inflation`, `bursts` and `class_mix`: what else was estimated on the way.
     """
     copies, sure = excess_row_repeats(window, reference)
     repeats = window_row_repeats(window, reference) if sure.p_value < limits.q else INDEPENDENT
-    found = _quality(window, reference, repeats)
-    found += [_of("repeats", None, sure, "points")] if window.n_rows else []
+    findings = _quality(window, reference, repeats)
+    findings += [_of("repeats", None, sure, "points")] if window.n_rows else []
     mix = estimated_class_shares(window, reference)
     notes: dict[str, object] = {
         "repeats_per_row": copies,
@@ -95,25 +95,25 @@ def run_drift_tests(
         if compared.nats >= limits.nats and explained >= 0.5:
             of_mix["is_cause"] = True
         notes["class_mix"] = of_mix
-        found.append(_of("class_mix", None, compared, "nats"))
-    found += families + _of_predictions(window, reference, repeats)
-    q = two_sample.benjamini_hochberg_q_values([one.p_value for one in found])
+        findings.append(_of("class_mix", None, compared, "nats"))
+    findings += families + _of_predictions(window, reference, repeats)
+    q = two_sample.benjamini_hochberg_q_values([one.p_value for one in findings])
     least = {"nats": limits.nats, "points": limits.points}
     return [
         replace(
             one, q_value=float(q_value), is_alarming=bool(q_value < limits.q and abs(one.effect) >= least[one.unit])
         )
-        for one, q_value in zip(found, q, strict=True)
+        for one, q_value in zip(findings, q, strict=True)
     ], notes
 
 
 def family_drift_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:
     """For each column the test of its values given its parents; values that are missing or unknown are other tests."""
-    found = []
+    findings = []
     for i, name in enumerate(window.watched.names):
         own, other = known_value_counts(window, window.family(i), i), known_value_counts(window, reference.family(i), i)
-        found.append(_of("family", name, g_test_tables(own, other, repeats), "nats"))
-    return found
+        findings.append(_of("family", name, g_test_tables(own, other, repeats), "nats"))
+    return findings
 
 
 def known_value_counts(window: ServedCounts, table: Integers, i: int) -> Integers:
@@ -129,13 +129,13 @@ def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Findi
 def _quality(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
     """Rates of values that are no values of training."""
     own, other = attribute_quality_rates(window), _reference_rates(window, reference)
-    found = []
+    findings = []
     for i, name in enumerate(window.watched.names):
         for kind in QUALITY:
             if kind in own[i] and kind in other[i]:
                 compared = g_test_rates(*own[i][kind], *other[i][kind], repeats)
-                found.append(_of(kind, name, compared, "points"))
-    return found
+                findings.append(_of(kind, name, compared, "points"))
+    return findings
 
 
 Rates = dict[str, tuple[int, int]]
@@ -144,7 +144,7 @@ Rates = dict[str, tuple[int, int]]
 def attribute_quality_rates(counts: ServedCounts) -> list[Rates]:
     """For each attribute how many rows of how many are absent, missing, unseen, rare and out of range."""
     statuses, n_rows = counts.block("statuses"), counts.n_rows
-    found = []
+    rates = []
     for i, attribute in enumerate(counts.watched.codes.attributes):
         marginal = counts.marginal(i)
         coded = int(marginal[0]) if attribute.has_missing else 0
@@ -159,14 +159,14 @@ def attribute_quality_rates(counts: ServedCounts) -> list[Rates]:
             compared = int(statuses[i, COMPARED])
             own["out_of_range"] = (int(statuses[i, BELOW] + statuses[i, ABOVE]), compared)
             own["low_tail"], own["high_tail"] = ((int(statuses[i, tail]), compared) for tail in (LOW_TAIL, HIGH_TAIL))
-        found.append(own)
-    return found
+        rates.append(own)
+    return rates
 
 
 def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
     if not reference.knows_ranges and reference.served is not None:
         return attribute_quality_rates(reference.served)
-    found = []
+    rates = []
     scored = None if reference.served is None else attribute_quality_rates(reference.served)
     for i, attribute in enumerate(window.watched.codes.attributes):
         marginal = reference.family(i).sum(axis=0)
@@ -181,8 +181,8 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
             own["missing"] = (int(marginal[0]) if attribute.has_missing else 0, n)
         if is_counted and attribute.n_folded:
             own["rare"] = (int(marginal[attribute.n_values - 1]), n)
-        found.append(own)
-    return found
+        rates.append(own)
+    return rates
 
 
 def excess_row_repeats(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
@@ -226,10 +226,10 @@ def window_row_repeats(window: ServedCounts, reference: Reference) -> Repeats:
         expected = np.full(cells.size, n / cells.size)
         if served is not None and served.n_rows:
             expected = np.maximum(expected, served.block("repeats") * (n / served.n_rows))
-        found = np.flatnonzero(cells > 4 * (expected + 3))
-        found = found[np.argsort(-cells[found], kind="stable")][:MOST_BURSTS]
-        bursts = np.rint(cells[found] - expected[found]).astype(np.int64).tolist()
-        cells[found] = expected[found]
+        burst_cells = np.flatnonzero(cells > 4 * (expected + 3))
+        burst_cells = burst_cells[np.argsort(-cells[burst_cells], kind="stable")][:MOST_BURSTS]
+        bursts = np.rint(cells[burst_cells] - expected[burst_cells]).astype(np.int64).tolist()
+        cells[burst_cells] = expected[burst_cells]
     rest = max(2.0, n - sum(bursts))
     return Repeats(1.0 + rest * max(0.0, _pairs_of(cells, rest) - natural), tuple(bursts))
 
@@ -281,14 +281,14 @@ def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats
     other = reference.served
     if other is None:
         return []
-    found = []
+    findings = []
     if window.watched.n_classes:
         compared = g_test_counts(window.block("confidence").ravel(), other.block("confidence").ravel(), repeats)
-        found.append(_of("confidence", None, compared, "nats"))
+        findings.append(_of("confidence", None, compared, "nats"))
     if window.watched.member is not None:
         compared = g_test_counts(window.block("surprise"), other.block("surprise"), repeats)
-        found.append(_of("surprise", None, compared, "nats"))
-    return found
+        findings.append(_of("surprise", None, compared, "nats"))
+    return findings
 
 
 def estimated_prediction_metrics(counts: ServedCounts) -> dict[str, float | None]:

@@ -145,7 +145,7 @@ def served_value_status_counts(
     `encoder`: of these attributes: it compares the numbers of a whole batch at once.
     Returns (n_attributes, len(STATUSES)) int64.
     """
-    found = np.zeros((len(attributes), len(STATUSES)), np.int64)
+    counts = np.zeros((len(attributes), len(STATUSES)), np.int64)
     compared = rows if compared is None else compared
     own = x[:, rows] if rows.size < x.shape[1] else x
     sizes = np.array([attribute.n_values for attribute in attributes], x.dtype)[:, np.newaxis]
@@ -155,33 +155,33 @@ def served_value_status_counts(
     if encoder is not None and isinstance(raw, BatchRows) and compared.size == x.shape[1] and raw.whole is not None:
         tails, is_read = encoder.tails(raw.whole)
         first = np.array([attribute.has_missing for attribute in attributes], x.dtype)[:, np.newaxis]
-        found[is_read, COMPARED] = ((x >= first) & (x < sizes)).sum(axis=1)[is_read]
+        counts[is_read, COMPARED] = ((x >= first) & (x < sizes)).sum(axis=1)[is_read]
         for place, count in zip((BELOW, ABOVE, LOW_TAIL, HIGH_TAIL), tails.T, strict=True):
-            found[is_read, place] = count[is_read]
+            counts[is_read, place] = count[is_read]
     for i, attribute in enumerate(attributes):
         if has_outside[i]:
             outside = rows[is_outside[i]]
             is_absent, is_null = raw.presence(attribute, outside)
             n_absent, n_null = int(is_absent.sum()), int(is_null.sum())
-            found[i, :UNSEEN] = n_absent, n_null
-            found[i, UNSEEN] = outside.size - n_absent - n_null
+            counts[i, :UNSEEN] = n_absent, n_null
+            counts[i, UNSEEN] = outside.size - n_absent - n_null
         if attribute.quantiles and not is_read[i]:
-            _add_range(found[i], x[i], raw, attribute, compared)
-    return found
+            _add_range(counts[i], x[i], raw, attribute, compared)
+    return counts
 
 
-def _add_range(found: Integers, codes: Codes, raw: RawRows, attribute: Attribute, rows: Integers) -> None:
+def _add_range(counts: Integers, codes: Codes, raw: RawRows, attribute: Attribute, rows: Integers) -> None:
     """Numbers beyond those of training, and in its outermost quantiles."""
     first = int(attribute.has_missing)
     own = codes[rows] if rows.size < codes.size else codes
-    found[COMPARED] = np.count_nonzero((own >= first) & (own < attribute.n_values))
-    if found[COMPARED]:
+    counts[COMPARED] = np.count_nonzero((own >= first) & (own < attribute.n_values))
+    if counts[COMPARED]:
         try:
             below, above, low, high = raw.tails(attribute, rows)
         except LearnerError:  # of no number at all, which has no code either
-            found[COMPARED] = 0
+            counts[COMPARED] = 0
             return
-        found[BELOW], found[ABOVE], found[LOW_TAIL], found[HIGH_TAIL] = below, above, low, high
+        counts[BELOW], counts[ABOVE], counts[LOW_TAIL], counts[HIGH_TAIL] = below, above, low, high
 
 
 class ServedRows(NamedTuple):
@@ -362,11 +362,11 @@ class GatheredColumns:
         """Add the columns of one group, of the rows from a number on. Raises SchemaError if the type of a column does not fit."""
         group = self.groups[number]
         x = group.encoder.codes(batch)
-        found = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)
-        found[group.places] = served_value_status_counts(
+        counts = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)
+        counts[group.places] = served_value_status_counts(
             x, BatchRows(batch), group.encoder.attributes, np.arange(batch.num_rows), encoder=group.encoder
         )
-        self.counts.add_statuses(found)
+        self.counts.add_statuses(counts)
         self._place(group.places, x, start)
         self.n_rows = max(self.n_rows, start + batch.num_rows)
 

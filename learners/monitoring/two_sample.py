@@ -175,6 +175,6 @@ def benjamini_hochberg_q_values(p_values: Sequence[float]) -> Floats:
     p = np.asarray(p_values, np.float64)
     order = np.argsort(p)
     raised = p[order] * p.size / np.arange(1, p.size + 1)
-    found = np.empty(p.size)
-    found[order] = np.minimum(np.minimum.accumulate(raised[::-1])[::-1], 1.0)
-    return found
+    q_values = np.empty(p.size)
+    q_values[order] = np.minimum(np.minimum.accumulate(raised[::-1])[::-1], 1.0)
+    return q_values

@@ -45,7 +45,7 @@ from learners.schema.discretise import (
 )
 from learners.schema.encoding.encode import numeric_column_as_floats
 from learners.schema.nominal_forms import canonical_nominal_values
-from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, override_column_reading
+from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, declared_column_reading
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
@@ -262,11 +262,11 @@ class ColumnSummaries(Statistic):
         attributes: list[Attribute] = []
         left_out: list[LeftOut] = []
         for name, column in self.found.items():
-            found = self._attribute(name, column, place, cut_points)
-            if isinstance(found, Attribute):
-                attributes.append(replace(found, reading=override_column_reading(self.overrides, name)))
+            finding = self._attribute(name, column, place, cut_points)
+            if isinstance(finding, Attribute):
+                attributes.append(replace(finding, reading=declared_column_reading(self.overrides, name)))
             else:
-                left_out.append(found)
+                left_out.append(finding)
         # Numbers that tell nothing of the class leave a model that answers with the classes' shares; anything else is a mistake.
         if not attributes and not any(entry.reason in (NO_CUT, NEARLY_CONSTANT) for entry in left_out):
             reasons = "; ".join(f"{entry.name}: {entry.reason}" for entry in left_out[:5])
@@ -302,8 +302,8 @@ class ColumnSummaries(Statistic):
                 cuts = (cut_points or self._cut_points)(name, histogram)
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
-            found = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
-            return replace(found, quantiles=histogram_quantiles(column.histogram))
+            attribute = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
+            return replace(attribute, quantiles=histogram_quantiles(column.histogram))
         return nominal_attribute(name, column, override, self.n_rows, self.max_values)
 
     def _cut_points(self, _: str, histogram: Histogram) -> tuple[float, ...]:

@@ -217,9 +217,9 @@ class _Saved(Generic[S]):
         self.statistic = statistic.empty()
         self.done: list[int] = []
         self.written_at = time.perf_counter()
-        found = None if checkpoint is None else checkpoint.load()
-        if found is not None:
-            table, note = found
+        saved = None if checkpoint is None else checkpoint.load()
+        if saved is not None:
+            table, note = saved
             self.statistic, self.done = statistic.empty().from_arrow(table), list(note["fragments"])
 
     def take(self, walk: _Walk[S]) -> None:

@@ -24,7 +24,7 @@ class Description(ProgressColumn):
 
 
 def console_progress_bar(console: Console, *, is_shown: bool = True) -> Progress:
-    """A bar with words before it, then how much is done, and the time left; its tasks have a field `progress_amount_text`."""
+    """A bar with words before it, then how much is done, and the time left; its tasks have a field `amount`."""
     columns = (
         SpinnerColumn(),
         Description(),

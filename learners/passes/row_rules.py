@@ -96,17 +96,17 @@ class Weight(Condition):
 
 def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
     """The weight of the rows, if one is named among what is said of columns. Raises InvalidParameter if there are two."""
-    found = [
+    weights = [
         Weight(name, None, weight) if isinstance(weight, tuple) else Weight(name, None if weight is True else weight)
         for name, entry in (columns or {}).items()
         if name != ALL and (weight := ColumnOverride.of(name, cast("ColumnOverride", entry)).weight)
     ]
-    if len(found) > 1:
-        names = ", ".join(repr(weight.column) for weight in found)
+    if len(weights) > 1:
+        names = ", ".join(repr(weight.column) for weight in weights)
         raise InvalidParameter(
             "columns", names, "only one column can be the weight of the rows; multiply them into one"
         )
-    return found[0] if found else None
+    return weights[0] if weights else None
 
 
 def apply_row_weight_rule(source: Source, columns: Mapping[str, object] | None) -> Source:
@@ -215,12 +215,10 @@ class NullClass(Condition):
 def null_class_rule(target: str | None, columns: Mapping[str, object] | None) -> NullClass | None:
     """What is said of rows without a class, if anything is. Raises InvalidParameter."""
     entry = None if target is None else (columns or {}).get(target)
-    instead = (
-        None
-        if entry is None or target is None
-        else ColumnOverride.of(target, cast("Mapping[str, object]", entry)).null_class
-    )
-    return None if instead is None else NullClass(str(target), instead)
+    if target is None or entry is None:
+        return None
+    instead = ColumnOverride.of(target, cast("Mapping[str, object]", entry)).null_class
+    return None if instead is None else NullClass(target, instead)
 
 
 def apply_null_class_rule(source: Source, target: str | None, columns: Mapping[str, object] | None) -> Source:

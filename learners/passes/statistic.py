@@ -165,11 +165,7 @@ class ColumnWise(Protocol):
 
 
 S = TypeVar("S", bound=Statistic)
-
-
 A = TypeVar("A", bound=Statistic)
-
-
 B = TypeVar("B", bound=Statistic)
 
 
@@ -245,7 +241,7 @@ def statistic_leaves(statistic: Statistic) -> list[Statistic]:
 
 
 def replace_statistic_leaves(statistic: S, leaves: Iterable[Statistic]) -> S:
-    """A statistic of the same form that consists of these in place of `leaves_of(statistic)`."""
+    """A statistic of the same form that consists of these in place of `statistic_leaves(statistic)`."""
     left = iter(leaves)
 
     def built(part: Statistic) -> Statistic:

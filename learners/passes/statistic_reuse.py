@@ -306,8 +306,8 @@ class Supply:
             if divided is None:
                 expanded.append(file)
                 continue
-            kept, rest = divided
-            expanded += kept
+            wanted_parts, rest = divided
+            expanded += wanted_parts
             if rest is not None:
                 places = _placed(rest)
                 self.gone |= places
@@ -328,8 +328,8 @@ class Supply:
 
 
 def _placed(source: Source) -> dict[str, tuple[Source, int, int]]:
-    found = {fragment.file: source.files[fragment.file] for fragment in source.fragments}
-    return {file_identity(file): (source, index, file.n_rows) for index, file in found.items()}
+    files = {fragment.file: source.files[fragment.file] for fragment in source.fragments}
+    return {file_identity(file): (source, index, file.n_rows) for index, file in files.items()}
 
 
 @dataclass(frozen=True)

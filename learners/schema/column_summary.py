@@ -16,7 +16,7 @@ from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
 from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
 from learners.schema.nominal_forms import canonical_nominal_values, clock_kind_and_ticks
-from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, override_csv_dialect
+from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, declared_dialect
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 
 NO_CUT = "no cut point tells the classes apart"
@@ -55,9 +55,9 @@ class Column:
     def histogram(self) -> Histogram:
         """Of all numbers so far."""
         if self.tally is not None:
-            found, self.tally = self.tally.histogram(), None
-            n_classes = max(found.counts.shape[1], self.merged.counts.shape[1])
-            self.merged = self.merged.widened(n_classes).merge(found.widened(n_classes))
+            tallied, self.tally = self.tally.histogram(), None
+            n_classes = max(tallied.counts.shape[1], self.merged.counts.shape[1])
+            self.merged = self.merged.widened(n_classes).merge(tallied.widened(n_classes))
         return self.merged
 
     @histogram.setter
@@ -206,14 +206,14 @@ def nominal_attribute(
         return LeftOut(name, "constant")
     if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
         return LeftOut(name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier")
-    kept, n_folded = column.most_frequent(max_values)
-    return Attribute(name, "nominal", kept, (), has_missing, column.arrow_type, n_folded)
+    values, n_folded = column.most_frequent(max_values)
+    return Attribute(name, "nominal", values, (), has_missing, column.arrow_type, n_folded)
 
 
-def reorder_columns(found: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
+def reorder_columns(columns: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
     """The columns in the order of their names here; others follow."""
     place = {name: index for index, name in enumerate(names)}
-    return dict(sorted(found.items(), key=lambda item: place.get(item[0], len(place))))
+    return dict(sorted(columns.items(), key=lambda item: place.get(item[0], len(place))))
 
 
 def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
@@ -227,13 +227,13 @@ def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride
         if count and name not in schema.classes:
             some = ", ".join(map(repr, schema.classes[:6])) + (", …" if schema.n_classes > 6 else "")
             raise InvalidParameter(f"columns[{schema.target!r}].weight", name, f"one of the classes {some}")
-    dialect = override_csv_dialect(overrides) or schema.dialect
+    dialect = declared_dialect(overrides) or schema.dialect
     return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
 
 
 def refresh_schema_domains(
     kept: Schema,
-    found: Mapping[str, Column],
+    columns: Mapping[str, Column],
     overrides: Mapping[str, ColumnOverride],
     max_values: int,
     classes: Sequence[Value],
@@ -244,7 +244,7 @@ def refresh_schema_domains(
     """
     attributes = []
     for attribute in kept.attributes:
-        column = found.get(attribute.name, Column())
+        column = columns.get(attribute.name, Column())
         if column.is_overfull:
             raise SchemaError(
                 f"Column {attribute.name!r} has {column.values.too_many} now. "

@@ -40,8 +40,8 @@ FIRST_SECOND = -62_135_596_800  # of the year 1
 
 def clock_kind_and_ticks(arrow_type: str) -> tuple[str, int] | None:
     """Of times of day and durations: "time" or "duration", and how many of their numbers make a second."""
-    found = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
-    return (found[1], TICKS[found[2]]) if found else None
+    match = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
+    return (match[1], TICKS[match[2]]) if match else None
 
 
 def is_date_or_timestamp(arrow_type: str) -> bool:
@@ -142,10 +142,10 @@ def canonical_nominal_values(values: Sequence[Known], arrow_type: str) -> tuple[
 
 
 def _moment(text: str) -> str | None:
-    found = MOMENT.fullmatch(text.strip())
-    day, clock, fraction, zone = found.groups() if found else ("", None, None, None)
+    match = MOMENT.fullmatch(text.strip())
+    day, clock, fraction, zone = match.groups() if match else ("", None, None, None)
     try:
-        moment = datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone or ''}" if found else text.strip())
+        moment = datetime.fromisoformat(f"{day}T{clock or '00:00'}{zone or ''}" if match else text.strip())
         moment = moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         return None
@@ -154,31 +154,31 @@ def _moment(text: str) -> str | None:
 
 
 def _time_of_day(text: str) -> str | None:
-    found = TIME_OF_DAY.fullmatch(text.strip())
+    match = TIME_OF_DAY.fullmatch(text.strip())
     try:
-        clock = time.fromisoformat(found[1]).isoformat() if found else None
+        clock = time.fromisoformat(match[1]).isoformat() if match else None
     except ValueError:
         return None
-    rest = (found[2] or "").rstrip("0") if found else ""
+    rest = (match[2] or "").rstrip("0") if match else ""
     return f"{clock}.{rest}" if rest else clock
 
 
 def parse_duration_seconds(text: str) -> float:
     """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5". Raises ValueError."""
-    found = _seconds(text.strip(), float)
-    if found is None:
+    seconds = _seconds(text.strip(), float)
+    if seconds is None:
         raise ValueError(text)
-    return found
+    return seconds
 
 
 def _seconds(text: str, number: type[Number]) -> Number | None:
     """Seconds of a duration in numbers of a type, which rounds or does not; None if the text is none."""
-    found = ISO_DURATION.fullmatch(text) or CLOCK_DURATION.fullmatch(text)
-    if found is None or not any(found.group("d", "h", "m", "s")):
+    match = ISO_DURATION.fullmatch(text) or CLOCK_DURATION.fullmatch(text)
+    if match is None or not any(match.group("d", "h", "m", "s")):
         return None
-    days, hours, minutes, seconds = (number(part or 0) for part in found.group("d", "h", "m", "s"))
+    days, hours, minutes, seconds = (number(part or 0) for part in match.group("d", "h", "m", "s"))
     total = days * 86_400 + hours * 3600 + minutes * 60 + seconds
-    return -total if found["sign"] else total
+    return -total if match["sign"] else total
 
 
 def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:

@@ -90,84 +90,84 @@ class ColumnOverride:
 Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
 
 
-def override_column_reading(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
+def declared_column_reading(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
     """How the values of a column are written, by what is said of it and of all columns."""
     own, of_all = (overrides[key].reading if key in overrides else None for key in (name, ALL))
-    found = of_all if own is None else own.within(of_all)
-    if found is None or found.dialect is None:
-        return found
-    return replace(found, dialect=None) if found != Reading() else None
+    reading = of_all if own is None else own.within(of_all)
+    if reading is None or reading.dialect is None:
+        return reading
+    return replace(reading, dialect=None) if reading != Reading() else None
 
 
-def override_csv_dialect(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
+def declared_dialect(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
     """How files of CSV are written, as far as it is said."""
     reading = overrides[ALL].reading if ALL in overrides else None
     return None if reading is None else reading.dialect
 
 
-def _null_class(where: str, given: object) -> str | int | None:
-    if given is not None and (isinstance(given, bool) or not isinstance(given, str | int) or given == ""):
+def _null_class(where: str, instead: object) -> str | int | None:
+    if instead is not None and (isinstance(instead, bool) or not isinstance(instead, str | int) or instead == ""):
         raise InvalidParameter(
-            where, given, f"{DROP!r} to leave rows without a class out, or the class that they are of"
+            where, instead, f"{DROP!r} to leave rows without a class out, or the class that they are of"
         )
-    return given
+    return instead
 
 
 def _weight(where: str, entry: Mapping[str, object]) -> bool | float | tuple[tuple[str, int], ...] | None:
-    given = entry.get("weight")
-    if given is None or given is False:
+    weight = entry.get("weight")
+    if weight is None or weight is False:
         return None
-    if isinstance(given, Mapping):
-        return _weights_of_values(f"{where}.weight", given)
-    if not isinstance(given, int | float) or not math.isfinite(given) or given <= 0:
+    if isinstance(weight, Mapping):
+        return _weights_of_values(f"{where}.weight", weight)
+    if not isinstance(weight, int | float) or not math.isfinite(weight) or weight <= 0:
         raise InvalidParameter(
             f"{where}.weight",
-            given,
+            weight,
             "true for whole numbers, a number by which fractions are multiplied before they are rounded, or how often rows of each "
             "value count",
         )
     if set(entry) != {"weight"}:
         raise InvalidParameter(where, dict(entry), "of the column of weights nothing else can be said")
-    return given
+    return weight
 
 
-def _weights_of_values(where: str, given: Mapping[object, object]) -> tuple[tuple[str, int], ...]:
-    found = []
-    for value, count in given.items():
+def _weights_of_values(where: str, counts: Mapping[object, object]) -> tuple[tuple[str, int], ...]:
+    weights = []
+    for value, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or not 0 <= count <= MOST_WEIGHT:
             raise InvalidParameter(
                 f"{where}[{value!r}]",
                 count,
                 f"a whole number up to {MOST_WEIGHT:,}: how often rows with this value count",
             )
-        found.append((str(value), count))
-    if not found:
+        weights.append((str(value), count))
+    if not weights:
         raise InvalidParameter(where, {}, "name a value, and how often rows with it count")
-    return tuple(found)
+    return tuple(weights)
 
 
 def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:
     """How values are written; of all columns also how files are."""
-    found = Reading.of(column, {name: entry[name] for name in FIELDS if name in entry})
+    reading = Reading.of(column, {name: entry[name] for name in FIELDS if name in entry})
     dialect = Dialect.of({name: entry[name] for name in DIALECT_FIELDS if name in entry})
-    return found if dialect is None else replace(found or Reading(), dialect=dialect)
+    return reading if dialect is None else replace(reading or Reading(), dialect=dialect)
 
 
-def _order(where: str, given: object) -> tuple[Value, ...] | None:
-    if given is None:
+def _order(where: str, values: object) -> tuple[Value, ...] | None:
+    if values is None:
         return None
-    if not isinstance(given, Sequence) or isinstance(given, str) or not given or len(set(given)) != len(given):
-        raise InvalidParameter(where, given, "give each value once")
-    return tuple(given)
+    if not isinstance(values, Sequence) or isinstance(values, str) or not values or len(set(values)) != len(values):
+        raise InvalidParameter(where, values, "give each value once")
+    return tuple(values)
 
 
-def _cuts(where: str, given: object) -> tuple[float, ...] | None:
-    if given is None:
+def _cuts(where: str, cuts: object) -> tuple[float, ...] | None:
+    if cuts is None:
         return None
     try:
-        numbers = tuple(float(cut) for cut in cast("Iterable[float]", given))
+        numbers = tuple(float(cut) for cut in cast("Iterable[float]", cuts))
     except (TypeError, ValueError):
-        raise InvalidParameter(where, given, "give finite numbers") from None
+        raise InvalidParameter(where, cuts, "give finite numbers") from None
     if not all(np.isfinite(numbers)) or any(a >= b for a, b in zip(numbers, numbers[1:], strict=False)):
-        raise InvalidParameter(where, given, "give finite numbers, strictly ascending")
+        raise InvalidParameter(where, cuts, "give finite numbers, strictly ascending")
     return numbers

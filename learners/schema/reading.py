@@ -52,11 +52,11 @@ class Dialect:
             is_allowed, wish = OF_DIALECT[name]
             if not isinstance(value, int if name == "header" else str) or not is_allowed(value):
                 raise InvalidParameter(f"columns['*'].{name}", value, wish)
-        found = cls(**cast("dict[str, Any]", entry))  # each was looked at
-        marks = [found.delimiter, found.quote, found.escape]
+        dialect = cls(**cast("dict[str, Any]", entry))  # each was looked at
+        marks = [dialect.delimiter, dialect.quote, dialect.escape]
         if any(mark and marks.count(mark) > 1 for mark in marks):
             raise InvalidParameter("columns['*']", dict(entry), "delimiter, quote and escape differ from each other")
-        return found
+        return dialect
 
     def options(self) -> dict[str, object]:
         """The fields that say something, as `of` reads them."""
@@ -72,8 +72,8 @@ DIALECT_FIELDS = tuple(field.name for field in fields(Dialect))
 
 def _is_encoding(name: str) -> bool:
     try:
-        found = codecs.lookup(name)
-        return found._is_text_encoding and found.name not in NO_FILES
+        codec = codecs.lookup(name)
+        return codec._is_text_encoding and codec.name not in NO_FILES
     except (LookupError, ValueError):
         return False
 
@@ -255,13 +255,13 @@ def _dates(texts: pa.Array, date_format: str) -> pa.Array:
         is_moment = pc.and_(iso8601_time_mask(trimmed), pc.invert(has_zone))
         midnight = pc.if_else(pc.equal(pc.utf8_length(trimmed), 10), "T00:00:00Z", "Z")
         return pc.if_else(is_moment, pc.binary_join_element_wise(trimmed, midnight, ""), texts)
-    found = pc.strptime(trimmed, format=date_format, unit="s", error_is_null=True)
+    times = pc.strptime(trimmed, format=date_format, unit="s", error_is_null=True)
     # The C library takes February 30 for March 1, and 24 for the year 24.
-    again = pc.strftime(found, format=date_format)
-    is_sound = pc.and_(pc.equal(_unpadded(again), _unpadded(trimmed)), pc.greater_equal(pc.year(found), 1000))
+    again = pc.strftime(times, format=date_format)
+    is_sound = pc.and_(pc.equal(_unpadded(again), _unpadded(trimmed)), pc.greater_equal(pc.year(times), 1000))
     form = "%H:%M:%S" if not set(OF_DATES) & set(re.findall("%(.)", date_format)) else "%Y-%m-%d"
     form += "T%H:%M:%S" if form != "%H:%M:%S" and "%M" in date_format else ""
-    return pc.if_else(pc.fill_null(is_sound, False), pc.strftime(found, format=form), texts)
+    return pc.if_else(pc.fill_null(is_sound, False), pc.strftime(times, format=form), texts)
 
 
 def _unpadded(texts: pa.Array) -> pa.Array:
@@ -271,7 +271,7 @@ def _unpadded(texts: pa.Array) -> pa.Array:
 def iso8601_time_mask(texts: pa.Array) -> pa.Array:
     """Of each text whether it is a date, a moment or a time of day as ISO 8601 has them."""
     day = pc.utf8_slice_codeunits(texts, 0, 10)
-    found = pc.strptime(day, format="%Y-%m-%d", unit="s", error_is_null=True)
-    is_day = pc.fill_null(pc.equal(pc.strftime(found, format="%Y-%m-%d"), day), False)
+    days = pc.strptime(day, format="%Y-%m-%d", unit="s", error_is_null=True)
+    is_day = pc.fill_null(pc.equal(pc.strftime(days, format="%Y-%m-%d"), day), False)
     is_clock = pc.match_substring_regex(texts, f"^{CLOCK}$")
     return pc.or_(is_clock, pc.and_(is_day, pc.match_substring_regex(texts, ISO_TEXT)))

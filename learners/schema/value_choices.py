@@ -32,10 +32,10 @@ def _representatives(attribute: Attribute) -> list[str | float]:
     if not cuts:
         return [attribute.number_in_words(0.0)]
     width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0
-    found = [cuts[0], *itertools.starmap(_short_between, itertools.pairwise(cuts))]
+    numbers = [cuts[0], *itertools.starmap(_short_between, itertools.pairwise(cuts))]
     greatest = attribute.quantiles[-1] if attribute.quantiles else -math.inf
-    found.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
-    return [attribute.number_in_words(number) for number in found]
+    numbers.append(_short_between(cuts[-1], greatest if greatest > cuts[-1] else cuts[-1] + 2 * width))
+    return [attribute.number_in_words(number) for number in numbers]
 
 
 def _short_between(low: float, high: float) -> float:

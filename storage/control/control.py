@@ -130,8 +130,8 @@ class Control:
         mark: list[int] = []
         for path in (place, f"{place}-wal"):
             with suppress(OSError):
-                found = Path(path).stat()
-                mark += (found.st_mtime_ns, found.st_size)
+                status = Path(path).stat()
+                mark += (status.st_mtime_ns, status.st_size)
         return tuple(mark)
 
     def close(self) -> None:

@@ -39,10 +39,10 @@ def control_integrity_errors(path: Path | str) -> list[str]:
     """What SQLite finds wrong with the file: pages, indexes, references; nothing is changed."""
     try:
         with _opened(Path(path)) as connection:
-            found = [row[0] for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
+            errors = [row[0] for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
             for table, *_ in connection.execute("PRAGMA foreign_key_check").fetchmany(10):
-                found.append(f"a row of table {table} refers to a row that does not exist")
-            return found
+                errors.append(f"a row of table {table} refers to a row that does not exist")
+            return errors
     except sqlite3.DatabaseError as error:
         return [str(error)]
 

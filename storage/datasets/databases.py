@@ -31,10 +31,10 @@ def duckdb_rows(path: Path, query: str, spill: Path) -> Iterator[pa.RecordBatchR
 
 
 def _reader(connection: duckdb.DuckDBPyConnection, query: str) -> pa.RecordBatchReader:
-    found = connection.sql(query)
-    if found is None:
+    relation = connection.sql(query)
+    if relation is None:
         raise UnreadableDatabase("the query gives no rows")
-    return found.to_arrow_reader(_BATCH_ROWS)
+    return relation.to_arrow_reader(_BATCH_ROWS)
 
 
 @contextmanager

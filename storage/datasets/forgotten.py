@@ -185,16 +185,16 @@ def _moment(withdrawal: Withdrawal) -> datetime:
     return datetime.fromisoformat(withdrawal["at"])
 
 
-def recorded_forgotten_rules(control: Control) -> dict[Path, frozenset[str]]:
+def rule_conditions_by_path(control: Control) -> dict[Path, frozenset[str]]:
     """The conditions that each file of rules must have, those of rules that were taken back included.
 
     Files whose rules were all made by a release before 0005 are missing until they are next read by a training.
     """
-    found: dict[Path, set[str]] = {}
+    conditions_by_path: dict[Path, set[str]] = {}
     with control.reading() as connection:
         for row in connection.execute(sa.select(_RULES.c.path, _RULES.c.where_text)):
-            found.setdefault(control.absolute(row.path), set()).add(row.where_text)
-    return {path: frozenset(conditions) for path, conditions in found.items()}
+            conditions_by_path.setdefault(control.absolute(row.path), set()).add(row.where_text)
+    return {path: frozenset(conditions) for path, conditions in conditions_by_path.items()}
 
 
 def record_forgotten_rules(control: Control, path: Path, conditions: Iterable[str]) -> None:

@@ -71,10 +71,10 @@ class RowPredicate:
             relation = connection.from_arrow(table).project(f"{'' if is_strict else 'TRY'}(\n{self.text}\n) AS is_true")
             if str(relation.types[0]) != "BOOLEAN":
                 raise InvalidPredicate(self.text, f"its result is {relation.types[0]}, not true or false")
-            found = relation.to_arrow_table().column(0)
+            is_true = relation.to_arrow_table().column(0)
         except duckdb.Error as error:
             raise InvalidPredicate(self.text, " ".join(str(error).split())[:300]) from error
-        return np.asarray(found.fill_null(False).to_numpy(), bool)
+        return np.asarray(is_true.fill_null(False).to_numpy(), bool)
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
         """To a process of a cluster it is its text: connections stay where they are."""

@@ -79,7 +79,7 @@ class StatisticStore:
 
     def entries(self) -> tuple[Entry, ...]:
         """What there is of known files; names of files never come back with other content, so each is read once."""
-        found = []
+        entries = []
         for path in sorted(self.directory.glob("*.json")):
             if not path.with_suffix(".duckdb").exists():
                 continue
@@ -91,8 +91,8 @@ class StatisticStore:
                 except (OSError, ValueError, KeyError, TypeError):  # damaged: the statistic is counted again
                     _unlink(path.with_suffix(".duckdb"))
             if path.name in self._entries:
-                found.append(self._entries[path.name])
-        return tuple(found)
+                entries.append(self._entries[path.name])
+        return tuple(entries)
 
     def put(
         self,
@@ -134,13 +134,13 @@ class StatisticStore:
 
     def prune(self, max_bytes: int) -> None:
         """Remove the oldest statistics until the others fit; they can all be counted again."""
-        found = []
+        files = []
         for path in self.directory.glob("*-*.duckdb"):
             with suppress(FileNotFoundError):  # pruned by another process
                 status = path.stat()
-                found.append((status.st_mtime, path.name, status.st_size))
+                files.append((status.st_mtime, path.name, status.st_size))
         total = 0
-        for _, name, n_bytes in sorted(found, reverse=True):
+        for _, name, n_bytes in sorted(files, reverse=True):
             total += n_bytes
             if total > max_bytes:
                 _unlink(self.directory / name)

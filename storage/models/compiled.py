@@ -167,9 +167,9 @@ def write_embedded_checksum(path: Path, token: bytes) -> None:
     """
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as content:
         places = _places(content, token)
-        found = _sum_without(content, places)
+        checksum = _sum_without(content, places)
         for place in places:
-            content[place : place + SUM_DIGITS] = found
+            content[place : place + SUM_DIGITS] = checksum
         content.flush()
 
 
@@ -183,8 +183,8 @@ def is_embedded_checksum_valid(path: Path, token: bytes, digest: bytes) -> bool:
 
 def _places(content: mmap.mmap, token: bytes) -> list[int]:
     """Where the sum stands: Arrow writes the metadata of a schema first, and once more at the end."""
-    found = {content.find(token), content.rfind(token)} - {-1}
-    return [place + len(token) for place in sorted(found)]
+    starts = {content.find(token), content.rfind(token)} - {-1}
+    return [place + len(token) for place in sorted(starts)]
 
 
 def _sum_without(content: mmap.mmap, places: list[int]) -> bytes:

@@ -248,7 +248,7 @@ def _values(control: Control, version: ModelVersion) -> dict[str, object]:
 
 
 def model_version_from_row(control: Control, row: tables.Row) -> ModelVersion:
-    """A row of `control_tables.versions` with its paths made absolute."""
+    """A row of `tables.versions` with its paths made absolute."""
     paths = {name: control.absolute(row._mapping[name]) for name in ("duckdb_path", "arrow_path")}
     return ModelVersion(**dict(row._mapping) | paths | {"files": tuple(row.files)})
 
@@ -282,7 +282,7 @@ def register_model_version(
     """
     try:
         check()
-        found = add_version(control, version, aliases=aliases, reason=reason)
+        registered_version = add_version(control, version, aliases=aliases, reason=reason)
     except (OutcomeUnknown, LeaseLost):
         raise  # the files stay: the row may be in, or the worker that has taken over the job may publish these very files
     except BaseException as error:
@@ -295,9 +295,9 @@ def register_model_version(
         with suppress(OSError):  # of a disk that refuses everything: doctor finds what stays
             delete_model_files(version.duckdb_path)
         raise
-    if found.duckdb_path != version.duckdb_path:
+    if registered_version.duckdb_path != version.duckdb_path:
         delete_model_files(version.duckdb_path)
-    return found
+    return registered_version
 
 
 def find_job_model_version(control: Control, name: str, job_id: str) -> ModelVersion | None:
@@ -312,18 +312,18 @@ def abandoned_version_files(control: Control, layout: Layout, *, is_removing: bo
 
     When removing, only those go that have the name of a version's file.
     """
-    found: list[Path] = []
+    abandoned: list[Path] = []
     for folder in sorted(path for path in layout.models.iterdir() if path.is_dir() and not path.name.startswith(".")):
         with _unless_publishing(folder) as is_alone:
             if is_alone:
                 known = _known(control, folder.name)
                 files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
                 left = sorted(path for path in files if path.stem not in known)
-                found += left
+                abandoned += left
                 for path in left if is_removing else ():
                     if _OURS.fullmatch(path.name):
                         path.unlink(missing_ok=True)
-    return tuple(found)
+    return tuple(abandoned)
 
 
 @contextmanager

@@ -55,9 +55,9 @@ def delete_unretained_versions(
     """
     require_valid_name("model", name)
     with control.writing() as connection:
-        found = _versions_of(control, connection, name)
+        versions = _versions_of(control, connection, name)
         pointed = set(connection.execute(sa.select(_ALIASES.c.version).where(_ALIASES.c.name == name)).scalars())
-        old = [version for version in found[max(keep, 1) :] if version.version not in pointed]
+        old = [version for version in versions[max(keep, 1) :] if version.version not in pointed]
         gone = tuple(version for version in old if not is_spared(version))
         _delete_rows(connection, name, [version.version for version in gone])
     return gone
@@ -78,17 +78,17 @@ def get_version_retention(control: Control, name: str) -> int | None:
         row = connection.execute(query).one_or_none()
     if row is None:
         raise NotFound("model", name)
-    kept: int | None = row.keep_versions
-    return kept
+    keep: int | None = row.keep_versions
+    return keep
 
 
 def _versions_of(control: Control, connection: Connection, name: str) -> tuple[ModelVersion, ...]:
     """All versions of a model that has one, newest first."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())
-    found = tuple(model_version_from_row(control, row) for row in connection.execute(query))
-    if not found:
+    versions = tuple(model_version_from_row(control, row) for row in connection.execute(query))
+    if not versions:
         raise NotFound("model", name)
-    return found
+    return versions
 
 
 def _delete_rows(connection: Connection, name: str, numbers: Sequence[int]) -> None:

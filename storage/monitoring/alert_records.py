@@ -94,12 +94,12 @@ def read_alert_records(root: Path, kind: str) -> Records:
     """All records of a kind, by their ids; CorruptFile if a file is damaged."""
     path = _path(root, kind)
     try:
-        found: Records = json.loads(path.read_text(encoding="utf-8"))
+        records: Records = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except ValueError as error:
         raise CorruptFile(path, f"it is not JSON ({error}). Restore it from a backup, or remove it.") from error
-    return found
+    return records
 
 
 def alert_records_fingerprint(root: Path) -> tuple[int, ...]:
@@ -107,8 +107,8 @@ def alert_records_fingerprint(root: Path) -> tuple[int, ...]:
     mark: list[int] = []
     for kind in ("alerts", "states"):
         with suppress(OSError):
-            found = _path(root, kind).stat()
-            mark += (found.st_mtime_ns, found.st_ino)
+            status = _path(root, kind).stat()
+            mark += (status.st_mtime_ns, status.st_ino)
     return tuple(mark)
 
 
@@ -118,12 +118,12 @@ def edit_alert_records(root: Path, kind: str) -> Iterator[Records]:
     path = _path(root, kind)
     create_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
     with exclusive_file_lock(path):
-        found = read_alert_records(root, kind)
-        before = json.dumps(found)
-        yield found
-        if json.dumps(found) != before:
+        records = read_alert_records(root, kind)
+        before = json.dumps(records)
+        yield records
+        if json.dumps(records) != before:
             with write_file_atomically(path, replace=True, mode=private_file_mode(path.parent, 0o660)) as draft:
-                draft.write_text(json.dumps(found), encoding="utf-8")
+                draft.write_text(json.dumps(records), encoding="utf-8")
 
 
 def _path(root: Path, kind: str) -> Path:

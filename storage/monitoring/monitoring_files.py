@@ -109,7 +109,7 @@ class MonitoringFiles:
         self, version: int, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[SliceFile, ...]:
         """The slices of a version that begin within a time, the oldest first."""
-        found = []
+        files = []
         for path in self._parquets(self._version(version)):
             with suppress(FileNotFoundError):  # compacted meanwhile
                 header = _header(path)
@@ -117,9 +117,9 @@ class MonitoringFiles:
                 if until is None or start < until:
                     covered, process = datetime.fromisoformat(header["covered_until"]), header["process"]
                     closed, holds = header["is_closed"], tuple(header.get("holds", ()))
-                    found.append(SliceFile(path, start, end, process, header["layout"], covered, closed, holds))
-        held = {name for one in found for name in one.holds}
-        own = [one for one in found if one.path.name not in held and (since is None or one.start >= since)]
+                    files.append(SliceFile(path, start, end, process, header["layout"], covered, closed, holds))
+        held = {name for one in files for name in one.holds}
+        own = [one for one in files if one.path.name not in held and (since is None or one.start >= since)]
         return tuple(sorted(own, key=lambda one: (one.start, one.process)))
 
     def choice(self) -> MonitorChoice:
@@ -174,10 +174,10 @@ class MonitoringFiles:
             with suppress(FileNotFoundError):
                 table = _read(path)
                 is_gone = pc.is_in(table["key"], value_set=keys)
-                kept = table.filter(pc.invert(is_gone))
-                if kept.num_rows < table.num_rows:
+                left = table.filter(pc.invert(is_gone))
+                if left.num_rows < table.num_rows:
                     gone.update(table["key"].filter(is_gone).to_pylist())
-                    self.replace_rows(path, kept)
+                    self.replace_rows(path, left)
         return len(gone)
 
     def replace_rows(self, path: Path, rows: pa.Table) -> None:
@@ -222,8 +222,8 @@ def compact_hourly_counts(files: MonitoringFiles, before: datetime) -> int:
     """
     gone = 0
     for version in files.versions():
-        found = files.slices(version, until=before)
-        for whole_day in (one for one in found if one.process.startswith(DAY_PROCESS)):
+        slices = files.slices(version, until=before)
+        for whole_day in (one for one in slices if one.process.startswith(DAY_PROCESS)):
             gone += _remove_held(files.folder / str(version) / whole_day.path.name, list(whole_day.holds))
         days: dict[tuple[str, str], list[SliceFile]] = {}
         for one in files.slices(version, until=before):
@@ -336,8 +336,8 @@ def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
 
 def _header(path: Path) -> Mapping[str, Any]:
     with _ours(path):
-        found: Mapping[str, Any] = json.loads((pq.read_schema(path).metadata or {})[META])
-        return found
+        header: Mapping[str, Any] = json.loads((pq.read_schema(path).metadata or {})[META])
+        return header
 
 
 @contextmanager

@@ -22,10 +22,8 @@ def assert_equals_naive(counted, parts):
     assert counted.class_counts.tolist() == np.bincount(chunk.y, minlength=counted.schema.n_classes).tolist()
     for index, family in enumerate(counted.families):
         y, parents, x, counts = counted.cells(index)
-        found = {
-            (k, tuple(of_parents), value): n
-            for k, of_parents, value, n in zip(y.tolist(), parents.tolist(), x.tolist(), counts.tolist(), strict=True)
-        }
+        cells = zip(y.tolist(), map(tuple, parents.tolist()), x.tolist(), strict=True)
+        found = dict(zip(cells, counts.tolist(), strict=True))
         paths, values, same_counts = counted.paths(index)
         assert np.array_equal(paths, np.column_stack([y, parents]))
         assert (values.tolist(), same_counts.tolist()) == (x.tolist(), counts.tolist())
@@ -54,15 +52,16 @@ def test_equal_counting_row_by_row(dense_cells, drawn):
         assert_equals_naive(laws.updated(FamilyCounts(schema, families), parts), parts)
 
 
+FAMILIES = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
+MIXED = FamilyCounts(strategies.schema_of((5, 70, 3, 9), 3), FAMILIES)
+
+
 def test_the_routes_agree_bit_for_bit(monkeypatch):
-    schema = strategies.schema_of((5, 70, 3, 9), 3)
-    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
-    parts = [strategies.chunk_of(seed, schema, 3000) for seed in range(6)]
-    dense = laws.updated(FamilyCounts(schema, families), parts)
+    parts = [strategies.chunk_of(seed, MIXED.schema, 3000) for seed in range(6)]
+    dense = laws.updated(MIXED, parts)
     monkeypatch.setattr(family_module, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "MAX_MATCHED_CELLS", 0)
-    few = laws.updated(FamilyCounts(schema, families), [parts[0].rows(slice(20))])
-    sparse = laws.updated(FamilyCounts(schema, families), parts)
+    few, sparse = laws.updated(MIXED, [parts[0].rows(slice(20))]), laws.updated(MIXED, parts)
     assert all(cells.sparse is not None for cells in sparse._cells)
     monkeypatch.undo()
     assert dense.to_arrow().equals(sparse.to_arrow())
@@ -70,16 +69,10 @@ def test_the_routes_agree_bit_for_bit(monkeypatch):
     twice, more = laws.merged(dense, dense), laws.merged(dense, few)
     for ours in (dense, sparse):
         assert laws.merged(ours, ours.from_arrow(sparse.to_arrow())) == twice
-        for theirs in (dense, sparse):
-            added = deepcopy(ours)
-            added.merge(theirs)
-            assert added == twice
-            added.subtract(theirs)
-            assert added == ours
-        for first, second in ((ours, few), (few, ours)):
+        for first, second, total in ((ours, dense, twice), (ours, sparse, twice), (ours, few, more), (few, ours, more)):
             added = deepcopy(first)
             added.merge(second)
-            assert added == more
+            assert added == total
             added.subtract(second)
             assert added == first
 
@@ -91,26 +84,22 @@ def test_paths_of_a_family_that_lies_in_files(block_cells, monkeypatch, tmp_path
     monkeypatch.setattr(family_module, "DENSE_CELLS", 0)
     monkeypatch.setattr(family_module, "memory_limit", lambda: MemoryLimit(1, tmp_path))
     monkeypatch.setattr(sparse_counts, "BLOCK_CELLS", block_cells)
-    counts = laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [])
-    for part in parts:  # each goes to a file, as there is memory for none
-        counts.merge(laws.updated(FamilyCounts(schema, [Family(0, (1, 2))]), [part]))
+    empty = FamilyCounts(schema, [Family(0, (1, 2))])
+    # Each goes to a file, as there is memory for none.
+    counts = laws.merged(*(laws.updated(empty, [part]) for part in parts))
     held = counts._cells[0].sparse
-    assert held is not None
-    assert held.files
-    assert not held.runs
+    assert held.files and not held.runs
     assert_equals_naive(counts, parts)
     counts.subtract(counts.from_arrow(counts.to_arrow()))
     assert [column.size for column in counts.paths(0)] == [0, 0, 0]
 
 
 def test_tables_widen_where_rows_outgrow_32_bits(monkeypatch):
-    schema = strategies.schema_of((5, 70, 3, 9), 3)
-    families = [Family(0, (1, 2)), Family(1), Family(2, (1,)), Family(3, (0, 2, 1))]
-    parts = [strategies.chunk_of(seed, schema, 300) for seed in range(4)]
-    narrow = laws.updated(FamilyCounts(schema, families), parts)
+    parts = [strategies.chunk_of(seed, MIXED.schema, 300) for seed in range(4)]
+    narrow = laws.updated(MIXED, parts)
     monkeypatch.setattr(family_module, "MOST_SHORT", 700)  # reached by updates, by merging, and by what is stored
-    merged = laws.merged(*(laws.updated(FamilyCounts(schema, families), half) for half in (parts[:2], parts[2:])))
-    for wide in (laws.updated(FamilyCounts(schema, families), parts), merged):
+    merged = laws.merged(*(laws.updated(MIXED, half) for half in (parts[:2], parts[2:])))
+    for wide in (laws.updated(MIXED, parts), merged):
         assert wide == narrow
         assert {cells.dense.dtype for cells in wide._cells} == {np.dtype(np.int64)}
     read = narrow.from_arrow(narrow.to_arrow())

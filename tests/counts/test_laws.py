@@ -51,10 +51,6 @@ def prefix_losses(schema, parts):
     return PrefixLosses(schema, of, families.class_counts)
 
 
-def _pairs(views):
-    return PairwiseCounts(views.schema)
-
-
 OF_CHUNKS = {
     "pairwise counts": lambda schema, parts: PairwiseCounts(schema),
     "sparse pairs": lambda schema, parts: SparsePairs(schema),
@@ -67,7 +63,7 @@ OF_CHUNKS = {
     "drawn rows": lambda schema, parts: DrawnRows(schema, 50_000),
     "a few drawn rows": lambda schema, parts: DrawnRows(schema, 15),
     "drawn rows of numbers": lambda schema, parts: DrawnNumbers(schema),
-    "viewed pairs": lambda schema, parts: Viewed(Views(schema), _pairs),
+    "viewed pairs": lambda schema, parts: Viewed(Views(schema), lambda views: PairwiseCounts(views.schema)),
     "viewed families": lambda schema, parts: ViewedFamilies(Views(schema), families_of(schema)),
 }
 
@@ -90,10 +86,10 @@ SMALL = ("a small hold-out", "a few drawn rows")  # what was crowded out is forg
 
 
 def cases(name):
-    """Strategy of (empty statistic, parts, function that joins parts)."""
+    """Strategy of (empty statistic, parts)."""
     if name in OF_CHUNKS:
-        return chunk_lists(name).map(lambda drawn: (OF_CHUNKS[name](*drawn), drawn[1], strategies.joined))
-    return strategies.batch_lists().map(lambda batches: (SUMMARIES[name](batches), batches, joined_batches))
+        return chunk_lists(name).map(lambda drawn: (OF_CHUNKS[name](*drawn), drawn[1]))
+    return strategies.batch_lists().map(lambda batches: (SUMMARIES[name](batches), batches))
 
 
 def chunk_lists(name):
@@ -102,31 +98,19 @@ def chunk_lists(name):
     return strategies.chunk_lists() | grouped if name in OF_VIEWS else strategies.chunk_lists()
 
 
-def joined_batches(batches):
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-
-
 @pytest.mark.parametrize("name", STATISTICS)
 @given(data=st.data())
 @FEW
 def test_every_law(name, data):
-    empty, parts, join = data.draw(cases(name))
-    laws.merging_commutes_and_associates(empty, parts)
-    laws.the_empty_statistic_is_neutral(empty, parts)
-    laws.merging_leaves_the_other_as_it_was(empty, parts)
-    if name not in SMALL:
-        laws.what_was_added_can_be_subtracted(empty, parts)
-    laws.different_rows_are_different(empty, parts)
-    laws.it_says_what_it_can(empty, parts)
-    laws.order_and_partition_do_not_matter(empty, parts, join)
-    laws.arrow_gives_it_back(empty, parts)
+    empty, parts = data.draw(cases(name))
+    laws.every_law(empty, parts, strategies.joined, is_forgetful=name in SMALL)
 
 
 @pytest.mark.parametrize("name", STATISTICS)
 @given(data=st.data(), most=st.sampled_from((1, 2, 5, 9)), seed=st.integers(0, 9))
 @FEW
 def test_a_weight_counts_a_row_as_if_it_were_repeated(name, data, most, seed):
-    empty, parts, _ = data.draw(cases(name))
+    empty, parts = data.draw(cases(name))
     rng = np.random.default_rng(seed)
 
     def weights_of(part):
@@ -148,8 +132,13 @@ def test_every_statistic_of_the_library_is_under_these_laws():
     """A class that merges and is stored is one; `Together`'s laws are here, those of expected counts with EM's tests."""
     schema = strategies.schema_of([3, 4], 2)
     tested = {type(OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)])) for name in OF_CHUNKS}
-    tested |= {ColumnSummaries, ExpectedCounts, Moments, ServedCounts}  # of the last two with their own tests
-    tested |= {ExpectedMoments}  # with its own tests
+    tested |= {
+        ColumnSummaries,
+        ExpectedCounts,
+        ExpectedMoments,
+        Moments,
+        ServedCounts,
+    }  # of the last three with their own tests
     modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(learners.__path__, "learners.")]
     classes = {member for module in modules for member in vars(module).values() if inspect.isclass(member)}
     operations = ("update", "merge", "subtract", "to_arrow", "from_arrow")
@@ -174,10 +163,11 @@ def test_any_number_of_threads_collects_the_same(name, sizes, monkeypatch):
     for threads in (2, 3, 7):
         many = collect(empty, source, threads=threads)
         assert many == one
-        if name in OF_CHUNKS:
-            assert many.to_arrow().equals(one.to_arrow())
-        else:
-            assert many.build_schema().to_json() == one.build_schema().to_json()
+        assert (
+            many.to_arrow().equals(one.to_arrow())
+            if name in OF_CHUNKS
+            else (many.build_schema().to_json() == one.build_schema().to_json())
+        )
 
 
 def strangers():
@@ -197,21 +187,19 @@ def strangers():
 @pytest.mark.parametrize("which", strangers())
 def test_statistics_of_other_specifications_are_refused(which):
     empty, stranger = strangers()[which]
-    parts = [strategies.chunk_of(0, empty.schema, 50)]
     stranger.update(strategies.chunk_of(0, stranger.schema, 70))
-    laws.others_are_refused(empty, stranger, parts)
+    laws.others_are_refused(empty, stranger, [strategies.chunk_of(0, empty.schema, 50)])
 
 
-@pytest.mark.parametrize(
-    "stranger",
-    [
-        ColumnSummaries("other"),
-        ColumnSummaries(None),
-        ColumnSummaries("class", {"x": "nominal"}),
-        ColumnSummaries("class", {"x": "drop"}),
-    ],
-    ids=["target", "no target", "kind", "dropped"],
-)
+OTHERS = {
+    "target": ("other",),
+    "no target": (None,),
+    "kind": ("class", {"x": "nominal"}),
+    "dropped": ("class", {"x": "drop"}),
+}
+
+
+@pytest.mark.parametrize("stranger", [ColumnSummaries(*of) for of in OTHERS.values()], ids=OTHERS)
 def test_summaries_of_other_specifications_are_refused(stranger):
     batch = pa.RecordBatch.from_pydict({"x": [1, 2, 2], "class": ["a", "b", "b"], "other": ["u", "v", "v"]})
     stranger.update(batch)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners import Source, collect
 from learners.counts.moments import Moments, Unit
 from learners.errors import EmptyStatistic, SchemaError, StatisticMismatch, UnknownColumn
 from learners.schema import Attribute
-from tests import laws
+from tests import laws, strategies
 
 
 def unit(name, *cuts):
@@ -29,62 +28,39 @@ NUMBERS = st.one_of(
 )
 
 
-@st.composite
-def batch_lists(draw):
-    rows = draw(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, st.floats(-1e-3, 1e-3)), min_size=1, max_size=40))
-    table = pa.table(
-        {name: pa.array(column, pa.float64()) for name, column in zip("abcd", zip(*rows, strict=True), strict=True)}
-    )
-    cuts = sorted(draw(st.lists(st.integers(0, table.num_rows), max_size=3)))
-    edges = [0, *cuts, table.num_rows]
-    return [
-        batch
-        for low, high in zip(edges, edges[1:], strict=False)
-        for batch in table.slice(low, high - low).combine_chunks().to_batches()
-    ]
+ROWS = st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS, st.floats(-1e-3, 1e-3)), min_size=1, max_size=40)
+COLUMNS = ROWS.map(lambda rows: [pa.array(column, pa.float64()) for column in zip(*rows, strict=True)])
+TABLES = COLUMNS.map(lambda columns: pa.table(columns, names=list("abcd")))
 
 
-def joined(batches):
-    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
-
-
-@given(batches=batch_lists())
+@given(batches=strategies.batch_lists(TABLES))
 def test_moments_keep_the_laws(batches):
-    empty = Moments(UNITS)
-    laws.merging_commutes_and_associates(empty, batches)
-    laws.the_empty_statistic_is_neutral(empty, batches)
-    laws.merging_leaves_the_other_as_it_was(empty, batches)
-    laws.what_was_added_can_be_subtracted(empty, batches)
-    laws.order_and_partition_do_not_matter(empty, batches, joined)
-    laws.different_rows_are_different(empty, batches)
-    laws.arrow_gives_it_back(empty, batches)
+    laws.every_law(Moments(UNITS), batches, strategies.joined)
 
 
 def naive(batches):
     """Mean and scatter of complete rows in rational arithmetic, each number rounded to its unit."""
+
+    def rounded(unit, value):
+        step = Fraction(2) ** unit.exponent
+        return Fraction(unit.shift) + step * round(Fraction(float(value - unit.shift)) / step)
+
     rows = []
-    for row in joined(batches).to_pylist():
+    for row in strategies.joined(batches).to_pylist():
         values = [row[unit.name] for unit in UNITS]
         if all(value is not None and not math.isnan(value) for value in values):
-            rows.append(
-                [
-                    Fraction(unit.shift)
-                    + Fraction(2) ** unit.exponent
-                    * round(Fraction(float(value - unit.shift)) / Fraction(2) ** unit.exponent)
-                    for unit, value in zip(UNITS, values, strict=True)
-                ]
-            )
+            rows.append([rounded(unit, value) for unit, value in zip(UNITS, values, strict=True)])
     n = len(rows)
     mean = [sum(column) / n for column in zip(*rows, strict=True)] if n else []
     scatter = [[sum((row[i] - mean[i]) * (row[j] - mean[j]) for row in rows) for j in range(4)] for i in range(4)]
     return n, mean, scatter
 
 
-@given(batches=batch_lists())
+@given(batches=strategies.batch_lists(TABLES))
 def test_sums_are_exact(batches):
     moments = laws.updated(Moments(UNITS), batches)
     n, mean, scatter = naive(batches)
-    assert (moments.n_rows, moments.n_rows + moments.n_incomplete) == (n, joined(batches).num_rows)
+    assert (moments.n_rows, moments.n_rows + moments.n_incomplete) == (n, strategies.joined(batches).num_rows)
     if n:
         assert moments.mean().tolist() == [float(number) for number in mean]
         assert moments.scatter().tolist() == [[float(number) for number in row] for row in scatter]
@@ -107,35 +83,19 @@ def test_rounding_is_far_below_the_spread():
     np.testing.assert_allclose((moments.mean() - x.mean(axis=0)) / size, 0.0, atol=1e-10)
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_any_number_of_threads_collects_the_same(threads, monkeypatch):
-    monkeypatch.setattr("learners.passes.sources.source.BATCH_ROWS", 64)
-    rng = np.random.default_rng(2)
-    columns = {name: rng.normal(size=3000) for name in "abcd"}
-    columns["a"][::50] = 1e11
-    columns["b"][::70] = np.nan
-    source = Source.of_table(pa.table(columns))
-    whole = laws.updated(Moments(UNITS), [pa.RecordBatch.from_pydict(columns)])
-    assert collect(Moments(UNITS), source, threads=threads) == whole
-    assert whole.n_incomplete == len(range(0, 3000, 70))
-
-
 @pytest.mark.parametrize(
-    ("column", "message"),
+    ("column", "error", "message"),
     [
-        ([1.0, math.inf], "Column 'a' holds inf, too far from its other numbers"),
-        ([1.0, 1e300], r"Column 'a' holds 1e\+300, too far"),
-        (["x", "y"], "Column 'a' holds string, but the model needs numbers there"),
+        ([1.0, math.inf], SchemaError, "Column 'a' holds inf, too far from its other numbers"),
+        ([1.0, 1e300], SchemaError, r"Column 'a' holds 1e\+300, too far"),
+        (["x", "y"], SchemaError, "Column 'a' holds string, but the model needs numbers there"),
+        ([1.0], UnknownColumn, "Column 'b' is not in the table"),
     ],
 )
-def test_what_cannot_be_added_up_is_named(column, message):
-    with pytest.raises(SchemaError, match=message):
-        Moments([UNITS[0]]).update(pa.RecordBatch.from_pydict({"a": column}))
-
-
-def test_a_column_that_is_not_there_is_named():
-    with pytest.raises(UnknownColumn, match="Column 'b' is not in the table"):
-        Moments(UNITS).update(pa.RecordBatch.from_pydict({"a": [1.0]}))
+def test_what_cannot_be_added_up_is_named(column, error, message):
+    units = UNITS if error is UnknownColumn else UNITS[:1]
+    with pytest.raises(error, match=message):
+        Moments(units).update(pa.RecordBatch.from_pydict({"a": column}))
 
 
 def test_other_columns_and_units_are_refused():

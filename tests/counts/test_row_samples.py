@@ -9,11 +9,8 @@ from hypothesis import strategies as st
 
 from learners.counts.kernels import hash_row_contents
 from learners.counts.row_samples import RESERVE, HoldOut, random_folds
+from learners.schema.schema_growth import schema_code_maps
 from tests import laws, strategies
-
-
-def sorted_counts(counted):
-    return counted.sample.counts.tolist()
 
 
 def rows_of(chunk):
@@ -25,12 +22,11 @@ def test_draws_a_tenth_of_rows_that_exist(drawn, capacity):
     schema, parts = drawn
     counted = laws.updated(HoldOut(schema, capacity, 0), parts)
     whole, held = rows_of(strategies.joined(parts)), rows_of(counted.draw())
-    size = min(counted.n_rows // 10, capacity)
+    size, sampled = min(counted.n_rows // 10, capacity), counted.sample
     assert sum(held.values()) == size
-    known = sum(sorted_counts(counted)[:capacity])
+    known = sum(sampled.counts.tolist()[:capacity])
     for row, n in held.items():
         assert abs(n - whole[row] * size / known) < 1, "as many as its share of the occurrences"
-    sampled = counted.sample
     for content, count in zip(sampled.rows.tolist(), sampled.counts.tolist(), strict=True):
         assert whole[tuple(content)] == count, "every occurrence of a sampled row is counted"
     assert sampled.hashes.size == min(RESERVE * capacity, len(whole))
@@ -98,19 +94,17 @@ def test_hashes_are_sums_of_the_keys_of_values(drawn):
 
 
 def test_a_hold_out_is_subtracted_while_enough_is_known():
-    schema = strategies.schema_of((40, 40, 40), 2)
-    a, b, c = (strategies.chunk_of(seed, schema, 3000) for seed in range(3))
-    whole, rest = laws.updated(HoldOut(schema, 100, 0), [a, b, c]), laws.updated(HoldOut(schema, 100, 0), [b, c])
-    whole.subtract(laws.updated(HoldOut(schema, 100, 0), [a]))
+    empty = HoldOut(strategies.schema_of((40, 40, 40), 2), 100, 0)
+    a, b, c = (strategies.chunk_of(seed, empty.schema, 3000) for seed in range(3))
+    whole, rest = laws.updated(empty, [a, b, c]), laws.updated(empty, [b, c])
+    whole.subtract(laws.updated(empty, [a]))
     assert whole.is_sufficient
     assert np.array_equal(whole.draw().x, rest.draw().x) and whole.n_rows == rest.n_rows
-    whole.subtract(laws.updated(HoldOut(schema, 100, 0), [b]))
+    whole.subtract(laws.updated(empty, [b]))
     assert not whole.is_sufficient, "two thirds are gone, and twice as many rows were known as are drawn"
 
 
 def test_a_larger_domain_changes_no_hash():
-    from learners.schema.schema_growth import schema_code_maps
-
     small, large = strategies.schema_of((4, 3), 2), strategies.schema_of((9, 5), 3, {0})
     chunk = strategies.chunk_of(0, small, 500)
     counted = laws.updated(HoldOut(small), [chunk])

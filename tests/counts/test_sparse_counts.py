@@ -36,16 +36,11 @@ def test_runs_count_and_merge_as_dictionaries_do(lists):
     assert np.all(left.counts > 0), "what adds up to nothing leaves no trace"
 
 
-@given(
-    keys=st.lists(st.integers(0, 2**32 - 1), max_size=60) | st.lists(st.integers(0, 40), max_size=60), data=st.data()
-)
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=60) | st.lists(st.integers(0, 40), max_size=60), st.data())
 def test_short_and_long_keys_are_counted_alike(keys, data):
     """Keys of up to 32 bits are kept in half of the memory, and sorted by as few digits as they need."""
     n_bits = data.draw(st.integers(max(1, max(keys, default=0).bit_length()), 32))
-    short, long = (
-        count_distinct_keys(np.array(keys, np.uint32), n_bits),
-        count_distinct_keys(np.array(keys, np.int64), n_bits),
-    )
+    short, long = (count_distinct_keys(np.array(keys, kind), n_bits) for kind in (np.uint32, np.int64))
     assert as_counter(short) == as_counter(long) == Counter(keys)
     assert (short.cells.dtype, sum_sparse_runs(short, short).cells.dtype) == (np.uint32, np.int64)
     assert as_counter(sum_sparse_runs(short, long)) == Counter(keys + keys)
@@ -72,7 +67,7 @@ def test_spilled_cells_are_those_of_a_dictionary(tmp_path_factory, seed, n_cells
     cells.add_counts(other, -1)
     total.subtract(as_counter(other.distinct()))
     assert as_counter(cells.distinct()) == Counter({cell: n for cell, n in total.items() if n})
-    if n_bytes == 1 or n_bytes == 1 << 30:
+    if n_bytes != 4096:
         assert bool(list(folder.iterdir())) == (n_bytes == 1)
     del cells, other, place
     assert not list(folder.iterdir()), "its files go with the counts"
@@ -86,9 +81,8 @@ def test_family_counts_do_not_depend_on_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(memory, "_limit", MemoryLimit(200_000, tmp_path))
     scarce = laws.updated(FamilyCounts(schema, families), parts)
     assert list(tmp_path.iterdir()), "the counts went to files"
-    assert scarce == plenty
     assert scarce.to_arrow().equals(plenty.to_arrow())
-    assert scarce.from_arrow(plenty.to_arrow()) == plenty
+    assert scarce == plenty == scarce.from_arrow(plenty.to_arrow())
     scarce.merge(laws.updated(FamilyCounts(schema, families), parts[:1]))
     scarce.subtract(laws.updated(plenty, parts[:1]))
     assert scarce == plenty

@@ -23,7 +23,7 @@ from learners.monitoring.served_counts import (
 from learners.passes import engine
 from learners.schema.encoding.encode import cached_schema_encoder, encode
 from learners.schema.encoding.json_records import encode_json_records
-from tests import laws
+from tests import laws, strategies
 from tests.monitoring import problems
 from tests.naive import monitoring as naive
 from tests.naive.counts import family_counts
@@ -37,50 +37,24 @@ def watched(request):
 
 
 def batches(sizes, seed=3):
-    table = problems.rows(sum(sizes), seed).combine_chunks()
-    starts = np.cumsum([0, *sizes])
-    return [
-        table.slice(int(start), size).combine_chunks().to_batches()[0]
-        for start, size in zip(starts, sizes, strict=False)
-    ]
+    batch = strategies.joined(problems.rows(sum(sizes), seed).to_batches())
+    return [batch.slice(sum(sizes[:i]), size) for i, size in enumerate(sizes)]
 
 
 @given(sizes=st.lists(st.sampled_from((1, 2, 63, 257)), min_size=3, max_size=5))
 @FEW
 def test_slices_obey_the_laws_of_a_statistic(sizes):
-    empty, parts = ServedCounts(Watched(problems.model())), batches(sizes)
-    laws.merging_commutes_and_associates(empty, parts)
-    laws.the_empty_statistic_is_neutral(empty, parts)
-    laws.merging_leaves_the_other_as_it_was(empty, parts)
-    laws.different_rows_are_different(empty, parts)
-    laws.arrow_gives_it_back(empty, parts)
-    laws.it_says_what_it_can(empty, parts)
-    laws.what_was_added_can_be_subtracted(empty, parts)
+    laws.every_law(ServedCounts(Watched(problems.model())), batches(sizes))
 
 
 def test_order_partition_and_threads_do_not_matter(watched):
     """Real numbers are added in fixed point; only the number of requests is that of the batches."""
-    table = problems.rows(3000, 5)
-    whole, parts = ServedCounts(watched), ServedCounts(watched)
-    whole.update(table.combine_chunks().to_batches()[0])
-    for start in (2000, 0, 1000):
-        parts.update(table.slice(start, 1000).combine_chunks().to_batches()[0])
-    parts.block("rows")[2] = whole.block("rows")[2]
-    assert parts == whole
-    source = Source.of_table(table)
+    parts = batches([1000] * 3)
+    whole, counts = (laws.updated(ServedCounts(watched), own) for own in ([strategies.joined(parts)], parts[::-1]))
+    counts.block("rows")[2] = whole.block("rows")[2]
+    assert counts == whole
+    source = Source.of_table(pa.Table.from_batches(parts))
     assert collect(ServedCounts(watched), source, threads=1) == collect(ServedCounts(watched), source, threads=3)
-
-
-def test_a_window_slides_by_addition_and_subtraction(watched):
-    hours = []
-    for batch in batches([50] * 6):
-        hours.append(ServedCounts(watched))
-        hours[-1].update(batch)
-    window = laws.merged(*hours[:3])
-    for newest, oldest in zip(hours[3:], hours[:3], strict=True):
-        window.merge(newest)
-        window.subtract(oldest)
-    assert window == laws.merged(*hours[3:])
 
 
 def test_families_are_those_of_the_naive_twin(watched):
@@ -109,43 +83,35 @@ RECORDS = [
 ]
 
 
+def status_counts(x, rows, schema, of=None, **more):
+    """Of some rows, or of all."""
+    return served_value_status_counts(x, rows, schema.attributes, np.arange(x.shape[1]) if of is None else of, **more)
+
+
 def test_statuses_are_those_of_the_naive_twin():
-    watched = Watched(problems.model())
-    schema = watched.schema
-    chunk = encode_json_records(RECORDS, schema)
-    every = np.arange(len(RECORDS))
-    found = served_value_status_counts(chunk.x, RecordRows(RECORDS), schema.attributes, every)
-    assert [tuple(row[:5]) for row in found.tolist()] == naive.statuses(RECORDS, schema.attributes)
+    schema = problems.model().schema
+    counts = status_counts(encode_json_records(RECORDS, schema).x, RecordRows(RECORDS), schema)
+    assert [tuple(row[:5]) for row in counts.tolist()] == naive.statuses(RECORDS, schema.attributes)
 
 
 def test_records_columns_and_batches_have_the_same_statuses():
-    schema = Watched(problems.model()).schema
+    schema = problems.model().schema
     names = [attribute.name for attribute in schema.attributes]
     records = [{name: record.get(name) for name in names} for record in RECORDS]
     columns = {name: [record[name] for record in records] for name in names}
     batch = pa.RecordBatch.from_pydict(columns)
-    chunk = encode(batch, schema, with_class=False)
-    every = np.arange(len(records))
-    of_records = served_value_status_counts(chunk.x, RecordRows(records), schema.attributes, every)
-    np.testing.assert_array_equal(
-        of_records, served_value_status_counts(chunk.x, ColumnRows(columns), schema.attributes, every)
-    )
-    np.testing.assert_array_equal(
-        of_records, served_value_status_counts(chunk.x, BatchRows(batch), schema.attributes, every)
-    )
-    some = np.array([1, 3])
-    of_some = served_value_status_counts(
-        chunk.x[:, some], RecordRows([records[1], records[3]]), schema.attributes, np.arange(2)
-    )
-    np.testing.assert_array_equal(
-        of_some, served_value_status_counts(chunk.x, BatchRows(batch), schema.attributes, some)
-    )
+    x = encode(batch, schema, with_class=False).x
+    of_records = status_counts(x, RecordRows(records), schema)
+    for rows in (ColumnRows(columns), BatchRows(batch)):
+        np.testing.assert_array_equal(of_records, status_counts(x, rows, schema))
+    of_some = status_counts(x[:, [1, 3]], RecordRows(records[1::2]), schema)
+    np.testing.assert_array_equal(of_some, status_counts(x, BatchRows(batch), schema, np.array([1, 3])))
 
 
 @pytest.mark.parametrize("form", [pa.RecordBatch.from_pydict, pa.table])
 def test_all_numbers_of_a_batch_at_once_are_compared_as_one_column_after_the_other(form):
     """With nulls, NaN, whole numbers, and a column as a dictionary, which is read by itself."""
-    schema, rng = Watched(problems.model()).schema, np.random.default_rng(4)
+    schema, rng = problems.model().schema, np.random.default_rng(4)
     names = [attribute.name for attribute in schema.attributes]
     size = rng.normal(1, 4, 3000)
     size[::50] = np.nan
@@ -156,23 +122,11 @@ def test_all_numbers_of_a_batch_at_once_are_compared_as_one_column_after_the_oth
     }
     for columns in (rows, rows | {"weight": rows["weight"].cast(pa.float32()).dictionary_encode()}):
         table = form({name: column for name, column in columns.items() if name in names})
-        x, every = encode(table, schema).x, np.arange(3000)
-        singly = served_value_status_counts(x, BatchRows(table), schema.attributes, every)
+        x = encode(table, schema).x
+        singly = status_counts(x, BatchRows(table), schema)
         assert singly[names.index("size"), 3:].min() > 0
-        together = served_value_status_counts(
-            x, BatchRows(table), schema.attributes, every, encoder=cached_schema_encoder(schema).inputs
-        )
+        together = status_counts(x, BatchRows(table), schema, encoder=cached_schema_encoder(schema).inputs)
         np.testing.assert_array_equal(together, singly)
-
-
-def test_absent_columns_are_absent():
-    schema = Watched(problems.model()).schema
-    batch = pa.RecordBatch.from_pydict({"size": [0.1, 0.2]})
-    found = served_value_status_counts(encode(batch, schema).x, BatchRows(batch), schema.attributes, np.arange(2))
-    names = [attribute.name for attribute in schema.attributes]
-    assert {name: row[0] for name, row in zip(names, found.tolist(), strict=True)} == {
-        name: 0 if name == "size" else 2 for name in names
-    }
 
 
 def test_predictions_are_added_in_fixed_point():
@@ -230,8 +184,8 @@ def test_columns_by_themselves_count_as_whole_rows_do(tmp_path, monkeypatch, one
 def test_absent_columns_are_absent_in_every_row(tmp_path, monkeypatch):
     pq.write_table(problems.rows(700, 6).drop_columns(["town", "weight"]), tmp_path / "rows.parquet")
     source = Source.open(str(tmp_path / "rows.parquet"))
-    names = Watched(problems.model()).names
-    assert counts_of(source).block("statuses")[names.index("town"), 0] == 700
+    n_absent = counts_of(source).block("statuses")[:, 0].tolist()
+    assert n_absent == [700 * (name in ("town", "weight")) for name in Watched(problems.model()).names]
     alike(source, monkeypatch)
 
 

@@ -23,9 +23,8 @@ def written(path, column, **how):
 def long_texts(n, n_bytes):
     """Texts of one letter, without Python's objects."""
     content = pa.py_buffer(np.full(n * n_bytes, ord("x"), np.uint8))
-    return pa.Array.from_buffers(
-        pa.string(), n, [None, pa.py_buffer(np.arange(n + 1, dtype=np.int32) * n_bytes), content]
-    )
+    offsets = pa.py_buffer(np.arange(n + 1, dtype=np.int32) * n_bytes)
+    return pa.Array.from_buffers(pa.string(), n, [None, offsets, content])
 
 
 def damaged_footers(path, n):

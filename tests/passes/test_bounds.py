@@ -36,11 +36,9 @@ def test_ordinary_files_pass(tmp_path, codec):
     rng = np.random.default_rng(0)
     columns = {"x": rng.normal(size=5000), "t": pa.array([f"t{i % 97}" for i in range(5000)]), "class": classes(5000)}
     for version in ("1.0", "2.0"):
-        pq.write_table(
-            pa.table(columns), tmp_path / "a.parquet", compression=codec, data_page_version=version, row_group_size=2000
-        )
-        source = Source.open(tmp_path / "a.parquet")
-        assert summarised(source).n_rows == 5000
+        how = {"compression": codec, "data_page_version": version, "row_group_size": 2000}
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet", **how)
+        assert summarised(Source.open(tmp_path / "a.parquet")).n_rows == 5000
 
 
 @given(

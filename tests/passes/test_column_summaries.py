@@ -52,12 +52,13 @@ def cycled(values, kind=None):
         (cycled([True, False]), "nominal", (False, True)),
         (cycled([9, 3], pa.uint8()), "nominal", (3, 9)),
         (cycled([9, -3], pa.int8()), "nominal", (-3, 9)),
+        (cycled(["NaN", "None", "", None]), "nominal", ("", "NaN", "None")),  # these are words
     ],
 )
 def test_nominal_columns(column, kind, values):
-    attribute = only_attribute(column)
-    assert (attribute.kind, attribute.values, attribute.has_missing) == (kind, values, False)
-    assert attribute.n_values == len(values)
+    attribute, has_missing = only_attribute(column), column.null_count > 0
+    assert (attribute.kind, attribute.values, attribute.has_missing) == (kind, values, has_missing)
+    assert attribute.n_values == len(values) + has_missing
 
 
 @pytest.mark.parametrize(
@@ -65,8 +66,7 @@ def test_nominal_columns(column, kind, values):
 )
 def test_numeric_columns(kind):
     attribute = only_attribute(pa.array(Y * 10 + np.arange(N) % 3).cast(kind, safe=False))
-    assert attribute.kind == "numeric"
-    assert attribute.cuts == (6.0,)
+    assert (attribute.kind, attribute.cuts) == ("numeric", (6.0,))
 
 
 def test_times_are_numeric():
@@ -115,10 +115,6 @@ def test_intervals_without_regard_to_the_class_give_their_own_reasons(column, re
     assert {entry.name: entry.reason for entry in quantile_binned_schema(summaries, 8).left_out} == {"x": reason}
 
 
-def test_the_word_nan_is_a_word():
-    assert only_attribute(cycled(["NaN", "None", "", None])).values == ("", "NaN", "None")
-
-
 def test_useless_columns_are_left_out_by_name_with_the_reason():
     reasons = left_out(
         {
@@ -138,8 +134,7 @@ def test_useless_columns_are_left_out_by_name_with_the_reason():
     )
     kinds = {"list": "list<", "struct": "struct<", "map": "map<", "bytes": "binary", "more bytes": "large_binary"}
     for name, kind in kinds.items():
-        assert kind in reasons[name]
-        assert "not supported; flatten or convert it" in reasons.pop(name)
+        assert kind in reasons[name] and "not supported; flatten or convert it" in reasons.pop(name)
     assert reasons == {
         "noise": "no cut point tells the classes apart",
         "key": "nearly unique (400 different values in 400 rows): an identifier",
@@ -159,11 +154,8 @@ def test_the_most_frequent_values_are_kept_and_the_others_folded():
     words = [f"w{min(i % 20, 19 - i % 7):02d}" for i in range(N)]
     attribute = only_attribute(words, max_values=4)
     counts = {word: words.count(word) for word in set(words)}
-    wanted = sorted(sorted(counts, key=lambda word: (-counts[word], word))[:4])
-    assert list(attribute.values) == wanted
-    assert attribute.n_folded == len(counts) - 4
-    assert attribute.n_values == 5
-    assert attribute.labels()[-1] == "(other)"
+    assert list(attribute.values) == sorted(sorted(counts, key=lambda word: (-counts[word], word))[:4])
+    assert (attribute.n_folded, attribute.n_values, attribute.labels()[-1]) == (len(counts) - 4, 5, "(other)")
 
 
 @pytest.mark.parametrize(
@@ -190,9 +182,8 @@ def test_without_a_target_numbers_are_cut_into_equal_shares():
 
 def test_overrides_decide():
     columns = {"a": Y * 1.0, "b": Y.astype(str), "c": Y + 5, "d": Y * 2.0}
-    schema = schema_of(
-        columns, overrides={"a": {"cuts": [0.25, 0.5]}, "b": {"order": ["1", "0", "2"]}, "c": "nominal", "d": "drop"}
-    )
+    overrides = {"a": {"cuts": [0.25, 0.5]}, "b": {"order": ["1", "0", "2"]}, "c": "nominal", "d": "drop"}
+    schema = schema_of(columns, overrides=overrides)
     a, b, c = schema.attributes
     assert (a.kind, a.cuts) == ("numeric", (0.25, 0.5))
     assert (b.kind, b.values, b.n_folded) == ("nominal", ("1", "0", "2"), 0)
@@ -259,10 +250,9 @@ def test_whole_numbers_with_gaps_can_be_nominal_and_fractions_cannot():
     ],
 )
 def test_targets_that_cannot_be_classified_are_refused(target, says):
+    table = pa.table({"x": ["abc"[i % 3] for i in range(len(target))], "class": target})
     with pytest.raises(SchemaError, match=says) as raised:
-        infer_schema(
-            Source.of_table(pa.table({"x": ["abc"[i % 3] for i in range(len(target))], "class": target})), "class"
-        )
+        infer_schema(Source.of_table(table), "class")
     assert raised.value.column == "class"
 
 
@@ -271,9 +261,10 @@ def test_targets_that_cannot_be_classified_are_refused(target, says):
 )
 def test_units_that_differ_from_file_to_file_are_refused(one, other):
     """Their numbers do not compare: noon is 43,200 here and 43,200,000,000 there."""
-    kinds = {"time32[s]": pa.time32("s"), "time64[us]": pa.time64("us"), "duration[s]": pa.duration("s"), "duration[ms]": pa.duration("ms"),
-             "date32[day]": pa.date32()}  # fmt: skip
-    tables = [pa.table({"x": pa.array([0, 1, None], kinds[name]), "class": ["u", "v", "u"]}) for name in (one, other)]
+    tables = [
+        pa.table({"x": pa.array([0, 1, None], pa.type_for_alias(name.replace("[day]", ""))), "class": ["u", "v", "u"]})
+        for name in (one, other)
+    ]
     parts = [ColumnSummaries("class") for _ in tables]
     for part, table in zip(parts, tables, strict=True):
         part.update(table.to_batches()[0])
@@ -290,20 +281,15 @@ def test_nothing_left_to_learn_from_is_refused_with_the_reasons():
         infer_schema(Source.of_table(table), "class")
     with pytest.raises(SchemaError, match="No column is left"):
         infer_schema(Source.of_table(pa.table({"class": ["u", "v"]})), "class")
-    with pytest.raises(EmptyData, match="no rows"):
-        infer_schema(Source.of_table(table.slice(0, 0)), "class")
-    with pytest.raises(EmptyData, match="no rows"):
-        ColumnSummaries("class").build_schema()
+    for schema in (
+        lambda: infer_schema(Source.of_table(table.slice(0, 0)), "class"),
+        ColumnSummaries("class").build_schema,
+    ):
+        with pytest.raises(EmptyData, match="no rows"):
+            schema()
     with pytest.raises(UnknownColumn, match=r"'klass' is not in the table \(similar: class\)") as raised:
         infer_schema(Source.of_table(table), "klass")
     assert raised.value.column == "klass"
-
-
-def test_a_dictionary_with_a_value_twice_counts_both():
-    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 0] * 100, pa.int8()), pa.array(["a", "a", "b"]))
-    summaries = ColumnSummaries("class")
-    summaries.update(pa.RecordBatch.from_arrays([column, pa.array(Y.astype(str))], ["x", "class"]))
-    assert summaries.found["x"].counts == {"a": 300, "b": 100}
 
 
 def test_text_that_is_not_utf8_is_refused_by_name():
@@ -313,25 +299,6 @@ def test_text_that_is_not_utf8_is_refused_by_name():
     table = pa.table({"x": cycled(["a", "b"]), "class": broken})
     with pytest.raises(SchemaError, match="Column 'class' holds text that is not UTF-8"):
         infer_schema(Source.of_table(table), "class")
-
-
-def test_a_million_different_values():
-    """As text they are an identifier, as numbers they are cut."""
-    n = 1_000_000
-    y = np.arange(n) % 2
-    table = pa.table(
-        {
-            "key": pa.array(np.arange(n)).cast(pa.string()),
-            "number": np.arange(n) + 2.0 * n * y,
-            "class": pa.array(["u", "v"]).take(pa.array(y)),
-        }
-    )
-    schema = infer_schema(Source.of_table(table), "class", threads=2)
-    assert {entry.name: entry.reason for entry in schema.left_out} == {
-        "key": "nearly unique (1,000,000 different values in 1,000,000 rows): an identifier"
-    }
-    (cut,) = schema.attributes[0].cuts
-    assert n <= cut <= 2 * n
 
 
 def test_more_values_than_can_be_counted_are_left_out(monkeypatch):
@@ -346,10 +313,8 @@ def test_any_table_gives_a_schema_or_an_error_of_ours(table):
         schema = infer_schema(Source.of_table(table), "class")
     except SchemaError:
         return
-    assert Schema.from_json(schema.to_json()) == schema
-    assert Schema.from_json(schema.to_json()).to_json() == schema.to_json()
-    names = {attribute.name for attribute in schema.attributes} | {entry.name for entry in schema.left_out}
+    read = Schema.from_json(schema.to_json())
+    assert (read, read.to_json()) == (schema, schema.to_json())
+    names = {each.name for each in (*schema.attributes, *schema.left_out)}
     assert names == set(table.column_names) - {"class"}
-    for attribute in schema.attributes:
-        assert attribute.n_values >= 2
-        assert len(attribute.labels()) == attribute.n_values
+    assert all(len(attribute.labels()) == attribute.n_values >= 2 for attribute in schema.attributes)

@@ -68,10 +68,14 @@ def test_a_cluster_learns_the_same_ensembles_of_more_cut_points_than_a_byte_tell
 
 def test_xgboost_boosts_on_the_workers(folder, cluster):
     """The sums of gradients come in another order there, so probabilities agree to a few digits only."""
-    parameters = {"rounds": 5, "depth": 3}
-    source = Source.open(folder)
-    one = drive(recipes.learner("xgboost", parameters, "class", None, OVERRIDES), source)
-    many = drive(recipes.learner("xgboost", parameters, "class", None, OVERRIDES), source, cluster=cluster)
+    one, many = (
+        drive(
+            recipes.learner("xgboost", {"rounds": 5, "depth": 3}, "class", None, OVERRIDES),
+            Source.open(folder),
+            cluster=own,
+        )
+        for own in (None, cluster)
+    )
     assert many.facts["n_rows"] == 3000 and many.facts["class_counts"] == one.facts["class_counts"]
     rows = encode(pq.read_table(folder), one.schema)
     assert np.abs(many.predict_proba(rows) - one.predict_proba(rows)).max() < 0.05
@@ -97,19 +101,14 @@ def test_conditions_travel_with_the_rows(folder, cluster):
     assert cluster.collect(ColumnSummaries("class"), source) == collect(ColumnSummaries("class"), source)
 
 
-def test_groups_are_all_rows_once(folder):
-    source = Source.open(folder)
-    groups = list(clusters.fragment_groups(source, 1))
-    assert len(groups) > 3 and sum(group.n_rows for group in groups) == source.n_rows
-    assert [b for group in groups for b in group.batches(["user"])] == list(source.batches(["user"]))
-
-
 @pytest.mark.parametrize("n_workers", [1, 2, 3])
-def test_every_worker_has_work_where_rows_are_few(folder, monkeypatch, n_workers):
-    monkeypatch.setattr(clusters, "GROUP_ROWS", 2_000_000)
+def test_groups_are_all_rows_once_and_every_worker_has_work_where_rows_are_few(folder, monkeypatch, n_workers):
     source = Source.open(folder)
-    sizes = [group.n_rows for group in clusters.fragment_groups(source, n_workers)]
-    assert sum(sizes) == source.n_rows and n_workers < len(sizes) <= 2 * n_workers
+    for n_rows, most in ((400, 99), (2_000_000, 2 * n_workers)):
+        monkeypatch.setattr(clusters, "GROUP_ROWS", n_rows)
+        groups = list(clusters.fragment_groups(source, n_workers))
+        assert n_workers < len(groups) <= most and sum(group.n_rows for group in groups) == source.n_rows
+        assert [b for group in groups for b in group.batches(["user"])] == list(source.batches(["user"]))
 
 
 def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
@@ -128,20 +127,17 @@ def test_a_worker_killed_in_mid_pass_changes_nothing(folder):
         wait_for(lambda: ended([victim]))
 
 
-def test_errors_of_the_data_come_back_as_they_are(tmp_path, cluster):
-    write(tmp_path, 0)
-    source = Source.open(tmp_path)
-    (tmp_path / "00.parquet").unlink()
-    with pytest.raises(SourceError, match="was removed while it was being read"):
-        cluster.collect(ColumnSummaries("class"), source)
-
-
-def test_a_pass_is_cancelled_between_groups(folder, cluster):
+def test_errors_of_the_data_come_back_as_they_are_and_a_pass_is_cancelled_between_groups(tmp_path, cluster):
     def cancel(progress):
         raise Cancelled("enough")
 
+    write(tmp_path, 0)
+    source = Source.open(tmp_path)
     with pytest.raises(Cancelled, match="enough"):
-        cluster.collect(ColumnSummaries("class"), Source.open(folder), on_progress=cancel)
+        cluster.collect(ColumnSummaries("class"), source, on_progress=cancel)
+    (tmp_path / "00.parquet").unlink()
+    with pytest.raises(SourceError, match="was removed while it was being read"):
+        cluster.collect(ColumnSummaries("class"), source)
 
 
 def test_what_is_no_cluster_is_refused(monkeypatch):

@@ -40,9 +40,8 @@ def test_freed_arrays_leave_the_process():
         assert pa.default_memory_pool().backend_name == "system"
         release_free_memory()
         before = resident_bytes()
-        arrays = [
-            np.ones(3 << 17) for _ in range(40)
-        ]  # of 3 MiB, which glibc keeps by default once it has seen larger ones
+        # Of 3 MiB, which glibc keeps by default once it has seen larger ones.
+        arrays = [np.ones(3 << 17) for _ in range(40)]
         assert resident_bytes() - before > 100 << 20
         del arrays
         release_free_memory()

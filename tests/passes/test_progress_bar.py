@@ -42,9 +42,8 @@ def test_units_are_those_of_the_work():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 3))
     seen = {}
-    FewPassClassifier(members=2).fit(
-        X, X[:, 0] + rng.normal(size=400) > 0, on_progress=lambda at: seen.update({at.stage: at.unit})
-    )
+    y = X[:, 0] + rng.normal(size=400) > 0
+    FewPassClassifier(members=2).fit(X, y, on_progress=lambda at: seen.update({at.stage: at.unit}))
     assert {unit for stage, unit in seen.items() if stage.startswith(("reading", "counting"))} == {"rows"}
     assert (seen["weighting"], seen["cross-fitting"]) == ("networks", "folds")
 
@@ -52,9 +51,8 @@ def test_units_are_those_of_the_work():
 def test_a_bar_takes_one_line_however_long_the_words_are():
     console = Console(width=80, file=io.StringIO(), force_terminal=True)
     with console_progress_bar(console) as bar:
-        bar.add_task(
-            "choosing a circuit: a mixture of four hidden trees of six states, and more", amount="45 of 100 networks"
-        )
+        words = "choosing a circuit: a mixture of four hidden trees of six states, and more"
+        bar.add_task(words, amount="45 of 100 networks")
         bar.refresh()
     lines = [text.plain for text in Text.from_ansi(console.file.getvalue().replace("\r", "\n")).split("\n")]
     assert max(map(len, lines)) <= 80 and any("circuit" in line and "45 of 100 networks" in line for line in lines)

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from learners import Source, collect, drive
+from learners import Source, collect, drive, load_model
 from learners.counts.pairwise import PairwiseCounts
 from learners.errors import Cancelled
 from learners.passes.column_summaries import ColumnSummaries
@@ -102,13 +102,15 @@ def test_what_was_saved_is_not_read_again(folder, monkeypatch):
     done = checkpoint.saved[-1][1]["fragments"]
     assert 0 < len(done) < len(source.fragments)
     read = []
-    monkeypatch.setattr(
-        Source, "read_weighted", lambda self, fragment, *a: (read.append(fragment), raw(self, fragment, *a))[1]
-    )
+
+    def noted(self, fragment, *rest):
+        read.append(fragment)
+        return raw(self, fragment, *rest)
+
+    monkeypatch.setattr(Source, "read_weighted", noted)
     assert collect(ColumnSummaries("class"), source, threads=2, checkpoint=checkpoint) == whole
-    assert sorted(read, key=source.fragments.index) == [
-        fragment for index, fragment in enumerate(source.fragments) if index not in done
-    ]
+    left = [fragment for index, fragment in enumerate(source.fragments) if index not in done]
+    assert sorted(read, key=source.fragments.index) == left
 
 
 def test_each_source_of_a_pass_has_a_checkpoint_of_its_own(folder):
@@ -138,15 +140,12 @@ def test_a_damaged_checkpoint_is_not_believed(tmp_path, folder):
     table, note = file.load()
     assert note == {"fragments": [1, 2]}
     assert ColumnSummaries("class").from_arrow(table) == statistic
-    content = bytearray(file.path.read_bytes())
+    content = file.path.read_bytes()
     file.path.chmod(0o644)
-    for position in (0, 40, len(content) // 2, len(content) - 1):
-        broken = bytearray(content)
-        broken[position] ^= 0xFF
+    flipped = (content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :] for at in (0, 40, len(content) // 2))
+    for broken in (*flipped, content[:-1] + bytes([content[-1] ^ 0xFF]), content[:10]):
         file.path.write_bytes(broken)
         assert file.load() is None
-    file.path.write_bytes(content[:10])
-    assert file.load() is None
 
 
 def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folder):
@@ -171,8 +170,6 @@ def test_killed_at_random_moments_a_job_ends_with_the_same_model(tmp_path, folde
                 n_kills += 1
         assert run(None) == 0
         starter.stdin.close()
-    from learners.registry.model_kinds import load_model
-
     resumed = load_model(*map_compiled(work / "model.arrow"))
     learner = recipes.learner("kdb", {"k": 2}, "class", None, {"user": "drop", "time": "drop"})
     assert same(resumed, drive(learner, Source.open(folder)))

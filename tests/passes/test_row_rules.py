@@ -31,15 +31,8 @@ def table():
     rng = np.random.default_rng(0)
     a = rng.choice(["u", "v", "w"], N)
     y = np.where((a == "u") ^ (rng.random(N) < 0.2), "yes", "no")
-    return pa.table(
-        {
-            "a": a,
-            "number": rng.normal(size=N) + (y == "yes"),
-            "few": rng.integers(0, 5, N),
-            "w": rng.integers(0, 7, N),
-            "class": y,
-        }
-    )
+    numbers = {"number": rng.normal(size=N) + (y == "yes"), "few": rng.integers(0, 5, N), "w": rng.integers(0, 7, N)}
+    return pa.table({"a": a, **numbers, "class": y})
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +67,10 @@ def test_other_learners_too(table, expanded):
     assert np.array_equal(posterior.edge_probabilities_, whole.edge_probabilities_)
 
 
-def test_the_model_says_which_column_was_the_weight(table):
+def test_the_model_says_which_column_was_the_weight_and_large_weights_cost_nothing(table):
     schema = NB(columns=COLUMNS).fit(table, "class").model_.schema
     assert ("w", "the weight of the rows") in [(entry.name, entry.reason) for entry in schema.left_out]
     assert "w" not in [attribute.name for attribute in schema.attributes]
-
-
-def test_large_weights_cost_nothing(table):
     model = KDB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, 10_000_000))
     assert model.model_.facts["n_rows"] == N * 10_000_000
 
@@ -89,9 +79,8 @@ def test_rows_count_by_their_class(table):
     plain = table.drop(["w"])
     by_class = np.array([{"yes": 3}.get(y, 1) for y in table["class"].to_pylist()])
     ours = KDB(columns={"class": {"weight": {"yes": 3}}}).fit(plain, "class")
-    assert np.array_equal(
-        ours.predict_proba(plain), KDB().fit(plain, "class", sample_weight=by_class).predict_proba(plain)
-    )
+    theirs = KDB().fit(plain, "class", sample_weight=by_class)
+    assert np.array_equal(ours.predict_proba(plain), theirs.predict_proba(plain))
     assert "class" not in [entry.name for entry in ours.model_.schema.left_out]
     by_word = KDB(columns={"a": {"weight": {"u": 0}}}).fit(plain, "class")
     assert by_word.model_.facts["n_rows"] == sum(value != "u" for value in table["a"].to_pylist())
@@ -124,26 +113,26 @@ def test_what_is_no_weight_is_refused_with_the_remedy(value, words, tmp_path):
     assert words in str(caught.value)
 
 
-def test_what_is_said_wrongly_of_weights_is_refused(table):
-    with pytest.raises(InvalidParameter, match="only one column"):
-        NB(columns={"w": {"weight": 1}, "few": {"weight": 1}}).fit(table, "class")
-    with pytest.raises(InvalidParameter, match="not both"):
-        NB(columns=COLUMNS).fit(table, "class", sample_weight=np.ones(N))
-    with pytest.raises(InvalidParameter, match="nothing else"):
-        NB(columns={"w": {"weight": 1, "kind": "numeric"}}).fit(table, "class")
-    with pytest.raises(InvalidParameter, match="weight"):
-        NB(columns={"w": {"weight": -2}}).fit(table, "class")
-    with pytest.raises(InvalidParameter, match="one of the classes 'no', 'yes'"):
-        NB(columns={"class": {"weight": {"maybe": 2}}}).fit(table, "class")
-    for count in (0.5, -1, 1 << 70, True):
-        with pytest.raises(InvalidParameter, match="a whole number up to"):
-            NB(columns={"class": {"weight": {"yes": count}}}).fit(table, "class")
-    with pytest.raises(UnknownColumn, match="'v'"):
-        NB(columns={"v": {"weight": True}}).fit(table, "class")
-    with pytest.raises(SchemaError, match="needs numbers"):
-        NB(columns={"a": {"weight": True}}).fit(table, "class")
-    with pytest.raises(SchemaError, match="sum to more than"):  # less than losses can sum
-        NB().fit(table.drop(["w"]), "class", sample_weight=np.full(N, MOST_WEIGHT // N + 1))
+@pytest.mark.parametrize(
+    ("columns", "weights", "error", "says"),
+    [
+        ({"w": {"weight": 1}, "few": {"weight": 1}}, None, InvalidParameter, "only one column"),
+        (COLUMNS, 1, InvalidParameter, "not both"),
+        ({"w": {"weight": 1, "kind": "numeric"}}, None, InvalidParameter, "nothing else"),
+        ({"w": {"weight": -2}}, None, InvalidParameter, "weight"),
+        ({"class": {"weight": {"maybe": 2}}}, None, InvalidParameter, "one of the classes 'no', 'yes'"),
+        *(
+            ({"class": {"weight": {"yes": count}}}, None, InvalidParameter, "a whole number up to")
+            for count in (0.5, -1, 1 << 70, True)
+        ),
+        ({"v": {"weight": True}}, None, UnknownColumn, "'v'"),
+        ({"a": {"weight": True}}, None, SchemaError, "needs numbers"),
+        ({"w": "drop"}, MOST_WEIGHT // N + 1, SchemaError, "sum to more than"),  # less than losses can sum
+    ],
+)
+def test_what_is_said_wrongly_of_weights_is_refused(table, columns, weights, error, says):
+    with pytest.raises(error, match=says):
+        NB(columns=columns).fit(table, "class", sample_weight=None if weights is None else np.full(N, weights))
 
 
 def test_rows_that_are_read_one_after_the_other_are_repeated(table):

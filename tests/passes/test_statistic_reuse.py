@@ -44,12 +44,10 @@ def write(folder, day, values=("a", "b", "c"), n=600, nulls=False, classes=("no"
         codes = (y * (rng.random(n) < 0.5) + rng.integers(0, len(values), n)) % len(values)
         mask = rng.random(n) < 0.1 if nulls and j % 2 else np.zeros(n, bool)
         columns[f"x{j}"] = pa.array(np.array(values)[codes], mask=mask)
-    columns["number"] = pa.array(rng.normal(size=n) + y)
-    columns["user"] = pa.array(rng.integers(0, 9, n))
-    columns["time"] = pa.array(
-        [START + day * DAY + datetime.timedelta(seconds=int(s)) for s in rng.integers(0, 86_400, n)]
-    )
-    columns["class"] = pa.array(np.array(classes)[y])
+    columns |= {"number": rng.normal(size=n) + y, "user": rng.integers(0, 9, n)}
+    seconds = rng.integers(0, 86_400, n).tolist()
+    columns["time"] = [START + day * DAY + datetime.timedelta(seconds=second) for second in seconds]
+    columns["class"] = np.array(classes)[y]
     pq.write_table(pa.table(columns), folder / f"{day:02d}.parquet", row_group_size=250)
 
 
@@ -142,12 +140,13 @@ def test_a_window_reads_times_that_the_footer_does_not_tell_and_leaves_out_rows_
 
 def test_windows_that_make_no_sense_are_refused(folder):
     source = Source.open(folder)
-    with pytest.raises(InvalidParameter, match="a number and a unit"):
-        select_newest_rows(source, "3 days", None)
-    with pytest.raises(UnknownColumn, match="'tim' is not in the table"):
-        select_newest_rows(source, "3d", "tim")
-    with pytest.raises(SourceError, match="column 'number' holds double, not timestamps"):
-        select_newest_rows(source, "3d", "number")
+    for window, column, error, says in (
+        ("3 days", None, InvalidParameter, "a number and a unit"),
+        ("3d", "tim", UnknownColumn, "'tim' is not in the table"),
+        ("3d", "number", SourceError, "column 'number' holds double, not timestamps"),
+    ):
+        with pytest.raises(error, match=says):
+            select_newest_rows(source, window, column)
     with pytest.raises(EmptyData, match="No file has rows in the window"):
         Selection(source, {})
 
@@ -160,19 +159,19 @@ def times(folder, *columns, **how):
     return Source.open(folder)
 
 
-def test_times_that_cannot_be_put_in_order_are_refused_in_words(tmp_path):
-    day = datetime.date(2026, 1, 1)
-    for number, (columns, words) in enumerate(
-        [
-            ([pa.array([datetime.time(1)])], r"holds time64\[us\], not timestamps or dates"),
-            ([pa.array([day]), pa.array([datetime.time(1)])], r"1.parquet.*holds time64\[us\]"),
-            ([pa.array([datetime.timedelta(1)])], r"holds duration\[us\], not timestamps or dates"),
-            ([pa.array([10**7], pa.int32()).cast(pa.date32())], "beyond the years 1 to 9999"),
-            ([pa.array([START]), pa.array([START], pa.timestamp("us", "UTC"))], "0.parquet.*no time zone here but one"),
-        ]
-    ):
-        with pytest.raises(SourceError, match=words):
-            select_newest_rows(times(tmp_path / str(number), *columns), "3d", "t")
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ([[datetime.time(1)]], r"holds time64\[us\], not timestamps or dates"),
+        ([[datetime.date(2026, 1, 1)], [datetime.time(1)]], r"1.parquet.*holds time64\[us\]"),
+        ([[datetime.timedelta(1)]], r"holds duration\[us\], not timestamps or dates"),
+        ([pa.array([10**7], pa.int32()).cast(pa.date32())], "beyond the years 1 to 9999"),
+        ([[START], pa.array([START], pa.timestamp("us", "UTC"))], "0.parquet.*no time zone here but one"),
+    ],
+)
+def test_times_that_cannot_be_put_in_order_are_refused_in_words(columns, words, tmp_path):
+    with pytest.raises(SourceError, match=words):
+        select_newest_rows(times(tmp_path / "data", *columns), "3d", "t")
 
 
 @pytest.mark.parametrize("has_footer", [True, False])
@@ -215,10 +214,9 @@ def test_rows_are_forgotten_by_subtracting_them(folder, name, parameters):
     model = learned(name, parameters, chosen.source, kept, store, chosen, accounts)
     rest = [pq.read_table(folder / f"{day:02d}.parquet") for day in range(6)]
     rest[:2] = [table.filter(pc.not_equal(table["user"], 3)) for table in rest[:2]]
-    fresh = recipes.learner(name, parameters, "class", Kept(model.schema), OVERRIDES)
-    assert same(model, drive(fresh, Source.of_table(pa.concat_tables(rest))))
-    domains = accounts[0]
-    assert domains.n_files_read == 2, "only the files that hold such rows"
+    fresh = learned(name, parameters, Source.of_table(pa.concat_tables(rest)), Kept(model.schema))
+    assert same(model, fresh)
+    assert accounts[0].n_files_read == 2, "only the files that hold such rows"
 
 
 def test_a_lost_statistic_is_counted_again(folder):

@@ -3,7 +3,6 @@
 from collections import Counter
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,12 +17,9 @@ from learners.schema.discretise import (
     mdl_cut_points,
     ordered_keys_from_floats,
 )
-from learners.schema.encoding.encode import numeric_column_as_floats
-from tests.conftest import needs_public_sets, public_sets
 from tests.naive import discretise as naive
 from tests.naive.counts import numbers_by_class
 
-N_ROWS = 600
 any_number = st.floats(allow_nan=False)
 
 
@@ -45,7 +41,7 @@ def as_counter(histogram):
 def labelled_values(draw):
     """Values that tell the classes apart more or less."""
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
-    n, n_classes = draw(st.sampled_from([1, 2, 3, 20, 60, 150])), draw(st.integers(1, 4))
+    n, n_classes = draw(st.sampled_from([1, 2, 3, 20, 150, 600])), draw(st.integers(1, 4))
     labels = rng.integers(0, n_classes, n)
     noise = draw(st.sampled_from([0.01, 0.5, 2.0]))
     decimals = draw(st.sampled_from([0, 1, 6]))
@@ -57,23 +53,6 @@ def test_cut_points_are_those_of_the_recursion(drawn):
     values, labels = drawn
     expected = naive.mdl_cuts((values + 0.0).tolist(), labels.tolist())
     assert mdl_cut_points(histogram_of(values, labels)) == pytest.approx(expected)
-
-
-@needs_public_sets
-@pytest.mark.parametrize("path", public_sets(), ids=lambda path: path.stem)
-def test_cut_points_of_public_sets_are_those_of_the_recursion(path):
-    table = pq.read_table(path)
-    if table.num_rows > N_ROWS:
-        table = table.take(np.random.default_rng(1).permutation(table.num_rows)[:N_ROWS])
-    classes = {value: k for k, value in enumerate(sorted(set(table["class"].to_pylist()), key=str))}
-    labels = np.array([classes[value] for value in table["class"].to_pylist()])
-    columns = [f.name for f in table.schema if f.type in ("double", "float", "int64", "int32")]
-    for name in columns[:6]:
-        x = numeric_column_as_floats(table[name].combine_chunks(), name)
-        present = ~np.isnan(x)
-        expected = naive.mdl_cuts(x[present].tolist(), labels[present].tolist())
-        found = mdl_cut_points(histogram_of(x[present], labels[present], len(classes)))
-        assert found == pytest.approx(expected), name
 
 
 def test_nothing_to_cut():
@@ -145,8 +124,7 @@ def test_coarser_histograms_depend_on_the_values_alone(max_bins, seed, n, n_part
             merged = Histogram.empty(3)
             for part in order:
                 merged = merged.merge(part)
-            assert merged.level == whole.level
-            assert np.array_equal(merged.keys, whole.keys)
+            assert (merged.level, merged.keys.tolist()) == (whole.level, whole.keys.tolist())
             assert np.array_equal(merged.counts, whole.counts)
         column = Column()
         for p in range(n_parts):
@@ -156,13 +134,9 @@ def test_coarser_histograms_depend_on_the_values_alone(max_bins, seed, n, n_part
         found = column.histogram
         assert (found.level, found.keys.tolist()) == (whole.level, whole.keys.tolist())
         assert np.array_equal(found.widened(3).counts, whole.counts)
-    assert whole.keys.size <= max_bins
-    assert whole.counts.sum() == n
-    exact = histogram_of(x, y, 3)
+    assert whole.keys.size <= max_bins and whole.counts.sum() == n
     if whole.level:
-        assert exact.at_level(whole.level - 1).keys.size > max_bins
-    else:
-        assert exact.keys.size <= max_bins
+        assert histogram_of(x, y, 3).at_level(whole.level - 1).keys.size > max_bins
 
 
 def test_coarse_bins_find_the_cut_points_within_their_width():
@@ -170,23 +144,16 @@ def test_coarse_bins_find_the_cut_points_within_their_width():
     rng = np.random.default_rng(3)
     y = rng.integers(0, 3, 200_000)
     x = y + 0.3 * rng.standard_normal(200_000)
-    coarse = histogram_of(x, y)
+    coarse, order = histogram_of(x, y), np.argsort(x)
     assert coarse.level > 0
-    values, inverse = np.unique(x, return_inverse=True)
-    exact = Histogram(
-        ordered_keys_from_floats(values), np.eye(3, dtype=np.int64)[y][np.argsort(inverse, kind="stable")]
-    )
-    found, expected = mdl_cut_points(coarse), mdl_cut_points(exact)
-    assert len(found) == len(expected)
-    assert found == pytest.approx(expected, abs=2e-3)
+    exact = Histogram(ordered_keys_from_floats(x[order]), np.eye(3, dtype=np.int64)[y[order]])
+    assert mdl_cut_points(coarse) == pytest.approx(mdl_cut_points(exact), abs=2e-3)
 
 
 def test_cut_points_next_to_infinities_are_finite_and_separate():
     values = [-np.inf] * 30 + [0.0] * 30 + [np.inf] * 30
-    cuts = mdl_cut_points(histogram_of(values, np.repeat([0, 1, 0], 30)))
-    assert len(cuts) == 2
-    assert np.all(np.isfinite(cuts))
-    assert -np.inf < cuts[0] < 0.0 <= cuts[1] < np.inf
+    low, high = mdl_cut_points(histogram_of(values, np.repeat([0, 1, 0], 30)))
+    assert -np.inf < low < 0.0 <= high < np.inf
 
 
 @given(st.lists(any_number, max_size=80), st.integers(2, 9))
@@ -198,5 +165,4 @@ def test_equal_frequency_intervals_are_about_equal(values, n_bins):
     most_common = max(Counter((x + 0.0).tolist()).values(), default=0)
     shares = np.bincount(np.searchsorted(cuts, x), minlength=len(cuts) + 1)
     if x.size:
-        assert shares.max() <= x.size / n_bins + most_common
-        assert shares.min() > 0 or x.size == 0
+        assert shares.max() <= x.size / n_bins + most_common and shares.min() > 0

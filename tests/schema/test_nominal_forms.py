@@ -1,5 +1,6 @@
 """Times in words: one value for a moment, a time of day or a duration, whatever unit, zone or text it comes in, and out again."""
 
+import itertools
 import json
 from datetime import UTC, date, datetime, time, timedelta, timezone
 
@@ -92,12 +93,12 @@ def test_a_time_is_the_same_value_in_every_unit_zone_and_text(what, kind):
 def test_nanoseconds_are_told_apart():
     kind = pa.timestamp("ns")
     texts = ["2024-01-01T00:00:00.123456789", "2024-01-01T00:00:00.123456"]
-    schema = infer_schema(
-        Source.of_table(pa.table({"x": pa.array(texts * 20).cast(kind), "y": ["a", "b"] * 20})), "y", {"x": "nominal"}
-    )
-    assert set(schema.attributes[0].values) == set(texts)
+    table = pa.table({"x": pa.array(texts * 20).cast(kind), "y": ["a", "b"] * 20})
+    schema = infer_schema(Source.of_table(table), "y", {"x": "nominal"})
+    values = schema.attributes[0].values
+    assert set(values) == set(texts)
     codes = encode(pa.record_batch({"x": [*texts, "2024-01-01T00:00:00.1234567"]}), schema).x[0].tolist()
-    assert codes == [schema.attributes[0].values.index(texts[0]), schema.attributes[0].values.index(texts[1]), 2]
+    assert codes == [*map(values.index, texts), 2]
 
 
 @pytest.mark.parametrize(
@@ -131,15 +132,10 @@ def test_csv_parquet_and_frames_give_the_same_codes(tmp_path):
     columns = {"x": "nominal", "d": "nominal"}
     schemas = [infer_schema(Source.open(tmp_path / name), "y", columns) for name in ("t.parquet", "t.csv")]
     assert [a.values for a in schemas[0].attributes] == [a.values for a in schemas[1].attributes]
-    for schema in schemas:
-        told = [
-            encode(
-                pa.Table.from_batches(Source.open(tmp_path / name, types=declared_text_types(schema)).batches()), schema
-            ).x.tolist()
-            for name in ("t.parquet", "t.csv")
-        ]
-        assert told[0] == told[1] == encode(moments, schema).x.tolist()
-        assert max(map(max, told[0])) < 3
+    for schema, name in itertools.product(schemas, ("t.parquet", "t.csv")):
+        rows = pa.Table.from_batches(Source.open(tmp_path / name, types=declared_text_types(schema)).batches())
+        codes = encode(rows, schema).x
+        assert codes.tolist() == encode(moments, schema).x.tolist() and codes.max() < 3
     frame = moments.to_pandas()
     model = NB(target="y", columns=columns).fit(tmp_path / "t.csv")
     assert np.array_equal(model.predict_proba(frame), model.predict_proba(tmp_path / "t.parquet"))
@@ -181,11 +177,9 @@ def test_a_number_that_words_would_change_stays_a_number():
     assert time_or_duration_text("duration", 10**9, 0.5) is None
 
 
-@pytest.mark.parametrize("text", ["0:05:00", "PT5M", "PT300S", "300"])
-def test_durations_are_read_as_people_write_them(text):
-    attribute = Attribute("x", "numeric", cuts=(1.0,), arrow_type="duration[s]")
-    assert json_number_reader(attribute)(text) == 300
-    assert json_number_reader(attribute)(timedelta(minutes=5)) == 300
+def test_durations_are_read_as_people_write_them():
+    read = json_number_reader(Attribute("x", "numeric", cuts=(1.0,), arrow_type="duration[s]"))
+    assert {read(duration) for duration in ("0:05:00", "PT5M", "PT300S", "300", timedelta(minutes=5))} == {300}
     assert parse_duration_seconds("1 day, 0:00:01") == 86_401
 
 
@@ -203,14 +197,8 @@ def test_queries_and_answers_carry_the_words():
     model = drive(recipes.learner("spn", parameters, None), Source.of_table(table))
     labels = [attribute.labels() for attribute in model.schema.attributes]
     assert all(word.startswith("(PT") for word in labels[0][1:])
-    rows, told, by_words, by_number = model.answer(
-        [
-            Sample(3, seed=1),
-            Conditional(("wait",)),
-            Marginal({"wait": "PT1H", "at": "12:30:00"}),
-            Marginal({"wait": 3_600_000, "at": 45_000}),
-        ]
-    )
+    marginals = [Marginal({"wait": "PT1H", "at": "12:30:00"}), Marginal({"wait": 3_600_000, "at": 45_000})]
+    rows, told, by_words, by_number = model.answer([Sample(3, seed=1), Conditional(("wait",)), *marginals])
     assert set(told["distributions"]["wait"]) == set(labels[0])
     assert all(row["wait"] in labels[0] for row in rows["rows"])
     assert by_words == by_number

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import Attribute, LeftOut, Schema
-from learners.schema.overrides import ColumnOverride
 from tests import strategies
 
 values = st.one_of(
@@ -59,27 +58,8 @@ def test_the_code_type_holds_the_unseen_code(size, dtype):
 
 
 def test_different_schemas_have_different_fingerprints():
-    schemas = [
-        strategies.schema_of((2, 3), 2),
-        strategies.schema_of((3, 2), 2),
-        strategies.schema_of((2, 3), 3),
-        strategies.schema_of((2, 3), 2, {1}),
-    ]
+    schemas = [strategies.schema_of(*of) for of in (((2, 3), 2), ((3, 2), 2), ((2, 3), 3), ((2, 3), 2, {1}))]
     assert len({schema.fingerprint for schema in schemas}) == 4
-
-
-@pytest.mark.parametrize(
-    ("entry", "expected"),
-    [
-        ("drop", ColumnOverride(drop=True)),
-        ("numeric", ColumnOverride("numeric")),
-        ({"order": ["b", "a"]}, ColumnOverride("nominal", order=("b", "a"))),
-        ({"cuts": [1, 2]}, ColumnOverride("numeric", cuts=(1.0, 2.0))),
-        (ColumnOverride("nominal"), ColumnOverride("nominal")),
-    ],
-)
-def test_overrides_are_read(entry, expected):
-    assert ColumnOverride.of("x", entry) == expected
 
 
 def test_intervals_have_different_names():

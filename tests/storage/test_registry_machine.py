@@ -49,6 +49,10 @@ class Registry(RuleBasedStateMachine):
         assert new_version(self.control, NAME).version == self.n_made  # a number is never used again
         self.versions.add(self.n_made)
 
+    def _refused(self, error, match, call, *given):
+        with pytest.raises(error, match=match):
+            call(self.control, *given)
+
     def _point(self, alias, version):
         path = self.paths.setdefault(alias, [])
         if not path or path[-1] != version:
@@ -58,8 +62,7 @@ class Registry(RuleBasedStateMachine):
     @rule(alias=ALIASES, version=NUMBERS)
     def move(self, alias, version):
         if version not in self.versions:
-            with pytest.raises(NotFound, match="There is no"):
-                set_alias(self.control, NAME, alias, version)
+            self._refused(NotFound, "There is no", set_alias, NAME, alias, version)
             return
         set_alias(self.control, NAME, alias, version)
         self._point(alias, version)
@@ -68,13 +71,11 @@ class Registry(RuleBasedStateMachine):
     def back(self, alias):
         path = self.paths.get(alias)
         if path is None:
-            with pytest.raises(NotFound, match="There is no"):
-                roll_back(self.control, NAME, alias)
+            self._refused(NotFound, "There is no", roll_back, NAME, alias)
             return
         before = [version for version in path[:-1] if version in self.versions]
         if not before:
-            with pytest.raises(Conflict, match="no earlier version"):
-                roll_back(self.control, NAME, alias)
+            self._refused(Conflict, "no earlier version", roll_back, NAME, alias)
             return
         while path.pop() is not None and path[-1] not in self.versions:
             pass
@@ -84,8 +85,7 @@ class Registry(RuleBasedStateMachine):
     @rule(alias=ALIASES)
     def forget_alias(self, alias):
         if alias not in self.paths:
-            with pytest.raises(NotFound, match="There is no"):
-                delete_alias(self.control, NAME, alias)
+            self._refused(NotFound, "There is no", delete_alias, NAME, alias)
             return
         delete_alias(self.control, NAME, alias)
         del self.paths[alias]
@@ -93,15 +93,12 @@ class Registry(RuleBasedStateMachine):
     @rule(alias=ALIASES, challenger=NUMBERS, champion=NUMBERS | st.none(), is_promoted=st.booleans())
     def decide(self, alias, challenger, champion, is_promoted):
         path = self.paths.get(alias)
-        decision = Promotion(
-            NAME, alias, challenger, champion, is_promoted, "", {}, None, None, {}, f"job-{self.n_decisions}"
-        )
+        job_id = f"job-{self.n_decisions}"
+        decision = Promotion(NAME, alias, challenger, champion, is_promoted, "", {}, None, None, {}, job_id)
         if champion != (path[-1] if path else None):
-            with pytest.raises(Conflict, match="moved in the meantime"):
-                record_promotion(self.control, decision)
+            self._refused(Conflict, "moved in the meantime", record_promotion, decision)
         elif is_promoted and challenger not in self.versions:
-            with pytest.raises(NotFound, match="There is no"):
-                record_promotion(self.control, decision)
+            self._refused(NotFound, "There is no", record_promotion, decision)
         else:
             record_promotion(self.control, decision)
             self.n_decisions += 1
@@ -111,11 +108,9 @@ class Registry(RuleBasedStateMachine):
     @rule(version=NUMBERS)
     def delete(self, version):
         if version not in self.versions:
-            with pytest.raises(NotFound, match="There is no"):
-                delete_model_version(self.control, NAME, version)
+            self._refused(NotFound, "There is no", delete_model_version, NAME, version)
         elif any(path[-1] == version for path in self.paths.values()):
-            with pytest.raises(Conflict, match="lias"):
-                delete_model_version(self.control, NAME, version)
+            self._refused(Conflict, "lias", delete_model_version, NAME, version)
         else:
             delete_model_version(self.control, NAME, version)
             self.versions.discard(version)
@@ -131,8 +126,7 @@ class Registry(RuleBasedStateMachine):
     @rule()
     def delete_all(self):
         if not self.versions:
-            with pytest.raises(NotFound, match="There is no"):
-                delete_model(self.control, NAME)
+            self._refused(NotFound, "There is no", delete_model, NAME)
             return
         gone = [version.version for version in delete_model(self.control, NAME)]
         assert gone == sorted(self.versions, reverse=True)
@@ -140,9 +134,7 @@ class Registry(RuleBasedStateMachine):
 
     @invariant()
     def is_as_expected(self):
-        assert dict(versions_by_alias(self.control, NAME)) == {
-            alias: path[-1] for alias, path in sorted(self.paths.items())
-        }
+        assert dict(versions_by_alias(self.control, NAME)) == {alias: path[-1] for alias, path in self.paths.items()}
         if self.versions:
             listed = {version.version for version in list_model_versions(self.control, NAME).items}
             assert listed == self.versions

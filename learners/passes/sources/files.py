@@ -92,7 +92,7 @@ class Content(Protocol):
 class SourceFile:
     """A file, what identifies its content, and how that is read.
 
-    `part` says by which conditions on its rows, if not all are meant. `source_file_sha256` is of a sample of its bytes, or of all
+    `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
     of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
     count, where other files of the table have others: of some this one may have missing cells.
     """
@@ -334,17 +334,17 @@ class Adapted:
     @property
     def types_sha256(self) -> str:
         """Of all that makes it another file: names that differ, positions of deleted rows, values with their types."""
-        found = self.inner.types_sha256
+        digest = self.inner.types_sha256
         renamed = {name: physical for name, physical in (self.names or {}).items() if name != physical}
         if renamed:
-            found = hashlib.sha256(json.dumps([renamed, found], sort_keys=True).encode()).hexdigest()
+            digest = hashlib.sha256(json.dumps([renamed, digest], sort_keys=True).encode()).hexdigest()
         if self.deleted.size:
             positions = np.ascontiguousarray(self.deleted, "<i8").tobytes()
-            found = hashlib.sha256(found.encode() + b" " + positions).hexdigest()
+            digest = hashlib.sha256(digest.encode() + b" " + positions).hexdigest()
         if self.values:
             values = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
-            found = hashlib.sha256(json.dumps([values, found]).encode()).hexdigest()
-        return found
+            digest = hashlib.sha256(json.dumps([values, digest]).encode()).hexdigest()
+        return digest
 
     @cached_property
     def live(self) -> tuple[int, ...]:

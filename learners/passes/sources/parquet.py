@@ -93,15 +93,15 @@ class ParquetContent:
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:
         """The numbers of the leaves of each column; a list or a struct may have several."""
-        found: dict[str, list[int]] = {name: [] for name in self.arrow_schema.names}
+        leaves: dict[str, list[int]] = {name: [] for name in self.arrow_schema.names}
         for place in range(self.metadata.num_columns):
             name = self.metadata.schema.column(place).path
-            while name not in found:
+            while name not in leaves:
                 name, dot, _ = name.rpartition(".")
                 if not dot:
                     raise ValueError(f"Leaf {place} of the file belongs to no column.")
-            found[name].append(place)
-        return found
+            leaves[name].append(place)
+        return leaves
 
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None

@@ -43,8 +43,8 @@ class Since(Condition):
         """(n_rows,) bool."""
         del file, fragment, offset
         column = rows.column(rows.schema.names.index(self.column))
-        found = pc.greater(column, _scalar(self.cut, column.type)).fill_null(False)
-        return np.asarray(found.to_numpy(zero_copy_only=False), bool)
+        is_after = pc.greater(column, _scalar(self.cut, column.type)).fill_null(False)
+        return np.asarray(is_after.to_numpy(zero_copy_only=False), bool)
 
     def implies(self, text: str) -> Condition | None:
         """The condition with that text, if it is an earlier moment of the same column."""
@@ -123,17 +123,14 @@ class Selection:
         if self.raw.weight is not None and self.raw.weight.text not in texts:  # plain rows do not contain weighted ones
             return None
         conditions = self.wanted.get(index) if files is self.raw else None
-        if conditions is None:  # the whole file has left; what it was restricted to can be told if it was a window
-            others = [condition for own in self.wanted.values() for condition in own]
-            held = [_condition_of(text, others) for text in texts]
-            if any(condition is None for condition in held):
-                return None
-            return [], files.restricted({index: [condition for condition in held if condition is not None]})
-        held = [_condition_of(text, conditions) for text in texts]
-        if any(condition is None for condition in held):
+        # Of a whole file that has left it can be told what it was restricted to if that was a window.
+        others = [condition for own in self.wanted.values() for condition in own] if conditions is None else conditions
+        held = tuple(condition for text in texts if (condition := _condition_of(text, others)) is not None)
+        if len(held) < len(texts):
             return None
-        known = tuple(condition for condition in held if condition is not None)
-        return [file_identity(self.source.files[index])], self.raw.restricted({index: [Excess(known, conditions)]})
+        if conditions is None:
+            return [], files.restricted({index: held})
+        return [file_identity(self.source.files[index])], self.raw.restricted({index: [Excess(held, conditions)]})
 
     def rewritten(self, files: frozenset[str]) -> frozenset[str]:
         """Identities of files; those whose rows other files of a lake table hold by now are replaced by these."""
@@ -218,9 +215,9 @@ def file_time_bounds(
     lows, highs, has_null = [], [], False
     for fragment in source.only({index}).fragments:
         for batch in source.read(fragment, [column]):
-            found = pc.min_max(batch.column(0))
+            least_and_greatest = pc.min_max(batch.column(0))
             has_null |= batch.column(0).null_count > 0
-            earliest, latest = _span(path, column, found["min"], found["max"])
+            earliest, latest = _span(path, column, least_and_greatest["min"], least_and_greatest["max"])
             if earliest is not None and latest is not None:
                 lows.append(earliest)
                 highs.append(latest)

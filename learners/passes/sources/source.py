@@ -129,7 +129,7 @@ class Source:
         if not addresses:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
         paths, files_named, hints = list[str](), list[str](), list[str]()
-        found: pafs.FileSystem | None = filesystem
+        common_filesystem: pafs.FileSystem | None = filesystem
         for uri in addresses:
             bare = parse_lake_table_uri(uri).place
             place, path = (filesystem, bare) if filesystem is not None else uri_filesystem(bare)
@@ -137,20 +137,20 @@ class Source:
                 return cls.of_snapshot(place, snapshot)
             if bare != uri or at is not None:
                 raise SourceError(uri, "name a lake table by itself, without other paths.")
-            if found is not None and not place.equals(found):
+            if common_filesystem is not None and not place.equals(common_filesystem):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
-            found = place
+            common_filesystem = place
             entries, hint = expand_path_to_files(place, path)
             paths += [entry for entry in entries if entry not in paths]
             hints += [hint] if hint else []
             files_named += [path] if paths[-1:] == [path] else []
-        assert found is not None
-        refuse_lake_table_files(found, files_named)
-        files, names = align_file_columns(open_source_files(found, paths, types or {}), types or {})
+        assert common_filesystem is not None
+        refuse_lake_table_files(common_filesystem, files_named)
+        files, names = align_file_columns(open_source_files(common_filesystem, paths, types or {}), types or {})
         schemas = [file.arrow_schema for file in files]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
         arrow_schema = common_file_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
-        source = cls(files, arrow_schema, found)
+        source = cls(files, arrow_schema, common_filesystem)
         source._hint = " ".join(hints)
         return source
 
@@ -160,8 +160,8 @@ class Source:
         if not snapshot.files:
             raise SourceError(snapshot.place, f"has no rows in version {snapshot.version}.")
         files = open_snapshot_files(filesystem, snapshot, snapshot.files)
-        found = common_file_schema([(file.path, file.arrow_schema) for file in files])
-        source = cls(files, found, filesystem).ordered(snapshot.columns.names)
+        arrow_schema = common_file_schema([(file.path, file.arrow_schema) for file in files])
+        source = cls(files, arrow_schema, filesystem).ordered(snapshot.columns.names)
         source.snapshot = snapshot
         return source
 
@@ -354,11 +354,11 @@ class Source:
             if not conditions and weight is None:
                 yield batch, None
                 continue
-            kept = np.ones(batch.num_rows, bool)
+            is_chosen = np.ones(batch.num_rows, bool)
             for condition in conditions:
-                kept &= condition.mask(batch, self.files[fragment.file], fragment, offset)
+                is_chosen &= condition.mask(batch, self.files[fragment.file], fragment, offset)
             offset += batch.num_rows
-            chosen = batch if kept.all() else batch.filter(pa.array(kept))
+            chosen = batch if is_chosen.all() else batch.filter(pa.array(is_chosen))
             weights = None if weight is None else weight.counts(chosen)
             yield chosen if inputs is None else chosen.select(outputs), weights
 

@@ -57,8 +57,8 @@ def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
     """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
     if "://" not in uri:
         return pafs.LocalFileSystem(), uri
-    found = SCHEME.match(uri)
-    scheme = found[1].lower() if found else ""
+    match = SCHEME.match(uri)
+    scheme = match[1].lower() if match else ""
     if scheme == credentials.SCHEME:
         return _with_credentials(uri)
     if scheme == catalogs.SCHEME:
@@ -156,11 +156,11 @@ def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
 
 def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
     """The files; where text files differ in the family of a column's type, it is text in all of them."""
-    found: dict[str, list[pa.DataType]] = {}
+    types_by_name: dict[str, list[pa.DataType]] = {}
     for file in files:
         for field in file.arrow_schema if file.kind in TEXT else ():
-            found.setdefault(field.name, []).append(field.type)
-    common = {name: common_text_type(types) for name, types in found.items()}
+            types_by_name.setdefault(field.name, []).append(field.type)
+    common = {name: common_text_type(types) for name, types in types_by_name.items()}
     changed = {name: kind for name, kind in common.items() if kind is not None}
     return [
         replace(file, content=cast("TabularContent", file.content).with_types(changed)) if file.kind == "CSV" else file
@@ -173,14 +173,14 @@ def hive_partition_values(path: str) -> dict[str, str | None]:
 
     Folders further up, with others between them, belong to whoever has put the table there.
     """
-    found: list[tuple[str, str | None]] = []
+    values: list[tuple[str, str | None]] = []
     for folder in reversed(PurePosixPath(path).parent.parts):
         match = FOLDER.fullmatch(folder)
         if match is None:
             break
         name, value = (_decoded(text) for text in match.groups())
-        found.append((name, None if value == NULL else value))
-    return dict(reversed(found))
+        values.append((name, None if value == NULL else value))
+    return dict(reversed(values))
 
 
 def _decoded(text: str) -> str:
@@ -233,30 +233,30 @@ def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[
     Raises SourceError if files differ, and nothing is said of that.
     """
     of_files = [file.arrow_schema.names for file in files]
-    found = list(dict.fromkeys(name for names in of_files for name in names))
+    columns = list(dict.fromkeys(name for names in of_files for name in names))
     sets = [set(names) for names in of_files]
     if all(names == sets[0] for names in sets):
-        return list(files), found
+        return list(files), columns
     rule = declared_csv_dialect(types).columns_of
     if rule in ("first", "intersection"):
-        found = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
-    if not found:
+        columns = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
+    if not columns:
         raise SourceError(files[0].path, "has no column in common with the other files.")
     if not rule:
-        _check_agree(files, sets, types, found)
-    nulls = {name: pa.scalar(None, _type_of(name, files)) for name in found}
+        _check_agree(files, sets, types, columns)
+    nulls = {name: pa.scalar(None, _type_of(name, files)) for name in columns}
     shaped = []
     for file, names in zip(files, sets, strict=True):
         added = {name: null for name, null in nulls.items() if name not in names}
         shaped.append(
-            replace(file_with_constant_columns(file, added), columns=() if names == set(found) else tuple(found))
+            replace(file_with_constant_columns(file, added), columns=() if names == set(columns) else tuple(columns))
         )
-    return shaped, found
+    return shaped, columns
 
 
-def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, found: Sequence[str]) -> None:
+def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, columns: Sequence[str]) -> None:
     dropped = {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
-    for name in found:
+    for name in columns:
         lacking = [file.path for file, names in zip(files, sets, strict=True) if name not in names]
         if lacking and name not in dropped:
             holding = [file.path for file, names in zip(files, sets, strict=True) if name in names]
@@ -298,7 +298,7 @@ def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[s
             below = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
             is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
             prefix = "" if base not in (".", "") or path.startswith(".") else "./"
-            found = sorted(
+            paths = sorted(
                 info.path
                 for info in below
                 if info.type == pafs.FileType.File
@@ -306,11 +306,11 @@ def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[s
                 and fnmatch(info.path, prefix + path)
                 and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
             )
-            if not found:
+            if not paths:
                 raise SourceError(path, "matches no file.")
-            for folder in {str(PurePosixPath(entry).parent) for entry in found}:
+            for folder in {str(PurePosixPath(entry).parent) for entry in paths}:
                 refuse_lake_table_part(filesystem, folder)
-            return found, None
+            return paths, None
         if info.type == pafs.FileType.Directory:
             return _in_folder(filesystem, path)
     except (OSError, pa.ArrowException) as error:
@@ -325,22 +325,22 @@ def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[s
 
 
 def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
-    found: dict[str, list[str]] = {}
+    paths: dict[str, list[str]] = {}
     below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
     refuse_nested_lake_tables(path, [entry.path for entry in below])
     refuse_lake_table_part(filesystem, path, takes_itself=False)
     for entry in below:
         kind = file_format_by_extension(entry.path)
         if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
-            found.setdefault(kind, []).append(entry.path)
-    if not found:
+            paths.setdefault(kind, []).append(entry.path)
+    if not paths:
         raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
-    if "Parquet" not in found and len(found) > 1:
+    if "Parquet" not in paths and len(paths) > 1:
         raise SourceError(
-            path, f"is a folder with {' and '.join(sorted(found))} files. Name those you mean, as in *.csv."
+            path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
         )
-    read = sorted(found.get("Parquet") or next(iter(found.values())))
-    others = sorted({path for own in found.values() for path in own} - set(read))
+    read = sorted(paths.get("Parquet") or next(iter(paths.values())))
+    others = sorted({path for own in paths.values() for path in own} - set(read))
     if not others:
         return read, None
     names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")

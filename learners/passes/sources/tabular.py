@@ -173,10 +173,10 @@ class Hashed(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
-        found: bytes = self.stream.read(None if size < 0 else size)
-        self.digest.update(found)
-        self.has_quotes = self.has_quotes or b'"' in found
-        return found
+        block: bytes = self.stream.read(None if size < 0 else size)
+        self.digest.update(block)
+        self.has_quotes = self.has_quotes or b'"' in block
+        return block
 
     def rest(self) -> str:
         """SHA-256 of all bytes, those that nobody wanted included."""

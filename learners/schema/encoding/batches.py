@@ -103,7 +103,7 @@ class BatchEncoder:
         for i in plan.absent:
             x[i] = most[i] = self.attributes[i].n_values
         for i, place in plan.slow:
-            column = checked_batch_column(batch, place)
+            column = column_with_sound_indices(batch, place)
             if not is_trusted:
                 check_batch_column(batch, place)
             self.slowly(i, column, x[i])
@@ -129,14 +129,14 @@ class BatchEncoder:
         outermost quantiles, (n_attributes, 4) int64; and of which attributes that is known, (n_attributes,) bool.
         """
         columns = self.plan_of(batch.schema).columns
-        found = np.zeros((len(self.attributes), 4), np.int64)
+        counts = np.zeros((len(self.attributes), 4), np.int64)
         is_read = np.zeros(len(self.attributes), bool)
         is_read[columns.rows[columns.kinds < kernels.TEXT32]] = True
         if is_read.any() and batch.num_rows:
             lent = batch.__arrow_c_array__()
-            kernels.numeric_tail_counts(np.uint64(_pointer(lent[1], b"arrow_array")), columns, self._edges, found)
+            kernels.numeric_tail_counts(np.uint64(_pointer(lent[1], b"arrow_array")), columns, self._edges, counts)
             del lent
-        return found, is_read & ~np.isnan(self._edges[:, 0])
+        return counts, is_read & ~np.isnan(self._edges[:, 0])
 
     @cached_property
     def _edges(self) -> Floats:
@@ -242,9 +242,9 @@ class IndexCheck:
         known = self._indexed
         if known is None or not known[0].equals(arrow_schema):
             # pa.types.is_dictionary would take as long as looking at the indices.
-            found = [(at, kind) for at, kind in enumerate(arrow_schema.types) if kind.id == pa.lib.Type_DICTIONARY]
-            kinds = np.array([NUMBERS[kind.index_type] for _, kind in found], np.int64)
-            known = self._indexed = arrow_schema, np.array([at for at, _ in found], np.int64), kinds
+            indexed = [(at, kind) for at, kind in enumerate(arrow_schema.types) if kind.id == pa.lib.Type_DICTIONARY]
+            kinds = np.array([NUMBERS[kind.index_type] for _, kind in indexed], np.int64)
+            known = self._indexed = arrow_schema, np.array([at for at, _ in indexed], np.int64), kinds
         return known
 
 
@@ -264,7 +264,7 @@ def check_batch_column(batch: pa.RecordBatch, place: int) -> None:
         raise InvalidBuffers(f"Column {batch.schema.names[place]!r}: {error}") from error
 
 
-def checked_batch_column(batch: pa.RecordBatch, place: int) -> pa.Array:
+def column_with_sound_indices(batch: pa.RecordBatch, place: int) -> pa.Array:
     """A column, whose indices into a dictionary, if it has any, have been looked at. Raises InvalidBuffers."""
     column = batch.column(place)
     if isinstance(column, pa.DictionaryArray):

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_array
 from learners.schema.discretise_kernels import interval_codes
-from learners.schema.encoding.batches import BatchEncoder, checked_batch_column
+from learners.schema.encoding.batches import BatchEncoder, column_with_sound_indices
 from learners.schema.nominal_forms import (
     TICKS,
     canonical_time_column,
@@ -60,12 +60,12 @@ def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") 
             or pa.types.is_decimal(kind)
         ):
             raise SchemaError(f"Column {name!r} holds {kind}, but the model needs numbers there.", name)
-        found = _read_only(pc.cast(column, pa.float64(), safe=False))
+        numbers = _read_only(pc.cast(column, pa.float64(), safe=False))
     except pa.ArrowException as error:
         raise SchemaError(f"Column {name!r} cannot be read as numbers ({error}).", name) from error
     if is_date_or_timestamp(arrow_type):
-        seconds_since_1970(name, float(np.abs(found[np.isfinite(found)]).max(initial=0.0)))
-    return found
+        seconds_since_1970(name, float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)))
+    return numbers
 
 
 def _moments(column: pa.Array) -> pa.Array:
@@ -157,8 +157,8 @@ class _NominalEncoder:
                 attribute.arrow_type
             ):  # such as the classes of a model of earlier
                 domain = canonical_time_column(domain, str(kind))
-        found = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
-        codes = np.where(found >= 0, found + int(attribute.has_missing), attribute.unseen_code)
+        places = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
+        codes = np.where(places >= 0, places + int(attribute.has_missing), attribute.unseen_code)
         return np.ascontiguousarray(codes.astype(self.dtype))
 
 
@@ -217,7 +217,7 @@ class Encoder:
         for row, i in enumerate(self.schema.continuous):
             attribute = self.schema.attributes[i]
             if attribute.name in position:
-                column = checked_batch_column(batch, position[attribute.name])
+                column = column_with_sound_indices(batch, position[attribute.name])
                 own[row] = numeric_column_as_floats(column, attribute.name, attribute.arrow_type)
         return own
 
@@ -273,10 +273,10 @@ class Encoder:
 
 def cached_schema_encoder(schema: Schema) -> Encoder:
     """The encoder of a schema, kept with it: making its tables takes longer than encoding a request's rows."""
-    kept: Encoder | None = vars(schema).get("_encoder")
-    if kept is None:
-        kept = vars(schema)["_encoder"] = Encoder(schema)
-    return kept
+    encoder: Encoder | None = vars(schema).get("_encoder")
+    if encoder is None:
+        encoder = vars(schema)["_encoder"] = Encoder(schema)
+    return encoder
 
 
 def encode(

@@ -20,7 +20,7 @@ from service.jobs.steps import Report, Run
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets.forgotten import Forgotten, record_forgotten_rules, recorded_forgotten_rules
+from storage.datasets.forgotten import Forgotten, record_forgotten_rules, rule_conditions_by_path
 from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
 from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_files import json_with_checksum, parse_checked_json, write_file_atomically
@@ -294,13 +294,13 @@ def forgetting_rule_files(workspace: Workspace) -> list[Path]:
     """All files with rules, those of data sets that were deleted included, and those that should be there."""
     layout = workspace.layout
     found = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
-    return sorted(found | recorded_forgotten_rules(workspace.control).keys())
+    return sorted(found | rule_conditions_by_path(workspace.control).keys())
 
 
 def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
     """The rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
     forgotten = Forgotten(path)
-    if lost := recorded_forgotten_rules(workspace.control).get(path, frozenset()) - forgotten.conditions():
+    if lost := rule_conditions_by_path(workspace.control).get(path, frozenset()) - forgotten.conditions():
         shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
         raise CorruptFile(
             path,

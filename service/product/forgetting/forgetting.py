@@ -56,7 +56,7 @@ from service.settings import available_threads
 from service.workspace import Workspace
 from storage.control.paging import iterate_page_items
 from storage.datasets import dataset_definitions
-from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256, recorded_forgotten_rules
+from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256, rule_conditions_by_path
 from storage.datasets.predicates import RowPredicate
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
@@ -340,7 +340,7 @@ def withdraw_forgetting_rule(
     """
     if not reason.strip():
         raise InvalidRequest("Say why: the reason is kept with the rule.", field="reason")
-    layout, known = workspace.layout, recorded_forgotten_rules(workspace.control)
+    layout, known = workspace.layout, rule_conditions_by_path(workspace.control)
     places = {"dataset": layout.dataset_directory(name) / RULES, "model": layout.model_directory(name) / DATA / RULES}
     condition, done = where.strip(), None
     standing: set[str] = set()

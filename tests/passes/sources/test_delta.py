@@ -47,14 +47,11 @@ def test_a_version_has_its_rows(table, version):
     assert sum(batch.num_rows for batch in found.batches([])) == found.n_rows, "rows without columns are counted"
 
 
-def test_a_folder_with_a_log_is_its_newest_version(table):
+def test_a_folder_with_a_log_is_its_newest_version_in_any_store(table):
     assert rows_of(Source.open(table)) == told_by_delta(table)
     assert rows_of(Source.open(table, at="2")) == told_by_delta(table, 2)
     now = datetime.datetime.now(datetime.UTC)
     assert Source.open(table, at=now.isoformat()).snapshot.version == "4"
-
-
-def test_other_stores_have_the_same_rows(table):
     fsspec.filesystem("memory").put(table, "/lake/table", recursive=True)
     assert rows_of(Source.open("memory://lake/table", at="2")) == told_by_delta(table, 2)
     assert rows_of(Source.open("delta://memory://lake/table@3")) == told_by_delta(table, 3)
@@ -81,14 +78,15 @@ def test_what_is_no_snapshot_is_refused(table, uris, at, words):
 
 def test_a_table_is_named_by_itself(table, tmp_path):
     pq.write_table(ROWS, tmp_path / "more.parquet")
-    with pytest.raises(SourceError, match="name a lake table by itself"):
-        Source.open([str(tmp_path / "more.parquet"), f"delta://{table}@1"])
-    with pytest.raises(SourceError, match="Name that table by itself"):
-        Source.open([str(tmp_path / "more.parquet"), table])
-    with pytest.raises(SourceError, match="lies in the Delta Lake table"):
-        Source.open(DeltaTable(table).file_uris())  # as a shell expands table/*.parquet
-    with pytest.raises(SourceError, match="is no Delta Lake or Iceberg table, so it has no version 3"):
-        Source.open(str(tmp_path / "more.parquet"), at="3")
+    more = str(tmp_path / "more.parquet")
+    for uris, at, words in (
+        ([more, f"delta://{table}@1"], None, "name a lake table by itself"),
+        ([more, table], None, "Name that table by itself"),
+        (DeltaTable(table).file_uris(), None, "lies in the Delta Lake table"),  # as a shell expands table/*.parquet
+        (more, "3", "is no Delta Lake or Iceberg table, so it has no version 3"),
+    ):
+        with pytest.raises(SourceError, match=words):
+            Source.open(uris, at=at)
 
 
 def test_versions_and_files_that_are_no_longer_there_are_named(tmp_path):

@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.csv as pacsv
-import pyarrow.parquet as pq
 import pytest
 
 from learners import KDB
@@ -27,11 +25,10 @@ def table():
     rng = np.random.default_rng(6)
     y = rng.integers(0, 2, 700)
     day = [datetime.date(2026, 1, 1) + datetime.timedelta(days=int(d)) for d in rng.integers(0, 30, 700) + y]
+    words = np.array(["u", "v,w", 'say "x"'])[(rng.integers(0, 2, 700) + y) % 3]
     return pa.table(
         {
-            "word": pa.array(
-                np.array(["u", "v,w", 'say "x"'])[(rng.integers(0, 2, 700) + y) % 3], mask=rng.random(700) < 0.1
-            ),
+            "word": pa.array(words, mask=rng.random(700) < 0.1),
             "count": pa.array(rng.integers(0, 9, 700) + y, mask=rng.random(700) < 0.1),
             "size": pa.array(np.round(rng.normal(y, 1.0), 3), mask=rng.random(700) < 0.1),
             "flag": rng.random(700) < 0.3 + 0.4 * y,
@@ -66,9 +63,7 @@ WRITERS = {
     "i.jsonl": lambda table, path: by_duckdb(table, path, "FORMAT json"),
     "j.ndjson": lambda table, path: pl.from_arrow(table).write_ndjson(path),
     "k.json.gz": lambda table, path: by_duckdb(table, path, "FORMAT json, COMPRESSION gzip"),
-    "l.json": lambda table, path: (
-        table.to_pandas().assign(day=lambda frame: frame["day"].astype(str)).to_json(path, orient="records", lines=True)
-    ),
+    "l.json": lambda table, path: table.to_pandas().astype({"day": str}).to_json(path, orient="records", lines=True),
     "m.feather": lambda table, path: table.to_pandas().to_feather(path),
     "n.arrow": lambda table, path: pl.from_arrow(table).write_ipc(path, compression="zstd"),
     "o.orc": lambda table, path: table.to_pandas().to_orc(path),
@@ -77,13 +72,9 @@ WRITERS = {
 
 
 def plain(table):
-    return [
-        {
-            name: float(value) if name in ("count", "size") and value is not None else value
-            for name, value in row.items()
-        }
-        for row in table.to_pylist()
-    ]
+    """Its rows, with all numbers as floats."""
+    numbers = {name: table[name].cast(pa.float64()).to_pylist() for name in ("count", "size")}
+    return list(zip(*(table.to_pydict() | numbers).values(), strict=True))
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -99,15 +90,8 @@ def test_a_file_that_another_library_has_written(name, table, tmp_path):
     model = KDB(k=1, m=1.0).fit(path, "class")
     assert np.array_equal(model.predict_proba(path), expected.predict_proba(table))
     assert np.array_equal(expected.predict_proba(path), expected.predict_proba(table))
-
-
-@pytest.mark.parametrize("name", [name for name in WRITERS if name != "p.parquet"])
-def test_columns_are_read_singly_and_sources_can_be_sent_away(name, table, tmp_path):
-    WRITERS[name](table, tmp_path / name)
-    source = pickle.loads(pickle.dumps(Source.open(tmp_path / name).carved([0])))
-    read = pa.Table.from_batches(list(source.batches(["class", "count"])))
-    assert read.column_names == ["class", "count"]
-    assert read["class"].to_pylist() == table["class"].to_pylist()
+    sent = pickle.loads(pickle.dumps(source.carved(range(len(source.fragments)))))
+    assert pa.Table.from_batches(sent.batches(["class", "count"])).equals(read.select(["class", "count"]))
     with pytest.raises(UnknownColumn, match="'kount' is not in the table"):
         next(source.batches(["kount"]))
 
@@ -119,34 +103,36 @@ def test_types_are_found_in_all_rows_and_not_in_the_first_block(tmp_path):
     assert source.arrow_schema.types == [pa.float64(), pa.string(), pa.string()]
     read = pa.Table.from_batches(list(source.batches()))
     assert read.num_rows == n + 1 and read["late"][n].as_py() == 1.5
-    lines = '{"late": 1, "when": "2026-01-01"}\n' * (BLOCK_BYTES // 30) + '{"late": 1.5, "when": "soon", "new": true}\n'
-    (tmp_path / "a.jsonl").write_text(lines)
+    lines = '{"late": 1, "when": "2026-01-01"}\n' * (BLOCK_BYTES // 30)
+    (tmp_path / "a.jsonl").write_text(lines + '{"late": 1.5, "when": "soon", "new": true}\n')
     source = Source.open(tmp_path / "a.jsonl")
     assert source.arrow_schema == pa.schema([("late", pa.float64()), ("when", pa.string()), ("new", pa.bool_())])
     last = list(source.batches())[-1]
     assert last.to_pylist()[-1] == {"late": 1.5, "when": "soon", "new": True}
 
 
-@pytest.mark.parametrize(
-    ("values", "kind"),
-    [
-        (["1", "", "7", "-3"], pa.int64()),
-        (["1", "", "007", "-3"], pa.string()),
-        (["1", "2.5", "1e3", "nan"], pa.float64()),
-        (["9223372036854775808", "1"], pa.float64()),
-        (["true", "FALSE"], pa.bool_()),
-        (["true", "yes"], pa.string()),
-        (["2026-01-01", "2026-02-28"], pa.date32()),
-        (["2026-01-01", "2026-02-28 10:00:00"], pa.timestamp("us")),
-        (["2026-01-01T10:00:00.123456789"], pa.timestamp("ns")),
-        (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00+02:00"], pa.timestamp("us", "UTC")),
-        (["2026-01-01T10:00:00Z", "2026-01-01"], pa.string()),
-        (["10:00:00", "11:30:00"], pa.time32("s")),
-        (["1", "x"], pa.string()),
-        (["2026-01-01", "1"], pa.string()),
-        (["", "NA"], pa.null()),
-    ],
-)
+TEXTS = [
+    ["1", "", "007", "-3"],
+    ["true", "yes"],
+    ["2026-01-01T10:00:00Z", "2026-01-01"],
+    ["1", "x"],
+    ["2026-01-01", "1"],
+]
+NARROWEST = [
+    *((values, pa.string()) for values in TEXTS),
+    *((values, pa.float64()) for values in (["1", "2.5", "1e3", "nan"], ["9223372036854775808", "1"])),
+    (["1", "", "7", "-3"], pa.int64()),
+    (["true", "FALSE"], pa.bool_()),
+    (["2026-01-01", "2026-02-28"], pa.date32()),
+    (["2026-01-01", "2026-02-28 10:00:00"], pa.timestamp("us")),
+    (["2026-01-01T10:00:00.123456789"], pa.timestamp("ns")),
+    (["2026-01-01T10:00:00Z", "2026-01-01T10:00:00+02:00"], pa.timestamp("us", "UTC")),
+    (["10:00:00", "11:30:00"], pa.time32("s")),
+    (["", "NA"], pa.null()),
+]
+
+
+@pytest.mark.parametrize(("values", "kind"), NARROWEST)
 def test_a_column_of_csv_has_the_narrowest_type_that_reads_all_of_it(values, kind, tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(["column,other", *(f"{value},1" for value in values)]))
     source = Source.open(tmp_path / "a.csv")
@@ -161,16 +147,6 @@ def test_types_that_are_told_are_not_looked_for(tmp_path):
     assert next(source.batches(["zip"])).column(0).to_pylist() == ["01234", "99999"]
     with pytest.raises(SourceError, match=r"a\.csv: it cannot be read .*int64.*'x'"):
         list(Source.open(tmp_path / "a.csv", types={"class": pa.int64()}).batches())
-
-
-def test_a_model_tells_the_types_of_a_text_file(tmp_path):
-    """Zip codes that were text in training are text in a CSV file, and not numbers."""
-    zips = [f"0{i % 7}" for i in range(210)]
-    table = pa.table({"zip": zips, "class": ["x" if value in ("01", "02") else "y" for value in zips]})
-    pq.write_table(table, tmp_path / "a.parquet")
-    pacsv.write_csv(table, tmp_path / "a.csv", pacsv.WriteOptions(quoting_style="none"))
-    model = KDB(m=1.0).fit(tmp_path / "a.parquet", "class")
-    assert np.array_equal(model.predict_proba(tmp_path / "a.csv"), model.predict_proba(table))
 
 
 def test_text_files_whose_columns_differ_are_text_in_all_of_them(tmp_path):
@@ -275,10 +251,7 @@ def test_a_text_file_that_changes_between_two_passes_is_told(table, tmp_path):
 def test_lines_within_quotes_members_of_gzip_and_columns_without_a_name(tmp_path):
     (tmp_path / "a.csv").write_text('a,b\n"one\ntwo",1\n\n"three",2\n')
     assert [row["a"] for row in next(Source.open(tmp_path / "a.csv").batches()).to_pylist()] == ["one\ntwo", "three"]
-    with gzip.open(tmp_path / "b.csv.gz", "wb") as file:
-        file.write(b"a,b\n1,x\n")
-    with gzip.open(tmp_path / "b.csv.gz", "ab") as file:
-        file.write(b"2,y\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"a,b\n1,x\n") + gzip.compress(b"2,y\n"))
     assert Source.open(tmp_path / "b.csv.gz").n_rows == 2
     (tmp_path / "c.csv").write_bytes("\ufeffa,b\n1,x\n".encode())
     assert Source.open(tmp_path / "c.csv").arrow_schema.names == ["a", "b"]

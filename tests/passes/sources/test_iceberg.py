@@ -84,9 +84,6 @@ def test_a_metadata_file_and_another_store_have_the_same_rows(table, tmp_path):
         ("{}", "7", "has no snapshot 7: its newest is"),
         ("{}", "2001-01-01", "has no snapshot of 2001-01-01"),
         ("{}/data", None, "lies in the Iceberg table .*/grown, whose log tells which rows count"),
-        ("{}/data/*/*.parquet", None, "lies in the Iceberg table .*/grown, whose log tells which rows count"),
-        ("{}/..", None, "holds the Iceberg table .*/grown. Name that table by itself"),
-        ("delta://{}", None, "is no Delta Lake table"),
     ],
 )
 def test_what_is_no_snapshot_is_refused(table, uris, at, words):
@@ -132,9 +129,7 @@ def test_rows_deleted_by_position_are_left_out(tmp_path):
     table = made(tmp_path, "positions")
     table.append(pa.concat_tables([ROWS] * 50))
     table.append(ROWS)
-    first, second = sorted(
-        (task.file for task in table.scan().plan_files()), key=lambda file: file.record_count, reverse=True
-    )
+    second, first = sorted((task.file for task in table.scan().plan_files()), key=lambda file: file.record_count)
     deleted = pa.table({"file_path": [first.file_path] * 3 + [second.file_path], "pos": [0, 7, 199, 2]})
     delete_by_file(table, f"{folder_of(table)}/data/d.parquet", DataFileContent.POSITION_DELETES, deleted)
     found = Source.open(folder_of(table))

@@ -165,9 +165,7 @@ def test_the_estimator_warns_and_takes_the_option(tmp_path):
     ],
 )
 def test_wrong_options_are_refused_by_name(entry, tmp_path):
-    with pytest.raises(
-        InvalidParameter, match=r"columns\['x'\]\.(missing|decimal|thousands|unit|negative|date_format)"
-    ):
+    with pytest.raises(InvalidParameter, match=rf"columns\['x'\]\.({'|'.join(entry)})"):
         declared_text_types(None, {"x": entry})
 
 
@@ -206,31 +204,23 @@ def test_na_in_quotes_is_text_in_a_column_of_text_and_missing_among_numbers(tmp_
     path = tmp_path / "t.csv"
     path.write_text('c,n,m\n"NA",1,"1"\nNA,"NA",""\n"",,"3"\n"DE",4,"4"\n')
     (batch,) = Source.open(path).batches()
-    assert batch["c"].to_pylist() == ["NA", None, None, "DE"]
-    assert batch["n"].to_pylist() == [1, None, None, 4]
-    assert batch["m"].to_pylist() == [1, None, 3, 4]
+    assert batch.to_pydict() == {"c": ["NA", None, None, "DE"], "n": [1, None, None, 4], "m": [1, None, 3, 4]}
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
 def test_a_reader_follows_the_values_that_the_model_has_learned(quote, tmp_path):
-    table = pa.table(
-        {"c": ["NA", "DE", "FR"] * 9, "d": ["u", "v", None] * 9, "n": [1.5, 2.5, None] * 9, "y": ["NULL", "b", "b"] * 9}
-    )
+    columns = {"c": ["NA", "DE", "FR"], "d": ["u", "v", None], "n": [1.5, 2.5, None], "y": ["NULL", "b", "b"]}
+    table = pa.table({name: values * 9 for name, values in columns.items()})
     schema = infer_schema(Source.of_table(table), "y", {"n": {"cuts": [2]}})
     assert "NA" in schema.attributes[0].values and "NULL" in schema.classes
     path = tmp_path / "t.csv"
-    path.write_text(
-        "c,d,n,y\n"
-        + f"{quote}NA{quote},u,1.5,{quote}NULL{quote}\nDE,v,NULL,b\nFR,{quote}NA{quote},{quote}NA{quote},b\n,NULL,,b\n"
-    )
+    text = "c,d,n,y\n'NA',u,1.5,'NULL'\nDE,v,NULL,b\nFR,'NA','NA',b\n,NULL,,b\n"
+    path.write_text(text.replace("'", quote))
     (batch,) = Source.open(path, types=declared_text_types(schema)).batches()
-    assert batch.to_pydict() == {
-        "c": ["NA", "DE", "FR", None], "d": ["u", "v", None, None], "n": [1.5, None, None, None], "y": ["NULL", "b", "b", "b"]
-    }  # fmt: skip
-    assert (
-        encode(batch.slice(0, 3), schema).x.tolist()
-        == encode(table.slice(0, 3).set_column(2, "n", [[1.5, None, None]]), schema).x.tolist()
-    )
+    expected = {"c": ["NA", "DE", "FR", None], "d": ["u", "v", None, None]}
+    assert batch.to_pydict() == expected | {"n": [1.5, None, None, None], "y": ["NULL", "b", "b", "b"]}
+    first = table.slice(0, 3).set_column(2, "n", [[1.5, None, None]])
+    assert encode(batch.slice(0, 3), schema).x.tolist() == encode(first, schema).x.tolist()
 
 
 def test_options_that_do_nothing_are_named(tmp_path):

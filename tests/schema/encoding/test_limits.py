@@ -44,9 +44,8 @@ def moments(unit, zone):
     ticks = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
     edges = [ticks * second for second in (-62_135_596_800, -1, 0, 1, 253_402_300_799)]
     # The least of all counts is no time to numpy and pandas.
-    return counted(
-        pa.timestamp(unit, zone), [LEAST + 1, *(edge for edge in edges if LEAST < edge <= MOST), MOST - 1, MOST]
-    )
+    inner = [edge for edge in edges if LEAST < edge <= MOST]
+    return counted(pa.timestamp(unit, zone), [LEAST + 1, *inner, MOST - 1, MOST])
 
 
 TYPES: dict[str, pa.Array] = {
@@ -157,10 +156,8 @@ def test_values_at_the_limits_are_kept_exactly_or_refused_by_name(name, place, t
             attribute = schema.attributes[0]
             codes = encode(batch, schema).x[0][::ROWS].tolist()
             assert max(codes) < attribute.n_values
-            raw = python_values(able)
-            if raw is not None and not (
-                attribute.kind == "nominal" and pa.types.is_temporal(kind_of_values(able.type))
-            ):
+            raw, is_time = python_values(able), pa.types.is_temporal(kind_of_values(able.type))
+            if raw is not None and not (attribute.kind == "nominal" and is_time):
                 assert encode_json_records([{"x": value} for value in raw], schema).x[0].tolist() == codes
                 assert encode_json_columns({"x": raw}, schema).x[0].tolist() == codes
         if place == "attribute" and attribute.kind == "numeric":

@@ -37,22 +37,16 @@ def test_head_is_the_newest_migration():
 
 def test_a_database_that_is_up_to_date_opens_without_alembic(layout):
     open_control(layout.control_url).close()
-    code = (
-        "import sys; from storage.control.control import open_control; open_control(sys.argv[1]); print(*sys.modules)"
-    )
+    code = "import sys; from storage.control.control import open_control as o; o(sys.argv[1]); print(*sys.modules)"
     command = [sys.executable, "-c", code, layout.control_url]
     loaded = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
-    assert "storage.control.migrations" in loaded
-    assert "alembic" not in loaded
+    assert "storage.control.migrations" in loaded and "alembic" not in loaded
 
 
 def test_sqlite_acknowledges_only_what_survives_a_power_cut(layout):
     with open_control(layout.control_url) as opened, opened.reading() as connection:
-        pragmas = {
-            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
-            for name in ("journal_mode", "synchronous", "foreign_keys")
-        }
-    assert pragmas == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+        for name, value in {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}.items():
+            assert connection.exec_driver_sql(f"PRAGMA {name}").scalar() == value
 
 
 def test_a_transaction_that_raises_changes_nothing(control):
@@ -87,32 +81,31 @@ def test_a_damaged_database_is_named(layout):
         list_datasets(opened)
 
 
-def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(Unwritable, match="unable to open database file"):
-        open_control(f"sqlite:///{tmp_path}/absent/control.sqlite")
-
-
-@pytest.mark.parametrize("url", ["", "control.sqlite", "sqlite://", "sqlite:///:memory:", "mysql://host/fewpass"])
-def test_other_databases_are_refused(url):
-    with pytest.raises(ControlUnavailable, match=r"Use sqlite|SQLite file"):
+@pytest.mark.parametrize(
+    ("url", "error", "says"),
+    [
+        *((url, ControlUnavailable, "Use sqlite|SQLite file") for url in ("", "control.sqlite", "sqlite://")),
+        *(
+            (url, ControlUnavailable, "Use sqlite|SQLite file")
+            for url in ("sqlite:///:memory:", "mysql://host/fewpass")
+        ),
+        ("postgresql://fewpass:sesame@127.0.0.1:1/fewpass", ControlUnavailable, "does not answer"),
+        ("sqlite:////absent/control.sqlite", Unwritable, "unable to open database file"),
+    ],
+)
+def test_what_cannot_be_opened_is_named_without_its_password(url, error, says):
+    with pytest.raises(error, match=says) as raised:
         open_control(url)
-
-
-def test_a_server_that_is_away_is_named_without_its_password():
-    with pytest.raises(ControlUnavailable, match="does not answer") as raised:
-        open_control("postgresql://fewpass:sesame@127.0.0.1:1/fewpass")
     assert "sesame" not in str(raised.value)
 
 
 def test_a_locked_database_is_waited_for_and_then_named(layout, monkeypatch):
     monkeypatch.setattr(control, "BUSY_TIMEOUT_S", 0.1)
     with open_control(layout.control_url) as opened:
-        other = sqlite3.connect(layout.control_path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(ControlUnavailable, match="look which process holds it"):
-            register_dataset(opened, Dataset("d", ("a",)))
-        other.execute("ROLLBACK")
-        other.close()
+        with contextlib.closing(sqlite3.connect(layout.control_path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(ControlUnavailable, match="look which process holds it"):
+                register_dataset(opened, Dataset("d", ("a",)))
         assert register_dataset(opened, Dataset("d", ("a",))).name == "d"
 
 
@@ -147,9 +140,8 @@ def test_a_commit_that_cannot_be_synced_is_taken_back_or_its_outcome_is_unknown(
         with pytest.raises(expected, match="disk I/O error" if n_refused == 1 else "may be in or not") as raised:
             register_dataset(opened, Dataset("second", ("b",)))
         assert type(raised.value) is expected
-        assert control_generation(opened) == before + (n_refused == 1), (
-            "another transaction is written over the refused one"
-        )
+        # Another transaction is written over the refused one.
+        assert control_generation(opened) == before + (n_refused == 1)
 
 
 WRITER = """

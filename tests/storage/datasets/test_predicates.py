@@ -47,60 +47,55 @@ def test_it_tells_which_columns_it_needs():
     assert RowPredicate('user_id = 7 AND "odd name" OR user_id > 3').columns == ("user_id", "odd name")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("user_id =", "ends too early"),
-        ("user_id = 7 AND", "ends too early"),
-        ("(user_id = 7", "ends too early"),
-        ('"Größe" IN (1,', "ends too early"),
-        ("user_id == = 7", 'syntax error at or near "="'),
-        ("user_id = 7)", "a parenthesis too many"),
-        ("1 = 1", "names no column"),
-        ("random() < user_id", "'random' is not allowed"),
-        ("user_id IN (SELECT 7)", "subquery is not allowed"),
-        ("EXISTS (SELECT 1 FROM read_csv('/etc/passwd'))", "subquery is not allowed"),
-        ("user_id = 7) FROM rows; DROP TABLE rows; SELECT (1", "more than one condition"),
-        ("user_id = 7) FROM rows WHERE (user_id = 8", "a parenthesis too many|more than one condition"),
-        ("count(user_id) > 1", "'count' is not allowed"),
-        ("sum(user_id) OVER () > 1", "is not allowed"),
-        ("rows.user_id = 7", "is not a column"),
-        ("user_id = getenv('HOME')", "'getenv' is not allowed"),
-        ("user_id = 7) FROM rows --", "a parenthesis too many"),
-        ("user_id = 7) FROM rows; --", "a parenthesis too many|syntax error|more than one"),
-        ("user_id = 7) FROM rows /*", "unterminated"),
-        ("NOT " * 301 + "user_id = 7", "nested too deeply"),
-        ("NOT " * 900 + "user_id = 7", "nested too deeply"),
-        ("(" * 3000 + "user_id = 7" + ")" * 3000, "cannot be used"),
-        ("user_id = 7\0", "not text"),
-        ("name = '\ud800'", "not text"),
-    ],
-)
+REFUSED = {
+    "ends too early": ["user_id =", "user_id = 7 AND", "(user_id = 7", '"Größe" IN (1,'],
+    'syntax error at or near "="': ["user_id == = 7"],
+    "a parenthesis too many": ["user_id = 7)", "user_id = 7) FROM rows --"],
+    "names no column": ["1 = 1"],
+    "'random' is not allowed": ["random() < user_id"],
+    "subquery is not allowed": ["user_id IN (SELECT 7)", "EXISTS (SELECT 1 FROM read_csv('/etc/passwd'))"],
+    "more than one condition": ["user_id = 7) FROM rows; DROP TABLE rows; SELECT (1"],
+    "a parenthesis too many|more than one condition": ["user_id = 7) FROM rows WHERE (user_id = 8"],
+    "a parenthesis too many|syntax error|more than one": ["user_id = 7) FROM rows; --"],
+    "'count' is not allowed": ["count(user_id) > 1"],
+    "is not allowed": ["sum(user_id) OVER () > 1"],
+    "is not a column": ["rows.user_id = 7"],
+    "'getenv' is not allowed": ["user_id = getenv('HOME')"],
+    "unterminated": ["user_id = 7) FROM rows /*"],
+    "nested too deeply": ["NOT " * 301 + "user_id = 7", "NOT " * 900 + "user_id = 7"],
+    "cannot be used": ["(" * 3000 + "user_id = 7" + ")" * 3000],
+    "not text": ["user_id = 7\0", "name = '\ud800'"],
+}
+
+
+@pytest.mark.parametrize(("text", "reason"), [(text, reason) for reason, texts in REFUSED.items() for text in texts])
 def test_what_is_not_a_condition_on_the_row_is_refused(text, reason):
     with pytest.raises(InvalidPredicate, match=reason):
         RowPredicate(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"), [("nobody = 7", "nobody"), ("user_id", "not true or false"), ("day > 'yesterday'", "yesterday")]
+    ("text", "reason"),
+    [
+        ("nobody = 7", "nobody"),
+        ("user_id", "not true or false"),
+        ("day > 'yesterday'", "yesterday"),
+        ("name = 7", "Could not convert string 'a'"),
+    ],
 )
 def test_what_the_data_does_not_allow_is_refused(text, reason):
     with pytest.raises(InvalidPredicate, match=reason):
         RowPredicate(text).mask(ROWS, is_strict=True)
 
 
-@pytest.mark.parametrize(
-    ("text", "remedy"),
-    [
-        ("CAST(name AS INT) = 1", "Write TRY_CAST"),
-        ("name::INT = 1", "Write TRY_CAST"),
-        ("60 // user_id = 3", "Divide by a number"),
-        ("60 / user_id > 3", "Divide by a number"),
-        ("user_id % 0 = 3", "Divide by a number"),
-        ("60 % (user_id - 7) = 3", "Divide by a number"),
-        ("NOT " * 101 + "user_id = 7", "nested more than 100 deep"),
-    ],
-)
+BREAKABLE = {
+    "Write TRY_CAST": ["CAST(name AS INT) = 1", "name::INT = 1"],
+    "Divide by a number": ["60 // user_id = 3", "60 / user_id > 3", "user_id % 0 = 3", "60 % (user_id - 7) = 3"],
+    "nested more than 100 deep": ["NOT " * 101 + "user_id = 7"],
+}
+
+
+@pytest.mark.parametrize(("text", "remedy"), [(text, remedy) for remedy, texts in BREAKABLE.items() for text in texts])
 def test_a_rule_that_some_value_would_break_is_refused(text, remedy):
     RowPredicate(text)  # rules of earlier releases stand
     with pytest.raises(InvalidPredicate, match=remedy):
@@ -123,11 +118,6 @@ def test_what_cannot_be_computed_is_not_true(text, rows, matching):
     """A rule stands for files to come: no value in them may end every training from then on."""
     found = RowPredicate(text).mask(pa.record_batch({"c": rows}))
     assert [row for row, is_true in enumerate(found) if is_true] == matching
-
-
-def test_a_strict_search_says_what_cannot_be_computed():
-    with pytest.raises(InvalidPredicate, match="Could not convert string 'x'"):
-        RowPredicate("c = 7").mask(pa.record_batch({"c": ["x", "7"]}), is_strict=True)
 
 
 @given(st.text(max_size=60))

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.datasets.statistics import StatisticStore
-from storage.errors import CorruptFile, InvalidName, Unwritable
+from storage.errors import CorruptFile, InvalidName
 from storage.files.atomic_files import sha256_of_file
 
 ROOT = Path(__file__).parents[3]
@@ -30,11 +30,8 @@ TABLE = pa.table(
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 COLUMNS = {
-    **{
-        kind: st.integers(-(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1)
-        for kind in (pa.int8(), pa.int16(), pa.int32(), pa.int64())
-    },
-    **{kind: st.integers(0, 2**kind.bit_width - 1) for kind in (pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64())},
+    **{pa.type_for_alias(f"int{n}"): st.integers(-(2 ** (n - 1)), 2 ** (n - 1) - 1) for n in (8, 16, 32, 64)},
+    **{pa.type_for_alias(f"uint{n}"): st.integers(0, 2**n - 1) for n in (8, 16, 32, 64)},
     pa.float32(): st.floats(width=32),
     pa.float64(): st.floats(),
     pa.bool_(): st.booleans(),
@@ -138,15 +135,10 @@ def test_a_flipped_byte_anywhere_is_damage(tmp_path):
     path = path_in(store)
     good = path.read_bytes()
     path.chmod(0o644)
-    for position in np.random.default_rng(0).integers(0, len(good), 100):
-        with path.open("r+b") as file:
-            file.seek(position)
-            file.write(bytes([good[position] ^ 0xFF]))
+    for position in np.random.default_rng(0).integers(0, len(good), 100).tolist():
+        path.write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         with pytest.raises(CorruptFile, match="its SHA-256 is"):
             store.get(KEY)
-        with path.open("r+b") as file:
-            file.seek(position)
-            file.write(good[position : position + 1])
     path.write_bytes(good[:-100])
     with pytest.raises(CorruptFile, match="is damaged"):
         store.get(KEY)
@@ -155,17 +147,10 @@ def test_a_flipped_byte_anywhere_is_damage(tmp_path):
     assert_same(store.get(KEY), TABLE)
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        "DELETE FROM statistic WHERE rowid = 0",
-        "DELETE FROM arrays",
-        "DELETE FROM about",
-        f"UPDATE about SET key = '{OTHER}'",
-        "DROP TABLE statistic",
-        "UPDATE arrays SET data = 'x'",
-    ],
-)
+DAMAGES = ["DELETE FROM statistic WHERE rowid = 0", "DELETE FROM arrays", "DELETE FROM about", "DROP TABLE statistic"]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, f"UPDATE about SET key = '{OTHER}'", "UPDATE arrays SET data = 'x'"])
 def test_a_file_that_lost_rows_is_damage_although_its_name_fits(tmp_path, damage):
     store = StatisticStore(tmp_path / "statistics")
     store.put(KEY, TABLE)
@@ -184,20 +169,11 @@ def test_pruning_removes_the_oldest(tmp_path):
     keys = [hashlib.sha256(bytes([i])).hexdigest() for i in range(4)]
     for i, key in enumerate(keys):
         store.put(key, TABLE)
-        os.utime(store.directory / next(store.directory.glob(f"{key}-*")).name, (i, i))
+        os.utime(next(store.directory.glob(f"{key}-*")), (i, i))
     store.prune(2 * path_in(store).stat().st_size)
     assert {path.name[:64] for path in tmp_path.iterdir()} == {keys[3], keys[2]}
     store.prune(0)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_read_only_folder_is_named(tmp_path, monkeypatch):
-    def refuse(*_, **__):
-        raise OSError(30, "Read-only file system")
-
-    monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(Unwritable, match="Read-only file system"):
-        StatisticStore(tmp_path).put(KEY, TABLE)
 
 
 WRITER = """

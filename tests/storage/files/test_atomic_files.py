@@ -35,14 +35,10 @@ def test_a_published_file_is_whole_and_read_only(tmp_path):
         assert not (tmp_path / "new" / "a.txt").exists()
     assert (tmp_path / "new" / "a.txt").read_text() == "whole"
     assert (tmp_path / "new" / "a.txt").stat().st_mode & 0o777 == 0o444
-    assert os.listdir(tmp_path / "new") == ["a.txt"]
-
-
-def test_nothing_is_left_when_the_writer_raises(tmp_path):
-    with pytest.raises(ZeroDivisionError), write_file_atomically(tmp_path / "a.txt") as draft:
+    with pytest.raises(ZeroDivisionError), write_file_atomically(tmp_path / "new" / "b.txt") as draft:
         draft.write_text("half")
         1 / 0  # noqa: B018
-    assert os.listdir(tmp_path) == []
+    assert os.listdir(tmp_path / "new") == ["a.txt"], "nothing is left when the writer raises"
 
 
 def test_a_name_is_used_once_unless_it_is_to_be_replaced(tmp_path):
@@ -56,26 +52,21 @@ def test_a_name_is_used_once_unless_it_is_to_be_replaced(tmp_path):
     assert path.read_text() == "second"
 
 
-@pytest.mark.parametrize("step", ["fchmod", "fsync", "rename", "fsync of the folder"])
-def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, step):
-    def refuse(*_):
+STEPS = [(os, "fchmod"), (os, "fsync"), (Path, "mkdir"), (Path, "rename"), (atomic_files, "fsync_directory")]
+
+
+@pytest.mark.parametrize(("place", "step"), STEPS)
+def test_a_step_that_fails_leaves_no_file_or_all_of_it(tmp_path, monkeypatch, place, step):
+    def refuse(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    if step == "rename":
-        monkeypatch.setattr(Path, "rename", refuse)
-    elif step == "fsync of the folder":
-        monkeypatch.setattr(atomic_files, "fsync_directory", refuse)
-    else:
-        monkeypatch.setattr(os, step, refuse)
-    with (
-        pytest.raises(Unwritable, match=r"No space left on device\. Free"),
-        write_file_atomically(tmp_path / "a.txt") as draft,
-    ):
+    path = tmp_path / "a.txt"
+    monkeypatch.setattr(place, step, refuse)
+    with pytest.raises(Unwritable, match=r"No space left on device\. Free"), write_file_atomically(path) as draft:
         draft.write_text("whole")
     monkeypatch.undo()
-    expected = ["a.txt"] if step == "fsync of the folder" else []
-    assert os.listdir(tmp_path) == expected
-    assert all((tmp_path / name).read_text() == "whole" for name in expected)
+    expected = {"a.txt": "whole"} if step == "fsync_directory" else {}
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == expected
 
 
 def test_a_full_disk_within_the_writer_is_named(tmp_path):
@@ -87,10 +78,9 @@ def test_a_full_disk_within_the_writer_is_named(tmp_path):
 
 def test_a_workspace_in_the_place_of_a_file_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(Unwritable, match="cannot be written"):
-        Layout(tmp_path / "file" / "workspace").create()
-    with pytest.raises(Unwritable, match="cannot be written"):
-        Layout(tmp_path / "file").create()
+    for place in ("file/workspace", "file"):
+        with pytest.raises(Unwritable, match="cannot be written"):
+            Layout(tmp_path / place).create()
 
 
 WRITER = """
@@ -133,9 +123,8 @@ def test_a_temporary_folder_is_its_process_s_and_goes_with_it(tmp_path):
         "kept = Temporary(Path(sys.argv[1])); (kept.path / 'cells').touch()\n"
         "print(kept.path, flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as process:
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         path = Path(process.stdout.readline().decode().strip())
         assert delete_abandoned_drafts(tmp_path) == () and (path / "cells").exists()
         process.kill()
@@ -172,9 +161,8 @@ def test_a_restless_sweep_never_disturbs_a_writer(tmp_path):
 def test_a_manifest_is_what_sha256sum_reads(tmp_path):
     (tmp_path / "a").write_bytes(b"abc")
     write_manifest(tmp_path / "m.sha256", {"a": sha256_of_file(tmp_path / "a")})
-    assert read_manifest(tmp_path / "m.sha256") == {
-        "a": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    }
+    sha256 = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert read_manifest(tmp_path / "m.sha256") == {"a": sha256}
     assert subprocess.run(["sha256sum", "--check", "m.sha256"], cwd=tmp_path, capture_output=True).returncode == 0
 
 
@@ -242,14 +230,7 @@ def test_everything_is_synced_before_the_name_appears(tmp_path, monkeypatch):
         made = make_tree(draft)
         monkeypatch.setattr(os, "fsync", note)
         publish_draft_folder(draft, target)
-    inside = {
-        made,
-        *made.rglob("*"),
-        made / "control",
-        made / "models",
-        made / "models" / "m",
-        made / "models" / "m" / "1",
-    }
+    inside = {made, *(made / name for name in ("control", "models", "models/m", "models/m/1"))}
     assert {path for path, is_there in synced if not is_there} == inside
     assert (tmp_path, True) in synced
     assert (target / "models" / "m" / "1").read_text() == "one"

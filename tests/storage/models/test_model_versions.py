@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,19 +35,12 @@ from tests.storage.conftest import new_version
 from tests.storage.datasets.test_dataset_definitions import HOSTILE
 
 
-def test_a_version_comes_back_as_it_was_added(control):
-    version = new_version(control, n_rows=2**40, tags={"team": "risk"})
+def test_a_version_comes_back_as_it_was_added_and_a_metric_that_is_not_finite_is_not_defined(control):
+    metrics = {"log_loss": float("inf"), "ece": float("nan"), "brier": 0.5}
+    version = new_version(control, n_rows=2**40, tags={"team": "risk"}, metrics=metrics)
     assert get_version(control, "adult", "1") == get_version(control, "adult", 1) == version
-    assert version.n_rows == 2**40
+    assert (version.n_rows, version.metrics) == (2**40, {"log_loss": None, "ece": None, "brier": 0.5})
     assert version.duckdb_path == control.root / "models/adult/1-00000000.duckdb"
-
-
-def test_a_metric_that_is_not_finite_is_not_defined(control):
-    version = new_version(control, metrics={"log_loss": float("inf"), "ece": float("nan"), "brier": 0.5})
-    assert version.metrics == {"log_loss": None, "ece": None, "brier": 0.5}
-
-
-def test_other_numbers_that_are_not_finite_are_refused(control):
     with pytest.raises(Unstorable, match="finite numbers"):
         new_version(control, parameters={"m": float("nan")})
 
@@ -88,14 +82,14 @@ def test_a_reference_to_nothing_is_not_found(control):
 
 def test_a_model_that_is_not_there_is_not_found(control):
     new_version(control)
+
+    def prune(control, name):
+        delete_unretained_versions(control, name, 1)
+
     for name in ("absent", *HOSTILE):
-        for function in (
-            get_version,
-            list_model_versions,
-            lambda control, name: delete_unretained_versions(control, name, 1),
-        ):
+        for use in (get_version, list_model_versions, prune):
             with pytest.raises(NotFound) as raised:
-                function(control, name)
+                use(control, name)
             assert raised.value.kind == "model"
         assert versions_by_alias(control, name) == {}
         with pytest.raises(NotFound, match="There is no"):
@@ -105,14 +99,9 @@ def test_a_model_that_is_not_there_is_not_found(control):
 def test_hostile_names_are_refused(control):
     new_version(control)
     for name in HOSTILE:
-        with pytest.raises(InvalidName, match="is not a name for"):
-            reserve_version(control, name)
-        with pytest.raises(InvalidName, match="is not a name for"):
-            set_alias(control, "adult", name, 1)
-
-
-def test_an_alias_cannot_be_mistaken_for_something_else(control):
-    new_version(control)
+        for use in (reserve_version, lambda control, name: set_alias(control, "adult", name, 1)):
+            with pytest.raises(InvalidName, match="is not a name for"):
+                use(control, name)
     for alias in ("7", "latest", "versions"):
         with pytest.raises(InvalidName, match="digits are version numbers"):
             set_alias(control, "adult", alias, 1)
@@ -121,10 +110,9 @@ def test_an_alias_cannot_be_mistaken_for_something_else(control):
 def test_an_alias_points_at_what_exists(control):
     new_version(control)
     for version in (2, 0, 2**31, 2**63):
-        with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
-            set_alias(control, "adult", "champion", version)
-        with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
-            delete_model_version(control, "adult", version)
+        for use in (partial(set_alias, control, "adult", "champion"), partial(delete_model_version, control, "adult")):
+            with pytest.raises(NotFound, match=f"There is no model version 'adult@{version}'"):
+                use(version)
     set_alias(control, "adult", "champion", 1)
     with pytest.raises(Conflict, match=r"is in use as 'champion'\. Move or delete the alias first"):
         delete_model_version(control, "adult", 1)
@@ -151,24 +139,17 @@ def test_every_rollback_goes_back_one_further(control):
 
 
 def test_the_generation_grows_when_what_is_served_may_change(control):
-    seen = [control_generation(control)]
-
-    def grown():
-        seen.append(control_generation(control))
-        return seen[-1] > seen[-2]
-
-    new_version(control)
-    assert grown()
-    set_alias(control, "adult", "champion", 1)
-    assert grown()
-    set_alias(control, "adult", "champion", 1)
-    assert not grown()
-    new_version(control)
-    assert grown()
-    delete_model_version(control, "adult", 2)
-    assert grown()
-    delete_alias(control, "adult", "champion")
-    assert grown()
+    for step, grows in (
+        (lambda: new_version(control), True),
+        (lambda: set_alias(control, "adult", "champion", 1), True),
+        (lambda: set_alias(control, "adult", "champion", 1), False),
+        (lambda: new_version(control), True),
+        (lambda: delete_model_version(control, "adult", 2), True),
+        (lambda: delete_alias(control, "adult", "champion"), True),
+    ):
+        before = control_generation(control)
+        step()
+        assert (control_generation(control) > before) == grows
 
 
 def test_models_are_listed_with_what_they_have(control):
@@ -180,14 +161,9 @@ def test_models_are_listed_with_what_they_have(control):
     listed = [(model.name, model.latest_version, model.n_versions, model.aliases) for model in page.items]
     assert listed == [("a", 2, 2, {"champion": 1}), ("b", 1, 1, {})]
     assert [model.name for model in list_models(control, cursor=page.next_cursor).items] == ["c"]
-
-
-def test_versions_are_listed_newest_first_in_pages(control):
-    for _ in range(5):
-        new_version(control)
-    first = list_model_versions(control, "adult", limit=3)
-    second = list_model_versions(control, "adult", limit=3, cursor=first.next_cursor)
-    assert [version.version for page in (first, second) for version in page.items] == [5, 4, 3, 2, 1]
+    first = list_model_versions(control, "a", limit=1)
+    second = list_model_versions(control, "a", limit=1, cursor=first.next_cursor)
+    assert [version.version for page in (first, second) for version in page.items] == [2, 1], "newest first"
     assert second.next_cursor is None
 
 
@@ -215,24 +191,16 @@ def test_a_path_that_leads_out_of_the_workspace_is_read_nowhere_and_nothing_is_d
     new_version(control)
     with control.writing() as connection:
         connection.execute(sa.text("UPDATE model_versions SET duckdb_path = :path"), {"path": path})
-    for use in (
-        lambda: get_version(control, "adult", 1),
-        lambda: list_model_versions(control, "adult"),
-        lambda: delete_model_version(control, "adult", 1),
-        lambda: delete_model(control, "adult"),
-    ):
+    for use, *version in ((get_version, 1), (list_model_versions,), (delete_model_version, 1), (delete_model,)):
         with pytest.raises(CorruptFile, match="outside of the workspace"):
-            use()
+            use(control, "adult", *version)
 
 
 def test_served_since_tells_the_version_of_the_bare_name(control):
-    for name in ("one", "two"):
-        first, second = new_version(control, name), new_version(control, name)
-        if name == "two":
-            set_alias(control, name, "champion", 1)
-            assert default_version_created_at(control)[name] == first.created_at
-        else:
-            assert default_version_created_at(control) == {name: second.created_at}
+    first, second = new_version(control), new_version(control)
+    assert default_version_created_at(control) == {"adult": second.created_at}
+    set_alias(control, "adult", "champion", 1)
+    assert default_version_created_at(control) == {"adult": first.created_at}
 
 
 NO_SPACE = Unwritable("control.sqlite", "No space left on device.")
@@ -250,45 +218,35 @@ def files_of(layout):
 
 def written(registry, layout, job_id="job-1"):
     number = reserve_version(registry, "m")
-    files = write_model(
-        layout.models, "m", number, {"kind": "any"}, {"x": np.arange(3)}, {"t": pa.table({"a": [job_id or ""]})}
-    )
-    asked = {"learner": "nb", "parameters": {}, "dataset": None, "metrics": {}, "files": (), "n_rows": 3}
+    tables = {"t": pa.table({"a": [job_id]})}
+    files = write_model(layout.models, "m", number, {"kind": "any"}, {"x": np.arange(3)}, tables)
     paths = {"sha256": files.sha256, "duckdb_path": files.duckdb_path, "arrow_path": files.arrow_path}
-    return ModelVersion("m", number, job_id=job_id, **asked, **paths)
+    return ModelVersion("m", number, "nb", {}, None, {}, job_id, (), 3, **paths)
 
 
 def test_a_version_and_its_aliases_come_together(registry, layout):
     version = register_model_version(registry, written(registry, layout), aliases=["champion"], reason="why")
     assert get_version(registry, "m") == version and versions_by_alias(registry, "m") == {"champion": 1}
-    assert (
-        find_job_model_version(registry, "m", "job-1") == version
-        and find_job_model_version(registry, "m", "job-2") is None
-    )
+    assert [find_job_model_version(registry, "m", job) for job in ("job-1", "job-2")] == [version, None]
     assert len(files_of(layout)) == 3
 
 
-def test_a_version_whose_alias_is_refused_is_not_there_at_all(registry, layout):
-    with pytest.raises(ValueError, match="is not a name for an alias"):
-        register_model_version(registry, written(registry, layout), aliases=["champion", "7"])
-    with pytest.raises(NotFound, match="no model"):
-        get_version(registry, "m")
-    assert versions_by_alias(registry, "m") == {} and files_of(layout) == []
-
-
-def test_a_registration_that_is_refused_leaves_no_file(registry, layout, monkeypatch):
+def test_a_registration_that_is_refused_leaves_no_file_no_alias_and_no_row(registry, layout, monkeypatch):
     def refuse(*_, **__):
         raise NO_SPACE
 
-    version = written(registry, layout)
-    with pytest.raises(Unwritable, match="No space"):
-        register_model_version(registry, version, check=refuse)
-    assert files_of(layout) == []
-    version = written(registry, layout)
-    monkeypatch.setattr(model_versions, "add_version", refuse)
-    with pytest.raises(Unwritable, match="No space"):
-        register_model_version(registry, version)
-    assert files_of(layout) == []
+    for how, says in (
+        ({"aliases": ["champion", "7"]}, "is not a name for an alias"),
+        ({"check": refuse}, "No space"),
+        ({}, "No space"),
+    ):
+        if not how:
+            monkeypatch.setattr(model_versions, "add_version", refuse)
+        with pytest.raises((ValueError, Unwritable), match=says):
+            register_model_version(registry, written(registry, layout), **how)
+        assert versions_by_alias(registry, "m") == {} and files_of(layout) == []
+        with pytest.raises(NotFound, match="no model"):
+            get_version(registry, "m")
 
 
 def test_a_registration_whose_answer_is_lost_has_succeeded(registry, layout, monkeypatch):
@@ -298,7 +256,7 @@ def test_a_registration_whose_answer_is_lost_has_succeeded(registry, layout, mon
 
     monkeypatch.setattr(model_versions, "add_version", add_and_fail)
     version = register_model_version(registry, written(registry, layout), aliases=["champion"])
-    assert get_version(registry, "m@champion".partition("@")[0], "champion") == version
+    assert get_version(registry, "m", "champion") == version
     assert len(files_of(layout)) == 3
 
 
@@ -330,9 +288,8 @@ def test_a_worker_that_was_taken_for_dead_removes_nothing(registry, layout):
 
 def test_a_second_start_of_a_job_keeps_the_version_of_the_first(registry, layout):
     first = register_model_version(registry, written(registry, layout))
-    assert (
-        register_model_version(registry, written(registry, layout)) == first
-    )  # with another number: its receipt was lost
+    again = written(registry, layout)  # with another number: the receipt of the first was lost
+    assert register_model_version(registry, again) == first
     assert {name.partition("-")[0] for name in files_of(layout)} == {"1"}
 
 

@@ -148,10 +148,10 @@ def _rows(text: str, dialect: Dialect, most: int = SAMPLE_ROWS, is_strict: bool 
 
 def _delimiter(text: str, dialect: Dialect, path: str) -> str:
     """The delimiter that cuts the first rows best."""
-    found = {mark: _rows(text, replace(dialect, delimiter=mark)) for mark in DELIMITERS}
-    best = max(DELIMITERS, key=lambda mark: _fitness(found[mark]))
+    rows_by_mark = {mark: _rows(text, replace(dialect, delimiter=mark)) for mark in DELIMITERS}
+    best = max(DELIMITERS, key=lambda mark: _fitness(rows_by_mark[mark]))
     if _is_clean(text, replace(dialect, delimiter=best)):
-        if found[best] and len(found[best][0]) == 1:
+        if rows_by_mark[best] and len(rows_by_mark[best][0]) == 1:
             _refuse_single(text, dialect, path)
         return best
     escaped = replace(dialect, escape="\\")
@@ -199,16 +199,16 @@ def _fitness(rows: list[list[str]]) -> tuple[bool, int]:
 
 def _unique(names: Sequence[str]) -> list[str]:
     """Names that differ: empty ones are called by their place, repeated ones get a number."""
-    found: list[str] = []
-    given = set(names)
+    unique_names: list[str] = []
+    names_in_file = set(names)
     for place, name in enumerate(names, 1):
         unique, number = name or f"column_{place}", 2
-        if unique in found or (not name and unique in given):
-            while f"{unique}_{number}" in given or f"{unique}_{number}" in found:
+        if unique in unique_names or (not name and unique in names_in_file):
+            while f"{unique}_{number}" in names_in_file or f"{unique}_{number}" in unique_names:
                 number += 1
             unique = f"{unique}_{number}"
-        found.append(unique)
-    return found
+        unique_names.append(unique)
+    return unique_names
 
 
 def _check_names(path: str, names: Sequence[str]) -> None:

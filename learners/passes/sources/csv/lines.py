@@ -97,8 +97,8 @@ class PlainLines(io.RawIOBase):
                 break
             self._rest += block
         end = len(self._rest) if size < 0 else size
-        found, self._rest = self._rest[:end], self._rest[end:]
-        return found
+        content, self._rest = self._rest[:end], self._rest[end:]
+        return content
 
     def _plain(self) -> Iterator[bytes]:
         is_simple = not self.n_skipped and not self.dialect.comment
@@ -132,17 +132,17 @@ class PlainLines(io.RawIOBase):
 
     def _kept(self) -> Iterator[str]:
         quotes = Quotes(self.dialect)
-        kept: list[str] = []
+        lines: list[str] = []
         n_characters = 0
         for place, line in enumerate(self._lines()):
             if place < self.n_skipped or (self.dialect.comment and quotes.is_comment(line)):
                 continue
-            kept.append(line)
+            lines.append(line)
             n_characters += len(line)
             if n_characters > BLOCK_BYTES:
-                yield "".join(kept)
-                kept, n_characters = [], 0
-        yield "".join(kept)
+                yield "".join(lines)
+                lines, n_characters = [], 0
+        yield "".join(lines)
 
 
 class Quotes:

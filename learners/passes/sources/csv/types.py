@@ -127,9 +127,9 @@ def has_zero_padded_text(values: pa.Array) -> bool:
 
 def infer_text_type(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.DataType:
     """The narrowest type that reads all of some texts."""
-    found = TextType(reading)
-    found.see(pa.array(values, pa.string()))
-    return found.type
+    text_type = TextType(reading)
+    text_type.see(pa.array(values, pa.string()))
+    return text_type.type
 
 
 def common_text_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
@@ -147,7 +147,7 @@ def declared_text_types(
     `schema`: of a model, or given for training.
     `overrides`: column name to what `ColumnOverride.of` reads.
     """
-    found: dict[str, pa.DataType | Reading] = {}
+    types: dict[str, pa.DataType | Reading] = {}
     for attribute in schema.attributes if schema is not None else ():
         # Times are found to be times, as they were in training.
         is_text = (
@@ -162,30 +162,30 @@ def declared_text_types(
             kind: Expected = "text" if is_text else "number" if is_number else "digits" if is_whole else None
             kind = "time" if is_time else kind
             words = _null_words(attribute.values, attribute.has_missing) if is_text else ()
-            found[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
+            types[attribute.name] = replace(attribute.reading or Reading(), expected=kind, words=words)
     if schema is not None and schema.target is not None and schema.class_type in ("string", "int64"):
         is_text = schema.class_type == "string"
         are_times = is_text and all(canonical_time_text(name, "timestamp") == name for name in schema.classes)
         words = _null_words(schema.classes, False) if is_text else ()
         if not are_times:
-            found[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
+            types[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
     if schema is not None and schema.dialect is not None:
-        found[ALL] = Reading(dialect=schema.dialect)
+        types[ALL] = Reading(dialect=schema.dialect)
     for left_out in schema.left_out if schema is not None else ():
         if left_out.reason == DROPPED:
-            found[left_out.name] = Reading(is_dropped=True)
+            types[left_out.name] = Reading(is_dropped=True)
     for name, entry in (overrides or {}).items():
         override = ColumnOverride.of(name, entry)
         if override.drop:
-            found[name] = Reading(is_dropped=True)
+            types[name] = Reading(is_dropped=True)
         elif override.order is not None and _are_text(override.order):
             words = _null_words(override.order, True)
-            found[name] = replace(override.reading or Reading(), expected="text", words=words)
+            types[name] = replace(override.reading or Reading(), expected="text", words=words)
         elif override.reading is not None:
-            known = found.get(name)
+            known = types.get(name)
             assert known is None or isinstance(known, Reading)
-            found[name] = override.reading if known is None else known.with_options(override.reading)
-    return found
+            types[name] = override.reading if known is None else known.with_options(override.reading)
+    return types
 
 
 def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> list[str]:

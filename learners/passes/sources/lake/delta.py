@@ -95,9 +95,9 @@ def delta_file_rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, n
         touched = [group for group in groups if group[1] & removed]
         groups = [group for group in groups if group not in touched]
         sources = removed.difference(*(group[1] for group in touched)).union(*(group[0] for group in touched))
-        kept = set().union(*(group[1] for group in touched)) - removed
+        still_there = set().union(*(group[1] for group in touched)) - removed
         if removed:
-            groups.append((sources, kept | added))
+            groups.append((sources, still_there | added))
     return [
         Rewrite(frozenset(removed), frozenset(added))
         for removed, added in groups
@@ -126,12 +126,12 @@ def _actions(filesystem: pafs.FileSystem, path: str, version: int) -> tuple[set[
 
 def _commits(filesystem: pafs.FileSystem, path: str) -> dict[int, datetime | None]:
     """The versions that the log holds as commits, and when they were written."""
-    found = {}
+    commits = {}
     for info in filesystem.get_file_info(pafs.FileSelector(f"{path}/{LOG}", allow_not_found=True)):
         match = _VERSIONED.fullmatch(info.base_name)
         if match is not None and match[2] == "json":
-            found[int(match[1])] = None if info.mtime is None else info.mtime.astimezone(UTC)
-    return dict(sorted(found.items()))
+            commits[int(match[1])] = None if info.mtime is None else info.mtime.astimezone(UTC)
+    return dict(sorted(commits.items()))
 
 
 def _version(place: str, at: str, commits: Mapping[int, datetime | None]) -> int:
@@ -182,8 +182,8 @@ def _copied(filesystem: pafs.FileSystem, path: str, name: str, folder: Path) -> 
 def _needed(filesystem: pafs.FileSystem, path: str, version: int | None) -> list[str]:
     """The files of the log that a version needs: the last checkpoint before it, and the commits since."""
     infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/{LOG}", recursive=True))
-    found = [(match, info) for info in infos if (match := _VERSIONED.fullmatch(info.base_name))]
-    within = [(int(match[1]), match[2], info) for match, info in found if version is None or int(match[1]) <= version]
+    entries = [(match, info) for info in infos if (match := _VERSIONED.fullmatch(info.base_name))]
+    within = [(int(match[1]), match[2], info) for match, info in entries if version is None or int(match[1]) <= version]
     first = max((number for number, kind, _ in within if kind != "json"), default=0)
     sidecars = [f"{LOG}/_sidecars/{info.base_name}" for info in infos if "/_sidecars/" in info.path]
     return [f"{LOG}/{info.base_name}" for number, _, info in within if number >= first] + sidecars
@@ -226,14 +226,14 @@ def _files(table: Any, place: str, path: str, has_vectors: bool) -> tuple[LakeFi
         for name in added.column_names
         if name.startswith("partition.")
     }
-    found = []
+    files = []
     for index, name in enumerate(added["path"].to_pylist()):
         if "://" in name or name.startswith("/") or ".." in PurePosixPath(unquote(name)).parts:
             raise SourceError(place, f"has a file outside its folder ({name}), as a shallow clone has. Copy the table.")
         values = {column: scalars[index] for column, scalars in partitions.items()}
         own = (deleted[name],) if name in deleted else ()
-        found.append(LakeFile(f"{path}/{unquote(name)}", values, *own))
-    return tuple(sorted(found, key=lambda file: file.path))
+        files.append(LakeFile(f"{path}/{unquote(name)}", values, *own))
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -244,9 +244,9 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _deleted_rows(table: Any) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
     """Positions of the deleted rows, by the paths that the log gives to the files."""
     root = str(table.table_uri).rstrip("/") + "/"
-    found = {}
+    positions = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):
         for uri, live in zip(batch.column("filepath"), batch.column("selection_vector"), strict=True):
             is_live = np.asarray(live.values.to_numpy(zero_copy_only=False), bool)
-            found[uri.as_py().removeprefix(root)] = np.flatnonzero(~is_live).astype(np.int64)
-    return found
+            positions[uri.as_py().removeprefix(root)] = np.flatnonzero(~is_live).astype(np.int64)
+    return positions

@@ -56,16 +56,16 @@ def read_iceberg_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at
 
 def _newest_metadata(filesystem: pafs.FileSystem, folder: str) -> str:
     """What the table's hint says, or the file of the greatest number."""
-    found = {path.rpartition("/")[2]: path for path in iceberg_metadata_files(filesystem, folder)}
+    paths = {path.rpartition("/")[2]: path for path in iceberg_metadata_files(filesystem, folder)}
     try:
         with filesystem.open_input_stream(f"{folder}/{METADATA}/version-hint.text") as stream:
             hint = stream.read().decode().strip()
     except (OSError, UnicodeDecodeError):
         hint = ""
     for name in (hint, f"v{hint}{METADATA_END}", f"{hint}{METADATA_END}"):
-        if name in found:
-            return found[name]
-    return max(found.items(), key=lambda item: (_number(item[0]), item[0]))[1]
+        if name in paths:
+            return paths[name]
+    return max(paths.items(), key=lambda item: (_number(item[0]), item[0]))[1]
 
 
 def _number(name: str) -> int:
@@ -99,27 +99,27 @@ def _snapshot(filesystem: pafs.FileSystem, place: str, path: str, metadata: str,
 def _chosen(place: str, table: Any, at: str | None) -> Any:
     """The snapshot that a user means."""
     if at is None:
-        found = table.current_snapshot()
-        if found is None:
+        snapshot = table.current_snapshot()
+        if snapshot is None:
             raise SourceError(place, "has no rows: nothing was written to it yet.")
-        return found
+        return snapshot
     if at.isdecimal():
-        found = table.snapshot_by_id(int(at))
+        snapshot = table.snapshot_by_id(int(at))
         newest = table.current_snapshot()
         known = "" if newest is None else f": its newest is {newest.snapshot_id}"
     else:
         as_of = parse_snapshot_time(place, at)
-        found = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
+        snapshot = table.snapshot_as_of_timestamp(int(as_of.timestamp() * 1000))
         at, known = f"of {as_of.isoformat()} or before", ""
-    if found is None:
+    if snapshot is None:
         raise SourceError(place, f"has no snapshot {at}{known}.")
-    return found
+    return snapshot
 
 
 def _files(
     table: Any, place: str, paths: Any, snapshot_id: int, schema: Any, columns: pa.Schema
 ) -> tuple[LakeFile, ...]:
-    found = []
+    files = []
     defaults = {
         one.name: pa.scalar(one.initial_default, columns.field(one.name).type)
         for one in schema.fields
@@ -131,22 +131,22 @@ def _files(
             raise SourceError(place, f"has files of {task.file.file_format.value}; only Parquet is read.")
         values = defaults | _partition_values(table, task.file, schema, columns)
         rows = deleted.of(task.file.file_path, list(task.delete_files))
-        found.append(LakeFile(paths.path(task.file.file_path), values, rows))
-    return tuple(sorted(found, key=lambda file: file.path))
+        files.append(LakeFile(paths.path(task.file.file_path), values, rows))
+    return tuple(sorted(files, key=lambda file: file.path))
 
 
 def _partition_values(table: Any, file: Any, schema: Any, columns: pa.Schema) -> dict[str, pa.Scalar]:
     """Of columns that the file may lack, as one that was added to the table as it lay in its folders."""
     from pyiceberg.transforms import IdentityTransform
 
-    found = {}
+    values = {}
     for index, one in enumerate(table.specs()[file.spec_id].fields):
         name = schema.find_column_name(one.source_id)
         if isinstance(one.transform, IdentityTransform) and name in columns.names:
             kind, value = columns.field(name).type, file.partition[index]
             is_counted = isinstance(value, int) and pa.types.is_temporal(kind)
-            found[name] = pa.scalar(value, _counts_of(kind)).cast(kind) if is_counted else pa.scalar(value, kind)
-    return found
+            values[name] = pa.scalar(value, _counts_of(kind)).cast(kind) if is_counted else pa.scalar(value, kind)
+    return values
 
 
 def _counts_of(kind: pa.DataType) -> pa.DataType:

@@ -136,18 +136,18 @@ def lake_table_snapshot(filesystem: pafs.FileSystem, uri: str, path: str, at: st
     try:
         info = filesystem.get_file_info(path)
         is_place = info.type == pafs.FileType.Directory or path.endswith(METADATA_END)
-        found = lake_table_format(filesystem, path) if is_place else None
+        table_kind = lake_table_format(filesystem, path) if is_place else None
     except (OSError, pa.ArrowException) as error:
         raise SourceError(
             place, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
         ) from error
-    if found is None or (kind is not None and kind != found):
+    if table_kind is None or (kind is not None and kind != table_kind):
         if kind is not None:
             raise SourceError(place, f"is no {kind} table.")
         if at is not None:
             raise SourceError(uri, f"is no Delta Lake or Iceberg table, so it has no version {at}. Leave that out.")
         return None
-    return READERS[found](filesystem, place, path, at)
+    return READERS[table_kind](filesystem, place, path, at)
 
 
 def lake_table_changes(
@@ -186,10 +186,10 @@ def _rewrites(
         return []
     before = {file.path: known.identities.get(file.key) for file in old.files}
     after = {file.path: now[file.key] for file in new.files}
-    found = []
+    rewrites = []
     for rewrite in delta.delta_file_rewrites(filesystem, new.path, old, new):
         removed = [before[path] for path in rewrite.removed]
         if all(identity is not None for identity in removed):
             pair = frozenset(str(identity) for identity in removed), frozenset(after[path] for path in rewrite.added)
-            found.append(pair)
-    return found
+            rewrites.append(pair)
+    return rewrites

@@ -95,12 +95,12 @@ def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
     """The columns of the table that a file has -> their names in the file."""
     by_id = {int(one.metadata[_FIELD_ID]): one.name for one in own if _FIELD_ID in (one.metadata or {})}
     goes_by_id = bool(snapshot.ids and by_id)  # a name may be that of a column that was dropped
-    names, found = set(own.names), dict[str, str]()
+    names, physical_names = set(own.names), dict[str, str]()
     for name in snapshot.columns.names:
         physical = by_id.get(snapshot.ids[name]) if goes_by_id else snapshot.physical.get(name, name)
         if physical is not None and physical in names:
-            found[name] = physical
-    return found
+            physical_names[name] = physical
+    return physical_names
 
 
 def _null(kind: pa.DataType) -> pa.Scalar:
