@@ -22,6 +22,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.monitoring.count_layout import monitored_network
 from learners.registry import recipes
 from learners.schema.column_summary import FoldingCost, schema_loss_warnings
+from tests.naive.information import mutual_information
 
 
 def told_of(path, columns=None, learner="nb"):
@@ -130,13 +131,6 @@ def test_contexts_tell_rows_and_probabilities(seed, n_rows, n_parents):
         assert context.probability.sum() == pytest.approx(1.0)
 
 
-def information(pairs):
-    """Mutual information of pairs, in nats."""
-    both, first, second = Counter(pairs), Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
-    n = len(pairs)
-    return sum(c / n * log(c * n / (first[a] * second[b])) for (a, b), c in both.items())
-
-
 def learned(table, max_values):
     model = drive(
         recipes.learner("nb", {"max_values": max_values, "m": 1.0}, "class"), Source.of_table(table), threads=1
@@ -153,15 +147,15 @@ def test_costs_are_those_of_raw_rows_and_bound_what_is_lost(seed, max_values):
     table = pa.table({"shop": [f"s{a:02d}" for a in x], "other": ["a", "b"] * 150, "class": [f"c{b}" for b in y]})
     model = learned(table, max_values)
     found = folded_value_information_loss(model)
-    kept = set(model.schema.attributes[0].values)
-    rows = list(zip(table["shop"].to_pylist(), table["class"].to_pylist(), strict=True))
-    folded = [label for value, label in rows if value not in kept]
-    if not folded:
+    shops, labels = table["shop"].to_numpy(), table["class"].to_numpy()
+    is_kept = np.isin(shops, model.schema.attributes[0].values)
+    folded = labels[~is_kept]
+    if not folded.size:
         assert found == {}
         return
     assert list(found) == ["shop"] and found["shop"].share == pytest.approx(len(folded) / 300)
     assert found["shop"].most_nats == pytest.approx(len(folded) / 300 * entropy(folded))
-    lost = information(rows) - information([(value if value in kept else "", label) for value, label in rows])
+    lost = mutual_information(shops, labels) - mutual_information(np.where(is_kept, shops, ""), labels)
     assert -1e-9 <= lost <= found["shop"].most_nats + 1e-9
 
 

@@ -62,7 +62,9 @@ def test_a_stored_and_mapped_model_is_equal(trained, tmp_path):
     mapped = BoostedModel.from_arrays(*map_compiled(tmp_path / "model.arrow"))
     chunk = encode(table, mapped.schema)
     np.testing.assert_array_equal(mapped.predict_proba(chunk), model.predict_proba(chunk))
-    assert mapped.structure() == model.structure()
+    graph = mapped.structure()
+    assert graph == model.structure() and graph["edges"][0]["to"] == "class"
+    assert {node["name"] for node in graph["nodes"]} == {"class", "word", "number", "small"}
     assert {name: t.to_pylist() for name, t in mapped.tables().items()} == {
         name: t.to_pylist() for name, t in model.tables().items()
     }
@@ -82,11 +84,8 @@ def test_external_memory_gives_the_same_trees(tmp_path, monkeypatch):
     chunk = encode(table, inside.schema)
     np.testing.assert_allclose(outside.predict_proba(chunk), inside.predict_proba(chunk), atol=1e-6)
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_large_data_go_to_external_memory_by_themselves(monkeypatch):
     monkeypatch.setattr(xgboost_training, "EXTERNAL_VALUES", 1000)
-    assert train(Source.of_table(rows(2)), rounds=1).facts["external_memory"] is True
+    assert train(source, rounds=1).facts["external_memory"] is True, "large data go there by themselves"
 
 
 def test_parts_are_learned_from_as_one():

@@ -11,6 +11,7 @@ from learners.classifiers.estimates.hdp_sampler import hdp_gibbs_estimates
 from learners.errors import Cancelled, InvalidParameter
 from learners.kernels import random
 from learners.kernels.jit import kernel
+from tests.naive.estimates import node_paths
 from tests.naive.hdp import nodes_of, posterior
 
 
@@ -22,10 +23,7 @@ def tree_of(nested, n_values):
     parents = np.array([path[1:] for path, _, _ in rows], np.int64).reshape(len(rows), -1)
     x, counts = np.array([x for _, x, _ in rows]), np.array([n for _, _, n in rows])
     tree = context_tree_from_cells(y, parents, x, counts, n_values)
-    paths = [()]
-    for node in range(1, tree.n_nodes):
-        paths.append((*paths[tree.parent[node]], int(tree.branch[node])))
-    return tree, paths
+    return tree, node_paths(tree)
 
 
 def distribution(tree, estimates, node):
