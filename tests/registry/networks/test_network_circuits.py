@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,7 +19,6 @@ from learners.classifiers.structure import (
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.registry.networks.model_networks import network_circuit
-from learners.schema import Chunk
 from tests.naive import circuits as naive
 from tests.strategies import chunk_of, schema_of
 
@@ -99,17 +97,6 @@ def test_the_circuit_is_the_product_of_the_tables_in_all_worlds(name, hierarchic
     assert sum(joint.values()) == pytest.approx(1.0)
     for world, p in network_joint(model).items():
         assert joint[world] == pytest.approx(p, rel=1e-6)  # estimates are kept as float32
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-def test_the_class_posterior_is_the_classifiers(seed):
-    model = trained(seed, [2, 3, 2, 3], 3, STRUCTURES["kdb2"])
-    joint = naive.joint(network_circuit(model))
-    rows = np.random.default_rng(seed).integers(0, [2, 3, 2, 3], (20, 4))
-    expected = model.predict_proba(Chunk(np.ascontiguousarray(rows.T.astype(np.uint8)), None))
-    for row, p in zip(rows.tolist(), expected, strict=True):
-        ours = np.array([joint[(*row, y)] for y in range(3)])
-        assert ours / ours.sum() == pytest.approx(p, abs=1e-5)
 
 
 def test_tables_of_a_tree_shaped_network_set_the_size():
