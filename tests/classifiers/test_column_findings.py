@@ -72,19 +72,16 @@ def test_a_column_that_determines_the_class_is_told(learner, frame, tmp_path):
     assert told == ["Column 'alive' determines 'y' by itself in all rows. If it is known only afterwards, drop it."]
 
 
-def test_it_is_told_when_no_column_tells_anything(tmp_path):
-    rng = np.random.default_rng(0)
-    pd.DataFrame({"x": rng.normal(size=400), "y": np.repeat(["a", "b"], 200)}).to_csv(tmp_path / "t.csv", index=False)
-    _, told = told_of(tmp_path / "t.csv")
-    assert told == ["No column tells anything of 'y': the model answers with the shares of the classes."]
-
-
-def test_too_few_rows_for_each_class_are_told(tmp_path):
-    rows = np.arange(200)
-    pd.DataFrame({"x": rows % 5, "y": [f"n{row % 60}" for row in rows]}).to_csv(tmp_path / "t.csv", index=False)
-    assert told_of(tmp_path / "t.csv")[1][0].startswith(
-        "'y' has 60 classes in 200 rows: too few rows to tell them apart."
-    )
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (np.random.default_rng(0).normal(size=400), np.repeat(["a", "b"], 200), "No column tells anything of 'y': the model"),
+        (np.arange(200) % 5, [f"n{row % 60}" for row in range(200)], "'y' has 60 classes in 200 rows: too few rows to"),
+    ],
+)  # fmt: skip
+def test_tables_that_tell_little_are_told(x, y, message, tmp_path):
+    pd.DataFrame({"x": x, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    assert told_of(tmp_path / "t.csv")[1][0].startswith(message)
 
 
 def entropy(values):

@@ -44,14 +44,18 @@ def log_alphas(scores):
     return log_alpha
 
 
-def naive_log_z(scores, sets):
-    """By every order of which all beginnings are among the sets."""
-    log_alpha, allowed = log_alphas(scores), set(sets.tolist())
-    logs = []
+def weighted_orders(scores):
+    """Every order, the sets that it begins with, and the log of its weight."""
+    log_alpha = log_alphas(scores)
     for order in itertools.permutations(range(scores.d)):
         before = [sum(1 << node for node in order[:step]) for step in range(scores.d + 1)]
-        if allowed.issuperset(before):
-            logs.append(sum(log_alpha(node, before[step]) for step, node in enumerate(order)))
+        yield order, before, sum(log_alpha(node, before[step]) for step, node in enumerate(order))
+
+
+def naive_log_z(scores, sets):
+    """By every order of which all beginnings are among the sets."""
+    allowed = set(sets.tolist())
+    logs = [log for _, before, log in weighted_orders(scores) if allowed.issuperset(before)]
     return np.logaddexp.reduce(logs) if logs else -math.inf
 
 
@@ -157,11 +161,7 @@ def test_no_step_improves_the_closed_form():
 
 def test_chains_draw_orders_as_often_as_they_are_probable():
     scores = scores_of(4)
-    log_alpha = log_alphas(scores)
-    orders = list(itertools.permutations(range(4)))
-    logs = np.array(
-        [sum(log_alpha(node, sum(1 << n for n in order[:i])) for i, node in enumerate(order)) for order in orders]
-    )
+    orders, _, logs = zip(*weighted_orders(scores), strict=True)
     expected = np.exp(logs - np.logaddexp.reduce(logs))
     n = 4000
     drawn = draw_markov_chain_orders(OrderTarget.of(scores), n, seed=3, n_chains=2)

@@ -1,7 +1,5 @@
 """XGBoost as a learner: the same storage, answers and progress as the others."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +16,7 @@ from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
 from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
+from tests.conftest import PUBLIC_SETS, needs_public_sets
 
 N = 1200
 
@@ -205,13 +204,10 @@ def test_parameters_out_of_range_are_refused(name, value):
         XGBoostParameters(**{name: value})
 
 
-NETTALK = Path(__file__).parents[3] / "../shared/data/classification/nettalk_windows.parquet"
-
-
-@pytest.mark.skipif(not NETTALK.exists(), reason="needs the public data sets")
+@needs_public_sets
 def test_rare_classes_do_not_make_boosting_diverge():
     """From the class shares, XGBoost 3.2 has a log loss of 1.2 after one round here, 1.9 after five, and 31 after 15."""
-    table = pq.read_table(NETTALK)
+    table = pq.read_table(PUBLIC_SETS / "nettalk_windows.parquet")
     y = np.array(table["class"].to_pylist())
     train_rows, _ = stratified_folds(np.unique(y, return_inverse=True)[1], 2, seed=0)[0]
     table = table.take(train_rows)
