@@ -140,12 +140,9 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     _require(shares.size in (0, n_cells) and np.isfinite(shares).all(), "conditional", "does not fit the best graph")
     if "rows" in arrays:
         rows, counts = arrays["rows"], arrays["row_counts"]
-        is_sound = rows.dtype.kind == "u" and rows.size == d * counts.size and np.all(counts > 0)
-        _require(
-            is_sound and np.all(schema.domain_sizes > rows.reshape(d, -1).T),
-            "rows",
-            "holds what are no rows of the columns",
-        )
+        fits = rows.dtype.kind == "u" and rows.size == d * counts.size and np.all(counts > 0)
+        is_known = fits and np.all(schema.domain_sizes > rows.reshape(d, -1).T)
+        _require(is_known, "rows", "holds what are no rows of the columns")
 
 
 def _require(condition: bool | np.bool_, name: str, reason: str) -> None:
