@@ -145,22 +145,22 @@ class Client:
         ServerError
             If it fails or is cancelled.
         """
-        while (found := self._json("GET", f"/v1/jobs/{job}"))["state"] not in ENDED:
-            advance(found["progress"] or {})
+        while (state := self._json("GET", f"/v1/jobs/{job}"))["state"] not in ENDED:
+            advance(state["progress"] or {})
             time.sleep(LOOK_S)
-        if found["state"] != "succeeded":
-            problem = found["error"] or {}
-            raise ServerError(problem.get("detail") or f"Job {job} was {found['state']}.", problem=problem)
-        return dict(found["result"] or {})
+        if state["state"] != "succeeded":
+            problem = state["error"] or {}
+            raise ServerError(problem.get("detail") or f"Job {job} was {state['state']}.", problem=problem)
+        return dict(state["result"] or {})
 
     def models(self) -> list[JSON]:
         """All models, a page after the other."""
-        found, cursor = [], None
+        models, cursor = [], None
         while True:
             page = self._json("GET", "/v1/models", params={} if cursor is None else {"cursor": cursor})
-            found += page["items"]
+            models += page["items"]
             if (cursor := page.get("next_cursor")) is None:
-                return found
+                return models
 
     def model(self, reference: str) -> JSON:
         """What is known of a version: "name", "name@3" or "name@alias"."""
@@ -175,8 +175,8 @@ class Client:
         rows : pyarrow Table, pandas DataFrame, or sequence of dicts
             Columns may be absent, values missing.
         """
-        found = self._json("POST", _of_model(reference, "predict"), **_rows(rows))
-        return Predictions(found["classes"], np.asarray(found["probabilities"]), found["model"], found["version"])
+        answer = self._json("POST", _of_model(reference, "predict"), **_rows(rows))
+        return Predictions(answer["classes"], np.asarray(answer["probabilities"]), answer["model"], answer["version"])
 
     def query(self, reference: str, queries: Sequence[AnyQuery]) -> list[JSON]:
         """Answers to queries such as `fewpass.Conditional(("late",), {"city": "Graz"})`, in their order."""
@@ -206,10 +206,10 @@ class Client:
             model.save(path)
             with path.open("rb") as file:
                 headers = {"content-type": "application/x-tar"}
-                found = self._json("POST", _of_model(name, "import"), content=file, headers=headers)
+                version = self._json("POST", _of_model(name, "import"), content=file, headers=headers)
         if alias is not None:
-            self._json("PUT", _of_model(name, "aliases", alias), body={"version": found["version"]})
-        return found
+            self._json("PUT", _of_model(name, "aliases", alias), body={"version": version["version"]})
+        return version
 
     def open(self, reference: str) -> Any:
         """The estimator of a version, as `fewpass.open` gives it."""

@@ -263,8 +263,8 @@ def fitted_of(estimator: Any) -> Fitted:
         raise LearnerError(f"{type(estimator).__name__} is no estimator of fewpass. Give one of {', '.join(__all__)}.")
     check_is_fitted(estimator, "model_")
     own = {theirs: ours for ours, theirs in RENAMED.items()} if learner == "spn" else {}
-    given = {own.get(name, name): value for name, value in estimator.get_params(deep=False).items()}
-    parameters = {name: value for name, value in given.items() if name not in COMMON and value is not None}
+    values = {own.get(name, name): value for name, value in estimator.get_params(deep=False).items()}
+    parameters = {name: value for name, value in values.items() if name not in COMMON and value is not None}
     known = getattr(estimator, "_columns", None)
     columns, is_named = (tuple(estimator.feature_names_in_), True) if known is None else (known.names, known.is_named)
     return Fitted(estimator.model_, learner, json_learner_parameters(learner, parameters), columns, is_named)

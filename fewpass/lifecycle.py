@@ -69,9 +69,9 @@ def publish(
     """
     name, alias = name_and_alias(reference)
     settings = Settings() if workspace is None else Settings(workspace=Path(workspace))
-    kept = fitted_of(model)
+    fitted = fitted_of(model)
     with Workspace(settings) as here:
-        return fitted_models.publish_fitted_model(here, kept, name, [] if alias is None else [alias], tags)
+        return fitted_models.publish_fitted_model(here, fitted, name, [] if alias is None else [alias], tags)
 
 
 def name_and_alias(reference: str) -> tuple[str, str | None]:

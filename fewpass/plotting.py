@@ -47,8 +47,8 @@ class Plots:
 
     def __init__(self, estimator: Any) -> None:
         self._estimator = estimator
-        kept = fitted_of(estimator)
-        self._columns = KnownColumns(type(estimator).__name__, kept.model, kept.columns, kept.is_named)
+        fitted = fitted_of(estimator)
+        self._columns = KnownColumns(type(estimator).__name__, fitted.model, fitted.columns, fitted.is_named)
 
     def structure(self, ax: Axes | None = None) -> Axes:
         """The network: parents above their children, edges as wide as what they tell; of a posterior the best graph, and dashed others.
@@ -100,10 +100,10 @@ class Plots:
         ------
         As `report`.
         """
-        found = self._estimator._report_numbers(X, y)
+        numbers = self._estimator._report_numbers(X, y)
         axes = _axes(ax, 5, 5)
-        draw_reliability_on_axes(axes, [(type(self._estimator).__name__, found.calibration)])
-        axes.set_title(found.verdict, fontsize="small", wrap=True)
+        draw_reliability_on_axes(axes, [(type(self._estimator).__name__, numbers.calibration)])
+        axes.set_title(numbers.verdict, fontsize="small", wrap=True)
         return axes
 
     def importance(self, ax: Axes | None = None) -> Axes:
@@ -146,12 +146,12 @@ class Plots:
         if known is None:
             text = f"a model of kind {watched.model.kind!r} keeps no counts of its training. Give rows to compare with"
             raise InvalidParameter("against", None, text)
-        found: Any = drift_report(self._counts(watched, X), known)
-        columns = found["columns"][:MOST_BARS]
+        report: Any = drift_report(self._counts(watched, X), known)
+        columns = report["columns"][:MOST_BARS]
         colors = [RED if column["is_alarming"] else BLUE for column in columns]
         names, sizes = [column["column"] for column in columns], [column["family_nats"] for column in columns]
         axes = _bars(ax, names, sizes, "change, in log loss a row", colors)
-        words = found["causes"][0]["words"] if found["causes"] else "No alarm."
+        words = report["causes"][0]["words"] if report["causes"] else "No alarm."
         axes.set_title(words, fontsize="small", wrap=True)
         return axes
 

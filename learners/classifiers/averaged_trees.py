@@ -277,9 +277,9 @@ def tree_edge_probabilities(log_weights: Floats) -> Floats:
     ----------
     Kirchhoff (1847); Lyons, Peres (2016), Probability on trees and networks, section 4.2.
     """
-    found = np.zeros_like(log_weights)
-    _probabilities(log_weights, np.arange(len(log_weights)), log_weights, found)
-    return found
+    probabilities = np.zeros_like(log_weights)
+    _probabilities(log_weights, np.arange(len(log_weights)), log_weights, probabilities)
+    return probabilities
 
 
 def _probabilities(logs: Floats, nodes: Integers, log_weights: Floats, found: Floats) -> None:
@@ -292,7 +292,7 @@ def _probabilities(logs: Floats, nodes: Integers, log_weights: Floats, found: Fl
         found[i, j] = found[j, i] = np.exp(min(0.0, log_weights[i, j] - logs[0, 1]))
         return
     for third in np.array_split(np.arange(k), 3):
-        kept = np.setdiff1d(np.arange(k), third)
+        others = np.setdiff1d(np.arange(k), third)
         rest = logs.copy()
         for node in third.tolist():
             edges = rest[node]
@@ -300,4 +300,4 @@ def _probabilities(logs: Floats, nodes: Integers, log_weights: Floats, found: Fl
             rest = np.logaddexp(rest, through)
             rest[node, :] = rest[:, node] = -np.inf
             np.fill_diagonal(rest, -np.inf)
-        _probabilities(rest[np.ix_(kept, kept)], nodes[kept], log_weights, found)
+        _probabilities(rest[np.ix_(others, others)], nodes[others], log_weights, found)

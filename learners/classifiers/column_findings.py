@@ -47,15 +47,15 @@ def class_determining_columns(model: LookupModel) -> list[str]:
     """Attributes each of whose values occurs with one class only, though a value has many rows."""
     if model.schema.n_classes < 2:
         return []
-    found = []
+    names = []
     for i, tree in zip(model.network.order, model.trees, strict=True):
         first, last = (int(tree.cell_starts[node]) for node in tree.level_starts[1:3])  # the level of the class
         counts = tree.cell_count[first:last]
         values = tree.cell_value[first:last][counts > 0]  # one for each class with which it occurs
         n_rows = int(counts.sum())
         if n_rows >= max(FEW_ROWS, ROWS_OF_A_VALUE * values.size) and np.unique(values).size == values.size:
-            found.append(model.schema.attributes[i].name)
-    return found
+            names.append(model.schema.attributes[i].name)
+    return names
 
 
 def folded_value_information_loss(model: LookupModel) -> dict[str, FoldingCost]:
@@ -64,7 +64,7 @@ def folded_value_information_loss(model: LookupModel) -> dict[str, FoldingCost]:
     Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded
     rows leave open of the class. Both follow from the counts that the model has anyway.
     """
-    found = {}
+    costs = {}
     for i, tree in zip(model.network.order, model.trees, strict=True):
         attribute = model.schema.attributes[i]
         if not attribute.n_folded:
@@ -74,8 +74,8 @@ def folded_value_information_loss(model: LookupModel) -> dict[str, FoldingCost]:
         counts = tree.cell_count[first:last][is_folded]
         n, n_rows = int(counts.sum()), int(tree.cell_count[first:last].sum())
         entropy = float(np.log(n) - (counts * np.log(counts)).sum() / n) if n else 0.0
-        found[attribute.name] = FoldingCost(n / n_rows, n / n_rows * entropy)
-    return found
+        costs[attribute.name] = FoldingCost(n / n_rows, n / n_rows * entropy)
+    return costs
 
 
 def parent_information_gains(tree: ContextTree) -> Floats:

@@ -177,11 +177,11 @@ class Contents(NamedTuple):
 
 def round_estimates(estimates: list[Estimates]) -> list[Estimates]:
     """Estimates as float32 holds them: a relative change of 6e-8 at most. The list is emptied: they are in memory once."""
-    found = []
+    rounded = []
     while estimates:
         own = estimates.pop()
-        found.append(Estimates(round_to_float32(own.probability), round_to_float32(own.rest), own.hierarchical))
-    return found[::-1]
+        rounded.append(Estimates(round_to_float32(own.probability), round_to_float32(own.rest), own.hierarchical))
+    return rounded[::-1]
 
 
 def round_to_float32(numbers: Floats) -> Floats:
@@ -191,12 +191,12 @@ def round_to_float32(numbers: Floats) -> Floats:
 
 def round_variances_to_bfloat16(variances: list[Floats]) -> list[Floats]:
     """Variances to eight binary digits: an interval is as wide to 0.2 %. The list is emptied."""
-    found = []
+    rounded = []
     while variances:
         # Half of what is cut off, so that it is rounded and not cut.
         bits = variances.pop().astype(np.float32).view(np.uint32) + np.uint32(1 << 15)
-        found.append((bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64))
-    return found[::-1]
+        rounded.append((bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64))
+    return rounded[::-1]
 
 
 def pack_context_trees(contents: Contents) -> dict[str, Array]:

@@ -43,8 +43,8 @@ def select_m_by_hold_out(
         tables = layout.filled(round_estimates([m_estimates(tree, m) for tree in trees]))
         of_class: list[Floats] = []  # the probability of each row's own class
         for part in look_up_tables.split_chunk_into_blocks(hold_out, families.schema.n_classes):
-            found = np.empty((part.n_rows, families.schema.n_classes))
-            look_up_tables.fill_class_probabilities(tables, part.x, 0, part.n_rows, found)
-            of_class.append(found[np.arange(part.n_rows), part.y])
+            probabilities = np.empty((part.n_rows, families.schema.n_classes))
+            look_up_tables.fill_class_probabilities(tables, part.x, 0, part.n_rows, probabilities)
+            of_class.append(probabilities[np.arange(part.n_rows), part.y])
         rmse[str(m)] = float(np.sqrt(np.mean((1.0 - np.concatenate(of_class)) ** 2)))
     return min(GRID, key=lambda m: (rmse[str(m)], m)), rmse

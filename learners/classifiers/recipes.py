@@ -205,9 +205,9 @@ def schema_pass(
     """The schema: given, or inferred in one pass, wholly or as far as it is not kept."""
     if isinstance(given, Schema):
         return given
-    kept = None if given is None else given.schema
+    kept_schema = None if given is None else given.schema
     summaries: ColumnSummaries = yield ColumnSummaries(
-        target, overrides, max_values=max_values, kept=kept, max_classes=max_classes
+        target, overrides, max_values=max_values, kept=kept_schema, max_classes=max_classes
     )
     return summaries.build_schema()
 
@@ -261,7 +261,7 @@ def _averaged_tan(
     """Averaged over all trees (Cerquides, López de Mántaras 2005): one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
     pairs: PairwiseCounts = yield PairwiseCounts(schema)
-    found: TreePosterior = yield Work(
+    posterior: TreePosterior = yield Work(
         "adding up trees",
         lambda *_: (
             empirical_bayes_tree_posterior(pairs) if parameters.ess is None else tree_posterior(pairs, parameters.ess)
@@ -269,7 +269,7 @@ def _averaged_tan(
     )
     facts = {"learner": "tan", "parameters": asdict(parameters), "n_rows": pairs.n_rows}
     return AveragedTrees.of(
-        schema, pairs.class_counts, found, facts | {"ess": found.ess, "log_evidence": found.log_evidence}
+        schema, pairs.class_counts, posterior, facts | {"ess": posterior.ess, "log_evidence": posterior.log_evidence}
     )
 
 

@@ -175,9 +175,9 @@ def selection_loss_tables(
     """
     digest = hashlib.sha256(class_counts.tobytes())
     parents, of_attributes, n_values = [], list[list[_Entry]](), []
-    given = iter(structure.parents)
+    all_parents = iter(structure.parents)
     for levels in grown:  # alone: `zip` and `enumerate` keep what they gave last until they have the next
-        own = next(given)
+        own = next(all_parents)
         own = own[: n_informative_parents(levels)] if prunes else own
         parents.append(own)
         n_values.append(levels.n_values)

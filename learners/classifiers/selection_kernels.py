@@ -101,9 +101,9 @@ def _rows(tables, e, n, keys, rows):
             if not (tables.hash_words[place] >> bit) & np.uint64(1):
                 break
             before = tables.hash_words[place] & ((np.uint64(1) << bit) - np.uint64(1))
-            found = np.int64(tables.hash_ranks[place]) + np.int64(popcount(before))
-            if tables.key_low[found] == low and (not is_wide or tables.key_high[found] == high):
-                rows[row] = tables.n_dense[0] + found
+            entry = np.int64(tables.hash_ranks[place]) + np.int64(popcount(before))
+            if tables.key_low[entry] == low and (not is_wide or tables.key_high[entry] == high):
+                rows[row] = tables.n_dense[0] + entry
                 break
             slot = (slot + 1) & mask
 

@@ -92,15 +92,15 @@ class Choice:
                 for i, whole in enumerate(one.member.families)
             )
             sizes.append(cells * (BYTES_A_CELL + 6 * n_classes))
-        kept, total = 0, 0
+        n_members, total = 0, 0
         for size in sizes:
-            if kept and total + size > self.model_bytes:
+            if n_members and total + size > self.model_bytes:
                 break
-            kept, total = kept + 1, total + size
-        if kept == len(sizes):
+            n_members, total = n_members + 1, total + size
+        if n_members == len(sizes):
             return pool, []
-        reason = f"{kept} of {len(sizes)} members are kept: their tables take about {total:,} bytes."
-        return replace(pool, members=pool.members[:kept]), [reason]
+        reason = f"{n_members} of {len(sizes)} members are kept: their tables take about {total:,} bytes."
+        return replace(pool, members=pool.members[:n_members]), [reason]
 
 
 def choose_ensemble_within_budget(members: int | None, has_correction: bool, budget: Budget) -> Choice:

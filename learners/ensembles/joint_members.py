@@ -97,9 +97,9 @@ class Joints:
         p = np.exp(prior + terms.sum(axis=0))  # (values of all attributes, n_classes): P(value, class)
         of_value = p.sum(axis=1, keepdims=True)
         terms = np.where(p > 0, p * np.log(np.maximum(p, LEAST) / np.maximum(of_value * np.exp(prior), LEAST)), 0.0)
-        found = np.maximum(np.bincount(attribute, terms.sum(axis=1), n), 0.0)
-        total = found.sum()
-        return read_only_array(found / total if total > 0 else np.full(n, 1 / max(1, n)))
+        information = np.maximum(np.bincount(attribute, terms.sum(axis=1), n), 0.0)
+        total = information.sum()
+        return read_only_array(information / total if total > 0 else np.full(n, 1 / max(1, n)))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
         """Headers and named arrays, from which `from_arrays` makes equal ones."""

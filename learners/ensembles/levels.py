@@ -144,5 +144,5 @@ class Levels:
         """Exponentials of the posterior variances of what `weighted` gives, in the form of estimates."""
         of_cell, of_rest = np.empty(self.arrays.rows.size), np.empty(self.arrays.branch.size)
         weighted_level_variances(self.arrays, a, b, LARGEST_LOG_VARIANCE, of_cell, of_rest)
-        found = Averaged(np.exp(of_cell), np.exp(of_rest))  # by rows at every level
-        return Estimates(*found, hierarchical=False, averaged=found)
+        averaged = Averaged(np.exp(of_cell), np.exp(of_rest))  # by rows at every level
+        return Estimates(*averaged, hierarchical=False, averaged=averaged)

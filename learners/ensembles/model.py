@@ -272,9 +272,11 @@ class EnsembleModel:
     def members(self) -> list[dict[str, Any]]:
         """Of every member its number and families; of each the attribute, its parents, the weights of it and of them."""
         names, entries = [attribute.name for attribute in self.schema.attributes], self.entries
-        found: list[dict[str, Any]] = [{"member": number, "families": []} for number in range(len(self._member_ranges))]
+        members: list[dict[str, Any]] = [
+            {"member": number, "families": []} for number in range(len(self._member_ranges))
+        ]
         for i, (attribute, parents) in enumerate(self.families):
-            found[int(entries.member[i])]["families"].append(
+            members[int(entries.member[i])]["families"].append(
                 {
                     "attribute": names[attribute],
                     "parents": [names[parent] for parent in parents],
@@ -282,7 +284,7 @@ class EnsembleModel:
                     "weight_of_parents": float(entries.parents[i]),
                 }
             )
-        return found
+        return members
 
     @property
     def families(self) -> list[tuple[int, tuple[int, ...]]]:

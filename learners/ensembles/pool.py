@@ -106,13 +106,13 @@ def compile_ensemble_pool_tables(schema: Schema, class_counts: Integers, pool: P
 def _in_use(pool: Pool) -> list[tuple[Family, tuple[float, float], Levels]]:
     """The families in use, the weights of their two terms in the mean of the members, and their trees."""
     n = len(pool.members)
-    found = []
+    families = []
     for one in pool.members:
         for index in one.used:
             alone, parents = one.weights(index)
             levels = pool.levels[one.member.families[index]].cut(one.k)
-            found.append((one.family(index), (alone / n, parents / n), levels))
-    return found
+            families.append((one.family(index), (alone / n, parents / n), levels))
+    return families
 
 
 def _compiled(

@@ -140,12 +140,12 @@ def _ensemble(
     if isinstance(given, Schema):
         schema = given
     else:
-        kept = None if given is None else given.schema
+        kept_schema = None if given is None else given.schema
         summaries: ColumnSummaries = yield ColumnSummaries(
-            target, overrides or {}, max_values=parameters.max_values, kept=kept
+            target, overrides or {}, max_values=parameters.max_values, kept=kept_schema
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
-        schema = ensemble_schema(summaries, choice.members, seed) if kept is None else summaries.build_schema()
+        schema = ensemble_schema(summaries, choice.members, seed) if kept_schema is None else summaries.build_schema()
     views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
     if choice.has_pairs:
         pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)

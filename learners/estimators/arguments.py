@@ -79,13 +79,8 @@ def with_argument_checks(method: Callable[P, R]) -> Callable[P, R]:
 
 def check_common_arguments(estimator: Any) -> None:
     """Look at what every estimator takes besides the parameters of its learner. Raises InvalidParameter."""
-    for name, annotation in {
-        "target": "str | None",
-        "schema": "Schema | None",
-        "columns": "Mapping | None",
-        "threads": "int | None",
-    }.items():
-        check_argument(name, getattr(estimator, name, None), annotation)
+    for name, kind in {"target": "str", "schema": "Schema", "columns": "Mapping", "threads": "int"}.items():
+        check_argument(name, getattr(estimator, name, None), f"{kind} | None")
     if (estimator.threads or 1) < 1:
         raise InvalidParameter("threads", estimator.threads, "one or more, or None for one per core")
 

@@ -115,8 +115,8 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         source, target, is_named = self._source_of(X, y)
         source = apply_row_weight_rule(apply_null_class_rule(source, target, self.columns), self.columns)
         own = {theirs: ours for ours, theirs in RENAMED.items()}
-        given = self.get_params(deep=False).items()
-        parameters = {own.get(name, name): value for name, value in given if name not in COMMON}
+        own_parameters = self.get_params(deep=False).items()
+        parameters = {own.get(name, name): value for name, value in own_parameters if name not in COMMON}
         learner = recipes.learner("spn", parameters, target, self.schema, self.columns)
         model = train_estimator_model(self, learner, source, on_progress)
         assert isinstance(model, CircuitModel)
@@ -133,8 +133,8 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     ) -> Self:
         """A fitted estimator of a model that was learned elsewhere, as of the classifiers; `sample` gives Arrow tables."""
         own = cls._get_param_names()
-        given = {RENAMED.get(name, name): value for name, value in parameters.items()}
-        estimator = cls(**{name: value for name, value in given.items() if name in own})
+        by_own_name = {RENAMED.get(name, name): value for name, value in parameters.items()}
+        estimator = cls(**{name: value for name, value in by_own_name.items() if name in own})
         estimator.target, estimator._is_frame = model.schema.target, False
         estimator._take(model, model_arrow_schema(model.schema, names), is_named=is_named)
         return estimator

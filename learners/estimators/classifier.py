@@ -175,9 +175,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             raise LearnerError("A loaded model has no rows to add others to. Fit it anew from all rows.")
         return self.parts_
 
-    def _fitted(
-        self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool = True
-    ) -> Self:
+    def _fitted(self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool) -> Self:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
         learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
         if self._declared:

@@ -56,9 +56,9 @@ class Explaining:
         if intervals_of is None:
             problem = 'only posteriors have intervals: train with estimator "hdp" or "hdp-map", or circuits with learning="gibbs"'
             raise InvalidParameter("interval", level, problem)
-        found = [intervals_of(chunk, level) for chunk in self._chunks(X)]
+        intervals = [intervals_of(chunk, level) for chunk in self._chunks(X)]
         nobody = np.empty((0, model.schema.n_classes))
-        low, high = (np.concatenate([*(ends[which] for ends in found), nobody]) for which in (0, 1))
+        low, high = (np.concatenate([*(ends[which] for ends in intervals), nobody]) for which in (0, 1))
         return low, high
 
     def explain(self, X: Any) -> Explanation:

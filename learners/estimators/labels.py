@@ -101,10 +101,10 @@ def declared_class_labels(classes: Any) -> list[Value]:
 
     Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
     """
-    found: Sequence[Any] = np.asarray(classes).ravel().tolist()
-    if not all(isinstance(name, str | bool | int | float) for name in found):
+    labels: Sequence[Any] = np.asarray(classes).ravel().tolist()
+    if not all(isinstance(name, str | bool | int | float) for name in labels):
         raise InvalidParameter("classes", type(classes).__name__, "give a list of classes")
-    plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in found]
+    plain: list[Value] = [int(name) if isinstance(name, float) and name.is_integer() else name for name in labels]
     values_to_arrow_column("classes", plain)
     return list(dict.fromkeys(plain))
 

@@ -109,14 +109,14 @@ def compare(outcomes: Iterable[Outcome]) -> Comparison:
         raise EmptyData("There are no outcomes to compare.")
     data_sets = tuple(dict.fromkeys(outcome.data for outcome in outcomes))
     learners = tuple(dict.fromkeys(outcome.learner for outcome in outcomes))
-    found: dict[tuple[str, str], list[Outcome]] = {}
+    by_pair: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
         if outcome.error is None:
-            found.setdefault((outcome.data, outcome.learner), []).append(outcome)
+            by_pair.setdefault((outcome.data, outcome.learner), []).append(outcome)
     sizes = {outcome.data: outcome.n_train + outcome.n_test for outcome in outcomes if outcome.error is None}
     spreads = {
         score: np.array(
-            [[_spread(found.get((data, learner), ()), score) for learner in learners] for data in data_sets]
+            [[_spread(by_pair.get((data, learner), ()), score) for learner in learners] for data in data_sets]
         )
         for score in SCORES
     }

@@ -110,12 +110,8 @@ def cross_validate(
     for name, names in (("data", data), ("learners", learners)):
         if isinstance(names, str) or not isinstance(names, Collection):
             raise InvalidParameter(name, names, "give a list")
-    for name, value in {
-        "repetitions": repetitions,
-        "jobs": jobs,
-        "threads": threads,
-        "n_folds - 1": n_folds - 1,
-    }.items():
+    least_one = {"repetitions": repetitions, "jobs": jobs, "threads": threads, "n_folds - 1": n_folds - 1}
+    for name, value in least_one.items():
         if value < 1:
             raise InvalidParameter(name, value, "at least 1")
     specs = list(dict.fromkeys(LearnerSpec.parse(text) for text in learners))
@@ -123,7 +119,7 @@ def cross_validate(
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
     trials = cross_validation_trials(
-        [found for found in find_data_sets(data, target) if most_rows is None or found.n_rows <= most_rows],
+        [each for each in find_data_sets(data, target) if most_rows is None or each.n_rows <= most_rows],
         specs,
         repetitions=repetitions,
         n_folds=n_folds,
@@ -135,9 +131,9 @@ def cross_validate(
     def identity(one: Trial | Outcome) -> tuple[object, ...]:
         return tuple("" if any_code and part == one.code else part for part in one.key)
 
-    found = {} if written is None else {identity(outcome): outcome for outcome in written.finished().values()}
-    outcomes = {identity(trial): found[identity(trial)] for trial in trials if identity(trial) in found}
-    pending = [trial for trial in trials if identity(trial) not in found]
+    logged = {} if written is None else {identity(outcome): outcome for outcome in written.finished().values()}
+    outcomes = {identity(trial): logged[identity(trial)] for trial in trials if identity(trial) in logged}
+    pending = [trial for trial in trials if identity(trial) not in logged]
     n_found = len(trials) - len(pending)
 
     def report(latest: Outcome | None) -> None:

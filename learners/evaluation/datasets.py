@@ -58,10 +58,10 @@ def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> li
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(path.glob("*.parquet"))
-            if not found:
+            in_folder = sorted(path.glob("*.parquet"))
+            if not in_folder:
                 raise SourceError(str(path), "is a folder without Parquet files (*.parquet).")
-            files += found
+            files += in_folder
         elif path.is_file():
             files.append(path)
         else:

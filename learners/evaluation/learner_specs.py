@@ -104,10 +104,10 @@ def learner_source_digest(roots: tuple[str, ...]) -> str:
 def _source_of(name: str) -> Path | None:
     """The file of a module; None for a name that is a function or a class in one."""
     try:
-        found = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:
         return None
-    return Path(found.origin) if found is not None and found.origin is not None else None
+    return Path(spec.origin) if spec is not None and spec.origin is not None else None
 
 
 def _imports(tree: ast.Module) -> Iterable[str]:

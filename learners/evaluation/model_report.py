@@ -166,10 +166,10 @@ def _confusion(y: Integers, predicted: Integers, classes: Sequence[str]) -> tupl
 
 def _shares(model: Model, names: Sequence[str]) -> tuple[Share, ...]:
     try:
-        found = column_importances(model, names)
+        importances = column_importances(model, names)
     except NoImportances:
         return ()
-    return tuple(Share(names[i], float(found[i])) for i in np.argsort(-found, kind="stable"))
+    return tuple(Share(names[i], float(importances[i])) for i in np.argsort(-importances, kind="stable"))
 
 
 class ColumnRows(NamedTuple):
@@ -210,8 +210,8 @@ class ColumnCounts:
         """Count rows whose class is known."""
         y, x = np.asarray(rows.y, np.int64), self._watched.recoded(rows.x)
         for i, counts in zip(self._places, self._counts, strict=True):
-            found = np.bincount(y * counts.shape[1] + x[i], minlength=counts.size)
-            np.add(counts, found.reshape(counts.shape), out=counts)
+            cells = np.bincount(y * counts.shape[1] + x[i], minlength=counts.size)
+            np.add(counts, cells.reshape(counts.shape), out=counts)
 
     def rows(self) -> tuple[ColumnRows, ...]:
         """Each column; the classes are those of the model."""
@@ -252,11 +252,11 @@ def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], li
         parts = [part for part in np.array_split(values, MOST_VALUES) if part.size]
         groups = [(_joined(labels[part[0]], labels[part[-1]]), part) for part in parts]
     else:
-        kept = values
+        frequent = values
         if values.size > MOST_VALUES:
-            kept = np.sort(values[np.argsort(-counts[values], kind="stable")[: MOST_VALUES - 1]])
-        groups = [(labels[code], np.array([code])) for code in kept.tolist()]
-        groups += [(OTHERS, np.setdiff1d(values, kept))] if kept.size < values.size else []
+            frequent = np.sort(values[np.argsort(-counts[values], kind="stable")[: MOST_VALUES - 1]])
+        groups = [(labels[code], np.array([code])) for code in frequent.tolist()]
+        groups += [(OTHERS, np.setdiff1d(values, frequent))] if frequent.size < values.size else []
     groups += [(MISSING, np.array([0]))] if attribute.has_missing else []
     groups += [(UNSEEN, np.array([attribute.n_values]))] if counts[-1] else []
     return tuple(name for name, _ in groups), [codes for _, codes in groups]

@@ -33,6 +33,7 @@ BLUE = "#4c72b0"
 
 SIGNIFICANT = 0.05
 TABLED = ("rmse", "zero_one_loss")
+PAIR_COLUMNS = ("score", "a", "b", "wins", "draws", "losses", "p_value", "median_ratio")
 
 
 def write_report(
@@ -74,9 +75,7 @@ def write_report(
         draw_learning_curves([curve for curve in curves if curve.data == data], "rmse", drawn[-1], data)
     written[0].write_text(comparison_report_markdown(comparison, title, command, protocol, drawn))
     _write_csv(written[1], ["data_set", "n_rows", "learner", *_columns()], _data_set_rows(comparison))
-    _write_csv(
-        written[2], ["score", "a", "b", "wins", "draws", "losses", "p_value", "median_ratio"], _pairs(comparison)
-    )
+    _write_csv(written[2], PAIR_COLUMNS, _pairs(comparison))
     written[3].write_text(json.dumps(comparison_report_summary(comparison, command), indent=1, allow_nan=False) + "\n")
     return written + drawn
 
@@ -128,10 +127,7 @@ def comparison_report_summary(comparison: Comparison, command: str) -> dict[str,
             }
             for i, data in enumerate(comparison.data_sets)
         ],
-        "pairs": [
-            dict(zip(("score", "a", "b", "wins", "draws", "losses", "p_value", "median_ratio"), row, strict=True))
-            for row in _pairs(comparison)
-        ],
+        "pairs": [dict(zip(PAIR_COLUMNS, row, strict=True)) for row in _pairs(comparison)],
         "failures": [
             {"data_set": one.data, "learner": one.learner, "seed": one.seed, "fold": one.fold, "error": one.error}
             for one in comparison.failures

@@ -125,7 +125,7 @@ def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
     """
     types = get_type_hints(cls)
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    found = []
+    shown = []
     for head, text in parameter_texts(cls).items():
         for name in _names(head):
             kinds = list(_alternatives(types[name]))
@@ -135,10 +135,10 @@ def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
             choices += re.findall(r'"([^"]+)"', head.partition(" : ")[2]) if str in kinds else []
             number = next((kind for kind in (float, int) if kind in kinds), None)
             words = " ".join(text.split())
-            found.append(
+            shown.append(
                 ParameterField(name, _default(fields[name]), tuple(choices), number, _shape(types[name]), words)
             )
-    return found
+    return shown
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
@@ -167,14 +167,14 @@ def parameter_texts(cls: type) -> dict[str, str]:
 
     Returns dict: the head of an entry, such as "k : int", to its description; the entries of bases come last.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     named: set[str] = set()
     for base in cls.__mro__:
         entries = _entries(inspect.cleandoc(base.__dict__.get("__doc__") or ""))
         new = {head: text for head, text in entries.items() if not named.intersection(_names(head))}
-        found |= new
+        texts |= new
         named |= {name for head in new for name in _names(head)}
-    return found
+    return texts
 
 
 def _names(head: str) -> list[str]:

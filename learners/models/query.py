@@ -337,10 +337,10 @@ class Score:
 def _name_some(query: object, *fields: str) -> None:
     """Let one name by itself stand for a tuple of one: a string is a sequence, too, but of letters; and a dict of names."""
     for field_name in fields:
-        given = getattr(query, field_name)
-        if isinstance(given, Mapping) or not isinstance(given, Iterable):
-            raise InvalidParameter(field_name, given, "names of columns; what is known of them goes into evidence")
-        object.__setattr__(query, field_name, (given,) if isinstance(given, str) else tuple(given))
+        names = getattr(query, field_name)
+        if isinstance(names, Mapping) or not isinstance(names, Iterable):
+            raise InvalidParameter(field_name, names, "names of columns; what is known of them goes into evidence")
+        object.__setattr__(query, field_name, (names,) if isinstance(names, str) else tuple(names))
 
 
 def _check_draws(n: int, seed: int) -> None:
@@ -364,5 +364,5 @@ def check_query_type(query: object, allowed: UnionType = Query) -> None:
         *names, last = (kind.__name__ for kind in get_args(allowed))
         raise InvalidParameter("query", type(query).__name__, f"give a {', '.join(names)} or {last} of fewpass")
     for name in ("evidence", "likely", "do"):
-        if not isinstance(given := getattr(query, name, {}), Mapping):
-            raise InvalidParameter(name, given, "give a mapping from column to value")
+        if not isinstance(evidence := getattr(query, name, {}), Mapping):
+            raise InvalidParameter(name, evidence, "give a mapping from column to value")

@@ -94,19 +94,19 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     d = schema.n_attributes
     sizes, candidates = arrays["n_candidates"], arrays["candidates"]
     _require(
-        sizes.shape == (d,) and bool(np.all((sizes >= 0) & (sizes < min(d, 25)))),
+        sizes.shape == (d,) and np.all((sizes >= 0) & (sizes < min(d, 25))),
         "n_candidates",
         "is no number of candidates for each column",
     )
     _require(candidates.shape == (int(sizes.sum()),), "candidates", "has another size than n_candidates tells")
     for node, own in enumerate(np.split(candidates, np.cumsum(sizes)[:-1])):
-        is_sound = bool(np.all((own >= 0) & (own < d) & (own != node)) and np.all(np.diff(own) > 0))
+        is_sound = np.all((own >= 0) & (own < d) & (own != node)) and np.all(np.diff(own) > 0)
         _require(is_sound, "candidates", "holds what is no other column, or no ascending ones")
     total = int(np.sum(1 << sizes))
     places, logs = arrays["places"], arrays["logs"]
     if places.size:
         _require(
-            bool(places[0] >= 0 and places[-1] < total and np.all(np.diff(places) > 0)),
+            places[0] >= 0 and places[-1] < total and np.all(np.diff(places) > 0),
             "places",
             "does not fit the candidates",
         )
@@ -115,7 +115,7 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
     sets = arrays["sets"]
     if sets.size:
         ends = int(sets[0]) == 0 and int(sets[-1]) == (1 << d) - 1
-        _require(ends and bool(np.all(sets[1:] > sets[:-1])), "sets", "is no ascending sequence from no column to all")
+        _require(ends and np.all(sets[1:] > sets[:-1]), "sets", "is no ascending sequence from no column to all")
     else:
         _require(d <= 24, "sets", "is empty, but there are too many columns for all orders")
     finite = {"probabilities": d * d, "center": d, "spread": d}
@@ -123,9 +123,7 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         finite |= {"mean": d, "scatter": d * d}
     for name, shape in finite.items():
         _require(
-            arrays[name].shape == (shape,) and bool(np.isfinite(arrays[name]).all()),
-            name,
-            f"is not {shape} finite numbers",
+            arrays[name].shape == (shape,) and np.isfinite(arrays[name]).all(), name, f"is not {shape} finite numbers"
         )
     best = arrays["best"]
     _require(
@@ -139,19 +137,14 @@ def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
         * schema.attributes[node].n_values
         for node, own in enumerate(best.tolist())
     )
-    _require(
-        shares.size in (0, n_cells) and bool(np.isfinite(shares).all()), "conditional", "does not fit the best graph"
-    )
+    _require(shares.size in (0, n_cells) and np.isfinite(shares).all(), "conditional", "does not fit the best graph")
     if "rows" in arrays:
         rows, counts = arrays["rows"], arrays["row_counts"]
-        is_sound = rows.dtype.kind == "u" and rows.size == d * counts.size and bool(np.all(counts > 0))
-        _require(
-            is_sound and bool(np.all(schema.domain_sizes > rows.reshape(d, -1).T)),
-            "rows",
-            "holds what are no rows of the columns",
-        )
+        fits = rows.dtype.kind == "u" and rows.size == d * counts.size and np.all(counts > 0)
+        is_known = fits and np.all(schema.domain_sizes > rows.reshape(d, -1).T)
+        _require(is_known, "rows", "holds what are no rows of the columns")
 
 
-def _require(condition: bool, name: str, reason: str) -> None:
+def _require(condition: bool | np.bool_, name: str, reason: str) -> None:
     if not condition:
         raise InvalidArray(name, reason)

@@ -236,8 +236,8 @@ class OrderModel:
         d, scores = len(self.names), self.posterior.scores
         pairs = [(i, j) for i in range(d) for j in range(d) if i != j]
         best = {(parent, node) for node, own in enumerate(self.best.parents) for parent in own}
-        found = self.graph_queries.answer(Graphs(N_GRAPHS))["graphs"]
-        top = sorted(found, key=lambda graph: -graph["log_score"])[:TOP_GRAPHS]
+        graphs = self.graph_queries.answer(Graphs(N_GRAPHS))["graphs"]
+        top = sorted(graphs, key=lambda graph: -graph["log_score"])[:TOP_GRAPHS]
         rows = [
             (rank, edge["from"], edge["to"], graph["log_score"], graph["log_posterior"])
             for rank, graph in enumerate(top, 1)

@@ -61,23 +61,23 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
             f"columns that you ask about: screen_for=[{names[0]!r}] keeps the {MOST_COLUMNS} with most information about "
             f"{names[0]!r}. Or drop {n_over}: columns={{{names[-1]!r}: 'drop', …}}."
         )
-    kept = set(targets).union(*(parse_edge(text, names, "required") for text in required))
-    if len(kept) > MOST_COLUMNS:
+    columns = set(targets).union(*(parse_edge(text, names, "required") for text in required))
+    if len(columns) > MOST_COLUMNS:
         raise SchemaError(
-            f"screen_for and required name {len(kept)} columns; posteriors over structures have at most {MOST_COLUMNS}. Name fewer."
+            f"screen_for and required name {len(columns)} columns; posteriors over structures have at most {MOST_COLUMNS}. Name fewer."
         )
-    families = [Family(j, (i,)) for i in targets for j in range(schema.n_attributes) if j not in kept]
-    found: FamilyCounts = yield FamilyCounts(schema, families)
+    families = [Family(j, (i,)) for i in targets for j in range(schema.n_attributes) if j not in columns]
+    counts: FamilyCounts = yield FamilyCounts(schema, families)
     most = np.full(schema.n_attributes, -np.inf)
     for place, family in enumerate(families):
-        most[family.attribute] = max(most[family.attribute], corrected_mutual_information(found, place))
+        most[family.attribute] = max(most[family.attribute], corrected_mutual_information(counts, place))
     best = np.argsort(-most, kind="stable")
-    kept |= set(best[: MOST_COLUMNS - len(kept)].tolist())
+    columns |= set(best[: MOST_COLUMNS - len(columns)].tolist())
     words = f"{SCREENED}: other columns have more information about {', '.join(map(repr, dict.fromkeys(about)))}"
     return replace(
         schema,
-        attributes=tuple(own for j, own in enumerate(schema.attributes) if j in kept),
-        left_out=(*schema.left_out, *(LeftOut(name, words) for j, name in enumerate(names) if j not in kept)),
+        attributes=tuple(own for j, own in enumerate(schema.attributes) if j in columns),
+        left_out=(*schema.left_out, *(LeftOut(name, words) for j, name in enumerate(names) if j not in columns)),
     )
 
 
@@ -179,10 +179,10 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
     if isinstance(given, Schema):
         schema = given
     else:
-        kept = None if given is None else given.schema
+        kept_schema = None if given is None else given.schema
         states = 0 if parameters.score == "bge" else min(parameters.max_states, parameters.max_values)
         summaries = yield ColumnSummaries(
-            None, overrides, max_values=parameters.max_values, kept=kept, max_states=states
+            None, overrides, max_values=parameters.max_values, kept=kept_schema, max_states=states
         )
         schema = summaries.build_schema(lambda _, histogram: nonempty_quantile_cut_points(histogram, parameters.n_bins))
     if schema.target is not None:

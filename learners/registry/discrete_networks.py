@@ -158,13 +158,13 @@ def _check_graph(network: Network) -> None:
 def _table(network: Network, name: str) -> Floats:
     """p(x | parents), one axis for each parent and the variable's own, each row summing to one."""
     own, above = network.values[name], network.parents[name]
-    given = network.tables.get(name, {})
+    table = network.tables.get(name, {})
     n_contexts = int(np.prod([len(network.values[parent]) for parent in above], dtype=np.float64))
     if n_contexts * len(own) > MOST_CELLS:
         raise InvalidNetwork(name, f"has a table of {n_contexts * len(own):,} probabilities, more than {MOST_CELLS:,}")
     contexts = list(itertools.product(*(network.values[parent] for parent in above)))
-    if () in given and above:  # a whole table
-        numbers = given[()]
+    if () in table and above:  # a whole table
+        numbers = table[()]
         if len(numbers) != n_contexts * len(own):
             raise InvalidNetwork(
                 name, f"has {len(numbers):,} probabilities in its table and needs {n_contexts * len(own):,}"
@@ -172,15 +172,15 @@ def _table(network: Network, name: str) -> Floats:
         rows = np.array(numbers, np.float64).reshape(-1, len(own))
     else:
         known = set(contexts)
-        if unknown := [context for context in given if context not in known]:
+        if unknown := [context for context in table if context not in known]:
             raise InvalidNetwork(name, f"has probabilities for {unknown[0]!r}, which are no values of its parents")
-        if missing := [context for context in contexts if context not in given]:
+        if missing := [context for context in contexts if context not in table]:
             raise InvalidNetwork(name, f"has no probabilities{_where(missing[0])}")
-        if wrong := [context for context in contexts if len(given[context]) != len(own)]:
+        if wrong := [context for context in contexts if len(table[context]) != len(own)]:
             raise InvalidNetwork(
-                name, f"has {len(given[wrong[0]])} probabilities{_where(wrong[0])} and {len(own)} values"
+                name, f"has {len(table[wrong[0]])} probabilities{_where(wrong[0])} and {len(own)} values"
             )
-        rows = np.array([given[context] for context in contexts], np.float64)
+        rows = np.array([table[context] for context in contexts], np.float64)
     sums = rows.sum(axis=1)
     is_wrong = ~((rows >= 0).all(axis=1) & (np.abs(sums - 1.0) <= SUM_TOLERANCE))
     if is_wrong.any():

@@ -37,8 +37,8 @@ def column_importances(model: Model, names: Sequence[str]) -> Floats:
     """
     information = _information(model).tolist()
     own = {attribute.name: share for attribute, share in zip(model.schema.attributes, information, strict=True)}
-    found = np.array([own.get(name, 0.0) for name in names])
-    return found / found.sum() if found.sum() > 0 else found
+    shares = np.array([own.get(name, 0.0) for name in names])
+    return shares / shares.sum() if shares.sum() > 0 else shares
 
 
 def _information(model: Model) -> Floats:
@@ -46,10 +46,10 @@ def _information(model: Model) -> Floats:
     if isinstance(model, EnsembleModel):
         return _information(model.joint)
     if isinstance(model, LookupModel):
-        found = np.zeros(model.schema.n_attributes)
+        information = np.zeros(model.schema.n_attributes)
         for attribute, tree in zip(model.network.order, model.trees, strict=True):
-            found[attribute] = conditional_class_information(tree)
-        return found
+            information[attribute] = conditional_class_information(tree)
+        return information
     if isinstance(model, BoostedModel):
         return model.gains
     if isinstance(model, AveragedTrees):
@@ -71,15 +71,15 @@ def _information_in_draws(model: CircuitModel, target: int) -> Floats:
     nothing = np.full((len(model.columns.names), 1), np.nan)
     drawn = model.row_draws(nothing, N_DRAWS, 0, np.zeros(1, np.int64))[0].T
     prior = model.row_marginals(nothing, [target])[0]
-    found = np.zeros(model.schema.n_attributes)
-    for v in range(found.size):
+    information = np.zeros(model.schema.n_attributes)
+    for v in range(information.size):
         alone = np.full(drawn.shape, np.nan)
         alone[v] = drawn[v]
         if not np.isnan(alone[v]).all():  # else the circuit has no leaf of it
-            given = model.row_marginals(alone, [target])[0]
-            logs = np.log(given / prior, where=given > 0, out=np.zeros(given.shape))
-            found[v] = max(0.0, float(np.sum(given * logs, axis=1).mean()))
-    return found
+            posterior = model.row_marginals(alone, [target])[0]
+            logs = np.log(posterior / prior, where=posterior > 0, out=np.zeros(posterior.shape))
+            information[v] = max(0.0, float(np.sum(posterior * logs, axis=1).mean()))
+    return information
 
 
 def conditional_class_information(tree: ContextTree) -> float:

@@ -123,37 +123,6 @@ def test_explanations_add_up(n_classes):
     assert np.all(explain(without_trees, chunk_for(without_trees, drop=("word",))).contributions[:, word] == 0)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_the_flat_trees_are_those_of_xgboost(n_classes):
-    import xgboost
-
-    from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
-    from learners.ensembles.correction.forest_kernels import add_forest_scores
-
-    model = trained(n_classes=n_classes)
-    correction = model.correction
-    assert correction is not None, "two numbers that matter together need one"
-    chunk = chunk_for(model)
-    scores = np.zeros((chunk.n_rows, n_classes))
-    add_forest_scores(correction.forest, chunk.x, model.schema.domain_sizes, scores)
-    codes = CodeTable(model.schema)
-    rows = xgboost.DMatrix(codes.features(chunk.x), feature_types=codes.feature_types, enable_categorical=True)
-    expected = np.zeros_like(scores)
-    for serialised, weight in zip(correction.boosters, correction.weights, strict=True):
-        margin = load_xgboost_booster(serialised).predict(rows, output_margin=True)
-        if n_classes == 2:
-            expected[:, 1] += weight * margin
-        else:
-            expected += weight * (margin - 0.5)
-    assert scores == pytest.approx(expected, abs=1e-4)
-
-
-def test_absent_columns_and_unseen_values_are_allowed():
-    model = trained()
-    empty = model.predict_proba(encode(pa.table({"word": ["violet", None]}), model.schema))
-    assert np.isfinite(empty).all() and empty.sum(axis=1) == pytest.approx(np.ones(2))
-
-
 def test_intervals_hold_the_probability_and_grow_with_the_level():
     model = trained("eskdb")
     chunk = chunk_for(model)

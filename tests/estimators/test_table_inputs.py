@@ -1,6 +1,8 @@
 """Every form in which a table may be given, made by the library whose form it is."""
 
 import decimal
+import tempfile
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -8,10 +10,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as pads
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse
 
-from learners import KDB, NB, SumProductNetwork
+from learners import KDB, NB, Source, SumProductNetwork
 from learners.errors import InvalidParameter, SchemaError, SourceError
 from learners.passes.sources.row_streams import source_from_row_stream
 
@@ -42,6 +45,12 @@ def as_capsule(table):
     return Stream()
 
 
+def as_file(table):
+    path = Path(tempfile.mkdtemp(), "t.parquet")
+    pq.write_table(table, path)
+    return path
+
+
 FORMS = {
     "table": lambda table: table,
     "batch": lambda table: table.combine_chunks().to_batches()[0],
@@ -60,11 +69,18 @@ FORMS = {
     "records": lambda table: table.to_pylist(),
     "columns": lambda table: table.to_pydict(),
     "columns of arrays": lambda table: {name: table[name] for name in table.column_names},
+    "pandas with sparse columns": lambda table: table.to_pandas().astype({"count": pd.SparseDtype("int64", 0)}),
+    "polars with categories": lambda table: pl.from_arrow(table).with_columns(pl.col("word").cast(pl.Categorical)),
+    "path": as_file,
+    "paths": lambda table: [str(as_file(table))],
+    "dataset of a file": lambda table: pads.dataset(as_file(table)),
+    "source": lambda table: Source.open(str(as_file(table))),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_gives_the_same_model_and_the_same_answers(form, table):
+def test_every_form_gives_the_same_model_and_the_same_answers(form, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     expected = KDB(k=1, m=1.0).fit(table, "class")
     model = KDB(k=1, m=1.0).fit(FORMS[form](table), "class")
     assert model.feature_names_in_.tolist() == ["word", "size", "count", "is_new"]
@@ -74,14 +90,14 @@ def test_every_form_gives_the_same_model_and_the_same_answers(form, table):
     assert np.array_equal(expected.predict_proba(form_of_rows), expected.predict_proba(rows))
 
 
-def test_polars_categories_and_duckdb_enums_and_decimals_are_read(table):
-    frame = pl.from_arrow(table).with_columns(pl.col("word").cast(pl.Categorical))
+def test_decimals_and_duckdb_enums_are_read(table):
     relation = duckdb.sql(
         "SELECT word::ENUM('u', 'v', 'w') AS word, size::DECIMAL(9, 3) AS size, \"count\"::HUGEINT AS \"count\", is_new, class FROM \"table\""
     )
     expected = NB(m=1.0).fit(table, "class").predict_proba(table)
-    assert np.array_equal(NB(m=1.0).fit(frame, "class").predict_proba(table), expected)
     assert np.allclose(NB(m=1.0).fit(relation, "class").predict_proba(relation), expected, atol=0.02)
+    columns = table.to_pydict() | {"size": [decimal.Decimal(i % 7) for i in range(500)]}
+    assert NB().fit(columns, "class").model_.schema.attributes[1].kind == "numeric"
 
 
 def test_classes_beside_the_table_in_any_form(table):
@@ -90,10 +106,9 @@ def test_classes_beside_the_table_in_any_form(table):
     for classes in (y, y.combine_chunks(), y.to_pylist(), y.to_pandas(), pl.from_arrow(y), y.to_numpy()):
         assert np.array_equal(NB(m=1.0).fit(rows, classes).predict_proba(rows), expected)
         assert np.array_equal(NB(m=1.0).fit(rows.to_reader(), classes).predict_proba(rows), expected)
-    with pytest.raises(InvalidParameter, match="one class for each row"):
-        NB().fit(rows.to_reader(), y.to_pylist()[:-1])
-    with pytest.raises(InvalidParameter, match="one class for each row"):
-        NB().fit(rows.to_reader(), [*y.to_pylist(), "no"])
+    for classes in (y.to_pylist()[:-1], [*y.to_pylist(), "no"]):
+        with pytest.raises(InvalidParameter, match="one class for each row"):
+            NB().fit(rows.to_reader(), classes)
 
 
 @pytest.mark.parametrize("kind", ["csr_array", "csc_matrix", "coo_array", "lil_array", "dok_array"])
@@ -106,13 +121,6 @@ def test_sparse_matrices_are_made_dense_slice_by_slice(kind, monkeypatch):
     expected = NB(m=1.0).fit(dense, y)
     assert np.array_equal(NB(m=1.0).fit(sparse, y).predict_proba(dense), expected.predict_proba(dense))
     assert np.array_equal(expected.predict_proba(sparse), expected.predict_proba(dense))
-
-
-def test_frames_with_sparse_columns(table):
-    frame = table.to_pandas()
-    sparse = frame.assign(count=frame["count"].astype(pd.SparseDtype("int64", 0)))
-    expected = NB(m=1.0).fit(frame, "class").predict_proba(frame)
-    assert np.array_equal(NB(m=1.0).fit(sparse, "class").predict_proba(sparse), expected)
 
 
 def test_arrays_of_objects_and_lists_keep_the_type_of_each_column(table):
@@ -197,11 +205,6 @@ def test_estimators_learn_from_a_long_stream_as_from_a_table(table, monkeypatch)
     assert model.parts_[0].source.keeps is not None and not model.parts_[0].source.is_identified
     weighted = KDB(k=2, m=1.0).fit(table.to_reader(max_chunksize=60), "class", sample_weight=[2] * 500)
     assert weighted.model_.facts["n_rows"] == 1000
-
-
-def test_decimals_of_python_are_numbers(table):
-    columns = table.to_pydict() | {"size": [decimal.Decimal(i % 7) for i in range(500)]}
-    assert NB().fit(columns, "class").model_.schema.attributes[1].kind == "numeric"
 
 
 def test_classes_that_are_missing_are_refused_by_name_or_left_out(table):

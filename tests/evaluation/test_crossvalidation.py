@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from learners import Source, drive, encode
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
-from learners.evaluation import cross_validate, trial
+from learners.evaluation import cross_validate, learner_specs, trial
 from learners.evaluation.crossvalidation import OutcomeLog
 from learners.evaluation.datasets import find_data_sets, load_data_set, nested_row_sample, stratified_folds
 from learners.evaluation.learner_specs import LearnerSpec, learner_source_digest
@@ -104,12 +104,12 @@ def test_a_run_goes_on_where_it_stopped(folder, tmp_path):
     resumed = cross_validate([folder], LEARNERS, repetitions=2, log=log, on_progress=seen.append)
     assert losses(resumed) == losses(whole)
     assert (seen[0].n_done, seen[0].n_found, seen[-1].n_done, seen[-1].n_total) == (5, 5, 16, 16)
-    again = cross_validate([folder], LEARNERS, repetitions=2, log=log, on_progress=lambda p: seen.append(p))
+    again = cross_validate([folder], LEARNERS, repetitions=2, log=log, on_progress=seen.append)
     assert seen[-1].n_found == 16
     assert losses(again) == losses(whole)
 
 
-def test_a_half_written_last_line_is_done_again(folder, tmp_path):
+def test_a_half_written_last_line_is_done_again_and_a_damaged_one_named(folder, tmp_path):
     log = tmp_path / "outcomes.jsonl"
     first = cross_validate([folder], ["nb:m=1"], repetitions=1, log=log)
     text = log.read_bytes()
@@ -117,28 +117,26 @@ def test_a_half_written_last_line_is_done_again(folder, tmp_path):
     assert len(list(OutcomeLog(log))) == 3
     assert losses(cross_validate([folder], ["nb:m=1"], repetitions=1, log=log)) == losses(first)
     assert len([json.loads(line) for line in log.read_text().splitlines()]) == 4
-
-
-def test_a_damaged_line_is_named(folder, tmp_path):
-    log = tmp_path / "outcomes.jsonl"
     log.write_text("{}\n")
     with pytest.raises(SourceError, match=r"line 1: is not an outcome .* Remove the line"):
         cross_validate([folder], ["nb"], repetitions=1, log=log)
 
 
-def test_other_data_and_other_code_are_measured_anew(folder, tmp_path, monkeypatch):
-    log = tmp_path / "outcomes.jsonl"
-    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log)
-    monkeypatch.setattr(LearnerSpec, "code_version", lambda self: "another")
+def n_outcomes_in_log(path, log, learner="nb:m=1", **more):
+    """How many outcomes a run finds in its log."""
     seen = []
-    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log, any_code=True, on_progress=seen.append)
-    assert seen[0].n_found == 2
-    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log, on_progress=seen.append)
-    assert seen[-1].n_found == 0
-    table = pq.read_table(folder / "two.parquet")
-    pq.write_table(table.slice(1), folder / "two.parquet")
-    cross_validate([folder / "two.parquet"], ["nb:m=1"], repetitions=1, log=log, on_progress=seen.append)
-    assert seen[-1].n_found == 0
+    cross_validate([path], [learner], repetitions=1, log=log, on_progress=seen.append, **more)
+    return seen[-1].n_found
+
+
+def test_other_data_and_other_code_are_measured_anew(folder, tmp_path, monkeypatch):
+    path, log = folder / "two.parquet", tmp_path / "outcomes.jsonl"
+    assert n_outcomes_in_log(path, log) == 0
+    monkeypatch.setattr(LearnerSpec, "code_version", lambda self: "another")
+    assert n_outcomes_in_log(path, log, any_code=True) == 2
+    assert n_outcomes_in_log(path, log) == 0
+    pq.write_table(pq.read_table(path).slice(1), path)
+    assert n_outcomes_in_log(path, log) == 0
 
 
 def test_processes_give_the_outcomes_of_one(folder, tmp_path):
@@ -147,14 +145,12 @@ def test_processes_give_the_outcomes_of_one(folder, tmp_path):
     assert losses(one) == losses(two)
 
 
-def test_a_failure_is_an_outcome_and_is_tried_again(folder, tmp_path, monkeypatch):
-    pq.write_table(pa.table({"x": [[1], [2]] * 10, "class": ["a", "b"] * 10}), tmp_path / "lists.parquet")
-    log = tmp_path / "outcomes.jsonl"
-    outcomes = cross_validate([tmp_path / "lists.parquet"], ["random-forest"], repetitions=1, log=log)
+def test_a_failure_is_an_outcome_and_is_tried_again(tmp_path):
+    path, log = tmp_path / "lists.parquet", tmp_path / "outcomes.jsonl"
+    pq.write_table(pa.table({"x": [[1], [2]] * 10, "class": ["a", "b"] * 10}), path)
+    outcomes = cross_validate([path], ["random-forest"], repetitions=1, log=log)
     assert all("SchemaError: Column 'x' holds list" in str(o.error) for o in outcomes)
-    seen = []
-    cross_validate([tmp_path / "lists.parquet"], ["random-forest"], repetitions=1, log=log, on_progress=seen.append)
-    assert seen[0].n_found == 0
+    assert n_outcomes_in_log(path, log, "random-forest") == 0
 
 
 def test_learners_are_named_as_given_and_found_in_any_spelling(folder, tmp_path):
@@ -176,48 +172,41 @@ def test_specs_have_one_spelling():
     assert LearnerSpec.parse(" kdb:m=1,k=3 ").text == "kdb:k=3,m=1"
     assert LearnerSpec.parse("kdb:k=3").parameters == (("k", 3),)
     assert LearnerSpec.parse("random-forest").is_peer
-    with pytest.raises(InvalidParameter, match=r"'nbb' is not allowed: use one of auto, eskdb, nb, tan"):
-        LearnerSpec.parse("nbb")
-    with pytest.raises(InvalidParameter, match="'k' is not parameter=value"):
-        LearnerSpec.parse("kdb:k")
-    with pytest.raises(InvalidParameter, match="k=9"):
-        LearnerSpec.parse("kdb:k=9")
-    with pytest.raises(InvalidParameter, match="random-forest has the parameters trees"):
-        LearnerSpec.parse("random-forest:depth=2")
+    for text, message in (
+        ("nbb", "'nbb' is not allowed: use one of auto, eskdb, nb, tan"),
+        ("kdb:k", "'k' is not parameter=value"),
+        ("kdb:k=9", "k=9"),
+        ("random-forest:depth=2", "random-forest has the parameters trees"),
+    ):
+        with pytest.raises(InvalidParameter, match=message):
+            LearnerSpec.parse(text)
 
 
-def test_the_code_of_a_learner_is_what_it_imports():
-    from learners.evaluation import learner_specs
-
-    names = set()
-    original = learner_specs._source_of
-    learner_specs._source_of = lambda name: names.add(name) or original(name)
-    try:
-        learner_source_digest.__wrapped__(("learners.classifiers.recipes",))
-    finally:
-        learner_specs._source_of = original
+def test_the_code_of_a_learner_is_what_it_imports(monkeypatch):
+    names, original = set(), learner_specs._source_of
+    monkeypatch.setattr(learner_specs, "_source_of", lambda name: names.add(name) or original(name))
+    learner_source_digest.__wrapped__(("learners.classifiers.recipes",))
     assert {"learners.counts.kernels", "learners.schema.discretise", "learners.kernels.jit"} <= names
     assert not any(name.startswith(("learners.evaluation", "learners.classifiers.baselines")) for name in names)
 
 
 def test_data_sets_are_found_and_refused_by_name(folder, tmp_path):
-    assert [(d.name, d.target, d.n_rows) for d in find_data_sets([folder])] == [
-        ("rare", "class", 90),
-        ("two", "class", 120),
-    ]
+    sets = find_data_sets([folder])
+    assert [(d.name, d.target, d.n_rows) for d in sets] == [("rare", "class", 90), ("two", "class", 120)]
     assert load_data_set(find_data_sets([folder / "two.parquet"])[0]).classes == ["c0", "c1"]
     with pytest.raises(UnknownColumn, match="'clas' is not in the table"):
         find_data_sets([folder], "clas")
-    with pytest.raises(SourceError, match="no such file or folder"):
-        find_data_sets([tmp_path / "nowhere"])
-    (tmp_path / "t.csv").write_text("x,y\n1,a\n")
-    with pytest.raises(SourceError, match="without Parquet files"):
-        find_data_sets([tmp_path])
-    with pytest.raises(SourceError, match=r"t\.csv: is CSV by its name, and a comparison reads Parquet"):
-        find_data_sets([tmp_path / "t.csv"])
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "csv" / "t.csv").write_text("x,y\n1,a\n")
     (tmp_path / "two.parquet").write_bytes((folder / "two.parquet").read_bytes())
-    with pytest.raises(SourceError, match="second data set named 'two'"):
-        find_data_sets([folder, tmp_path / "two.parquet"])
+    for paths, message in (
+        ([tmp_path / "nowhere"], "no such file or folder"),
+        ([tmp_path / "csv"], "without Parquet files"),
+        ([tmp_path / "csv" / "t.csv"], r"t\.csv: is CSV by its name, and a comparison reads Parquet"),
+        ([folder, tmp_path / "two.parquet"], "second data set named 'two'"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            find_data_sets(paths)
 
 
 def test_raw_columns_keep_numbers_and_mark_the_unknown():
@@ -237,29 +226,13 @@ def test_folds_are_those_of_scikit_learn():
         np.testing.assert_array_equal(test, their_test)
 
 
-def test_every_row_tests_once_and_classes_keep_their_shares():
-    y = np.repeat([0, 1, 2], [50, 30, 21])
-    folds = stratified_folds(y, 2, seed=0)
-    np.testing.assert_array_equal(np.sort(np.concatenate([test for _, test in folds])), np.arange(y.size))
-    for train, test in folds:
-        assert not set(train) & set(test)
-        assert np.abs(np.bincount(y[test]) - np.bincount(y) / 2).max() <= 1
-
-
-def test_a_class_with_one_row_is_in_one_fold_and_nothing_warns():
+def test_classes_with_one_row_are_in_one_fold_and_nothing_warns():
     y = np.array([0] * 10 + [1] * 10 + [2])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        folds = stratified_folds(y, 2, seed=3)
+        folds, of_singles = stratified_folds(y, 2, seed=3), stratified_folds(np.arange(5), 2, seed=0)
     assert sorted(int((y[test] == 2).sum()) for _, test in folds) == [0, 1]
-
-
-def test_classes_that_all_have_one_row_are_split_all_the_same():
-    folds = stratified_folds(np.arange(5), 2, seed=0)
-    assert sorted(test.size for _, test in folds) == [2, 3]
-
-
-def test_too_few_rows_are_refused():
+    assert sorted(test.size for _, test in of_singles) == [2, 3]
     with pytest.raises(EmptyData, match="1 rows cannot be split into 2 folds"):
         stratified_folds(np.zeros(1), 2, seed=0)
 

@@ -42,17 +42,18 @@ def test_equal_their_definitions(drawn):
     assert found.ece == pytest.approx(error, abs=1e-12)
 
 
-def test_perfect_and_worst_predictions():
+def test_perfect_worst_tied_and_no_predictions():
     p = np.array([[1.0, 0.0], [0.0, 1.0]])
     right, wrong = evaluate(p, [0, 1]), evaluate(p, [1, 0])
     assert (right.zero_one_loss, right.rmse, right.log_loss, right.brier, right.ece) == (0, 0, 0, 0, 0)
     assert (wrong.zero_one_loss, wrong.rmse, wrong.brier, wrong.ece) == (1, 1, 2, 1)
     assert wrong.log_loss == pytest.approx(-log(1e-15))
-
-
-def test_of_a_tie_the_first_class_is_predicted():
-    assert evaluate([[0.5, 0.5]], [0]).zero_one_loss == 0
-    assert evaluate([[0.5, 0.5]], [1]).zero_one_loss == 1
+    # Of a tie the first class is predicted.
+    assert (evaluate([[0.5, 0.5]], [0]).zero_one_loss, evaluate([[0.5, 0.5]], [1]).zero_one_loss) == (0, 1)
+    with pytest.raises(EmptyData, match="no rows to evaluate"):
+        evaluate(np.empty((0, 2)), [])
+    with pytest.raises(EmptyData, match="no rows to evaluate on"):
+        class_prior_baseline_losses([], 2)
 
 
 def test_calibrated_predictions_lie_on_the_diagonal():
@@ -65,11 +66,6 @@ def test_calibrated_predictions_lie_on_the_diagonal():
     for confidence, share, n in points:
         assert abs(confidence - share) < 4 * sqrt(0.25 / n)
     assert evaluate(np.column_stack([p, 1 - p]), y).ece < 0.01
-
-
-def test_nothing_to_evaluate():
-    with pytest.raises(EmptyData, match="no rows to evaluate"):
-        evaluate(np.empty((0, 2)), [])
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(3, 5))
@@ -98,8 +94,3 @@ def test_class_shares_lose_what_each_row_loses_by_the_others(labels, n_classes):
     assert losses["zero_one_loss"] == pytest.approx(1 - most / len(labels))
     of_model = evaluate(np.tile(1 / n_classes, (1, n_classes)), [n_classes])
     assert class_prior_baseline_losses([n_classes], n_classes)["log_loss"] == pytest.approx(of_model.log_loss)
-
-
-def test_class_shares_of_no_rows_are_refused():
-    with pytest.raises(EmptyData, match="no rows to evaluate on"):
-        class_prior_baseline_losses([], 2)

@@ -17,16 +17,6 @@ from tests.service.forks import local_server
 
 
 @pytest.fixture(scope="module")
-def frame():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 300)
-    words = np.array(["u", "v", "w"])[(y + (rng.random(300) < 0.2)) % 3]
-    table = pd.DataFrame({"size": rng.normal(y, 1.0), "word": words, "class": np.array(["no", "yes"])[y]})
-    table.loc[::7, "word"] = None
-    return table
-
-
-@pytest.fixture(scope="module")
 def client(tmp_path_factory):
     folder = tmp_path_factory.mktemp("client")
     settings = Settings(workspace=folder / "workspace", warm_up=False, data_roots=[str(folder)])

@@ -1,6 +1,7 @@
 """`import fewpass` in a fresh process: what it offers, how little it loads, what it says of a hidden package; and docstrings whose examples run."""
 
 import doctest
+import importlib
 import os
 import subprocess
 import sys
@@ -10,18 +11,7 @@ from pathlib import Path
 import pytest
 
 import fewpass
-
-ESTIMATORS = [
-    "NB",
-    "TAN",
-    "KDB",
-    "SKDB",
-    "ESKDB",
-    "FewPassClassifier",
-    "XGBoost",
-    "SumProductNetwork",
-    "StructurePosterior",
-]
+from fewpass.estimators import ESTIMATORS
 
 ROOT = Path(__file__).parent.parent.parent
 OPTIONAL = ("mlflow", "shap", "sqlglot", "matplotlib", "numba", "pyarrow", "sklearn", "pandas", "numpy", "duckdb")
@@ -41,12 +31,9 @@ def test_every_name_is_there():
         assert getattr(fewpass, name) is not None
     assert set(dir(fewpass)) == {*fewpass.__all__, "open"}
     assert fewpass.__version__ == version("fewpass")
+    assert (Path(fewpass.__file__).parent / "py.typed").exists()
     with pytest.raises(AttributeError, match="module 'fewpass' has no attribute 'KBD'; it has"):
         fewpass.KBD  # noqa: B018
-
-
-def test_types_are_told():
-    assert (Path(fewpass.__file__).parent / "py.typed").exists()
 
 
 def test_importing_loads_nothing_large(tmp_path):
@@ -83,17 +70,21 @@ def test_a_folder_of_data_hides_nothing(tmp_path):
     assert done.stdout.strip() == "NB", done.stderr
 
 
-def test_what_mlflow_is_missing_for_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mlflow", None)
-    with pytest.raises(fewpass.mlflow.MLflowMissing, match=r"pip install 'fewpass\[mlflow\]'"):
-        fewpass.mlflow.log_model(None)
+@pytest.mark.parametrize(
+    ("extra", "call", "error"), [("mlflow", "log_model", "MLflowMissing"), ("shap", "explainer", "ShapMissing")]
+)
+def test_what_a_package_is_missing_for_is_told(extra, call, error, monkeypatch):
+    monkeypatch.setitem(sys.modules, extra, None)
+    ours = importlib.import_module(f"fewpass.{extra}")
+    with pytest.raises(getattr(ours, error), match=rf"pip install 'fewpass\[{extra}\]'"):
+        getattr(ours, call)(None)
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_an_estimator_says_what_it_takes_and_has_and_its_example_runs(name):
-    text = getattr(fewpass, name).__doc__
+@pytest.mark.parametrize("cls", ESTIMATORS.values())
+def test_an_estimator_says_what_it_takes_and_has_and_its_example_runs(cls):
+    text = cls.__doc__
     for section in ("Parameters", "Attributes", "Examples"):
         assert f"\n{section}\n{'-' * len(section)}\n" in text.replace("\n    ", "\n"), section
-    example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
+    example = doctest.DocTestParser().get_doctest(text, {}, cls.__name__, None, 0)
     told: list[str] = []
     assert example.examples and doctest.DocTestRunner().run(example, out=told.append).failed == 0, "".join(told)

@@ -29,22 +29,6 @@ CLASSIFIERS = [name for name in ESTIMATORS if name != "orders"]
 
 
 @pytest.fixture(scope="module")
-def frame():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 300)
-    columns = {
-        "size": rng.normal(y, 1.0),
-        "word": np.array(["u", "v", "w"])[(y + (rng.random(300) < 0.2)) % 3],
-        "same": ["s"] * 300,
-        "small": rng.integers(0, 4, 300),
-        "class": np.array(["no", "yes"])[y],
-    }
-    table = pd.DataFrame(columns)
-    table.loc[::7, "word"] = None
-    return table
-
-
-@pytest.fixture(scope="module")
 def kdb(frame):
     return fewpass.KDB(k=2).fit(frame, "class")
 
@@ -78,18 +62,21 @@ def test_sql_of_a_network_is_text_and_a_file(kdb, tmp_path):
     assert text == kdb.to_sql("people", dialect="bigquery", view="mart.odds", key=["id"])
 
 
+def reloaded(model, folder):
+    model.save(folder / "model.fewpass")
+    return fewpass.load(folder / "model.fewpass")
+
+
 def test_posteriors_over_structures_too(frame, tmp_path):
     model = fitted("orders", frame.drop(columns="same"))
-    model.save(tmp_path / "model.fewpass")
-    loaded = fewpass.load(tmp_path / "model.fewpass")
+    loaded = reloaded(model, tmp_path)
     assert np.array_equal(loaded.edge_probabilities_, model.edge_probabilities_)
     assert loaded.query(fewpass.Edges()) == model.query(fewpass.Edges()) and loaded.to_network() == model.to_network()
 
 
 def test_circuits_without_a_class_draw_rows_as_before(frame, tmp_path):
     model = fewpass.SumProductNetwork(structure="chow-liu", leaves="gaussian").fit(frame.drop(columns="class"))
-    model.save(tmp_path / "model.fewpass")
-    loaded = fewpass.load(tmp_path / "model.fewpass")
+    loaded = reloaded(model, tmp_path)
     assert loaded.sample(5, random_state=1).to_pandas().equals(model.sample(5, random_state=1))
     assert np.array_equal(loaded.score_samples(frame), model.score_samples(frame))
 
@@ -97,8 +84,7 @@ def test_circuits_without_a_class_draw_rows_as_before(frame, tmp_path):
 def test_columns_of_arrays_are_known_by_their_place(tmp_path):
     x = np.random.default_rng(0).normal(size=(100, 3))
     model = fewpass.NB().fit(x, (x[:, 1] > 0).astype(int))
-    model.save(tmp_path / "model.fewpass")
-    loaded = fewpass.load(tmp_path / "model.fewpass")
+    loaded = reloaded(model, tmp_path)
     assert np.array_equal(loaded.predict_proba(x), model.predict_proba(x)) and loaded.n_features_in_ == 3
     assert not hasattr(loaded, "feature_names_in_")
 
@@ -115,15 +101,8 @@ def test_the_service_takes_files_of_python_and_python_those_of_the_service(kdb, 
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "table.parquet")
     with Workspace(Settings(workspace=tmp_path / "workspace")) as here:
         assert product.import_version(here, tmp_path / "python.fewpass", "mine").n_rows == 300
-        request = TrainRequest(
-            uris=[str(tmp_path / "table.parquet")],
-            target="class",
-            learner="kdb",
-            parameters={"k": 2},
-            model="theirs",
-            holdout=0,
-        )
-        product.train_model_version(here, request)
+        data = {"uris": [str(tmp_path / "table.parquet")], "target": "class", "holdout": 0}
+        product.train_model_version(here, TrainRequest(model="theirs", learner="kdb", parameters={"k": 2}, **data))
         product.write_export(here, "theirs", tmp_path / "service.tar")
         assert product.version_lineage(here, "mine")["libraries"]["fewpass"] == fewpass.__version__
     theirs = fewpass.load(tmp_path / "service.tar")
@@ -149,8 +128,7 @@ def test_publishing_again_makes_the_next_version_and_moves_the_alias(kdb, tmp_pa
 
 
 def test_loaded_models_have_no_rows_to_add_others_to(kdb, frame, tmp_path):
-    kdb.save(tmp_path / "model.fewpass")
-    loaded = fewpass.load(tmp_path / "model.fewpass")
+    loaded = reloaded(kdb, tmp_path)
     with pytest.raises(LearnerError, match="has no rows to add others to"):
         loaded.partial_fit(frame, "class")
     assert loaded.fit(frame).partial_fit(frame).model_.facts["n_rows"] == 600
@@ -202,14 +180,14 @@ def test_foreign_and_cut_files_are_refused(kdb, tmp_path):
 
 
 def test_wrong_names_and_models_are_refused(kdb, tmp_path):
-    with pytest.raises(InvalidRequest, match=r"'income@3' names a version"):
-        fewpass.publish(kdb, "income@3", workspace=tmp_path)
-    with pytest.raises(InvalidName, match="'In come' is not a name for a model"):
-        fewpass.publish(kdb, "In come", workspace=tmp_path)
-    with pytest.raises(InvalidName, match="'latest' is not a name for an alias"):
-        fewpass.publish(kdb, "income@latest", workspace=tmp_path)
-    with pytest.raises(LearnerError, match="dict is no estimator of fewpass"):
-        fewpass.publish({}, "income", workspace=tmp_path)
+    for model, name, error, message in (
+        (kdb, "income@3", InvalidRequest, "'income@3' names a version"),
+        (kdb, "In come", InvalidName, "'In come' is not a name for a model"),
+        (kdb, "income@latest", InvalidName, "'latest' is not a name for an alias"),
+        ({}, "income", LearnerError, "dict is no estimator of fewpass"),
+    ):
+        with pytest.raises(error, match=message):
+            fewpass.publish(model, name, workspace=tmp_path)
     with pytest.raises(InvalidRequest, match="There is no workspace at"):
         fewpass.open("income", workspace=tmp_path / "none")
     assert not (tmp_path / "none").exists()

@@ -108,12 +108,8 @@ def test_every_form_of_rows_gives_the_same_page(make, frame, tmp_path):
         fewpass.load(tmp_path / "model.fewpass").report(frame, "class"),
     )
     assert all(page.numbers.metrics == whole.metrics for page in given)
-
-
-def test_columns_of_arrays(frame):
-    x = np.random.default_rng(0).normal(size=(200, 2))
-    model = fewpass.NB().fit(x, (x[:, 0] > 0).astype(int))
-    assert model.report(x, (x[:, 0] > 0).astype(int)).numbers.n_rows == 200
+    x, y = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 2
+    assert make().fit(x, y).report(x, y).numbers.n_rows == 200
 
 
 def test_many_classes_show_the_most_frequent_mistakes():

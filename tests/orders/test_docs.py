@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from learners.models.query import AnyQuery, StructureQuery
+from tests.orders.problems import EXACT
 
 TEXT = (Path(__file__).parents[2] / "docs" / "how-to" / "structures.md").read_text(encoding="utf-8")
 
@@ -20,12 +21,7 @@ def test_the_python_examples_run():
     assert names["rain"] == pytest.approx(0.9 * 0.2 / (0.9 * 0.2 + 0.1 * 0.8))
     posterior = names["posterior"]
     assert posterior.feature_names_in_ == ["flow", "heat", "alarm"]
-    assert posterior.coverage_ == {
-        "is_exact": True,
-        "orders": 1.0,
-        "graphs": 1.0,
-        "limits": {"max_parents": None, "candidates": None},
-    }
+    assert posterior.coverage_ == EXACT
     assert names["effects"]["flow", "heat"]["high"] == pytest.approx(3.0, abs=0.4)
     assert posterior.edge_probabilities_[2].tolist() == [0.0, 0.0, 0.0]
     assert names["odds"] < 0

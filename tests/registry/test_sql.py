@@ -18,9 +18,8 @@ from learners.errors import InvalidParameter, UnknownColumn
 from learners.registry.sql import script, sql_networks, table_rows
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
-from learners.registry.sql.families import family_elimination_steps
 from learners.registry.sql.script import NoSQL, TooLargeForSQL, sql_script
-from learners.registry.sql.sql_networks import NetworkInSQL, PoolInSQL
+from learners.registry.sql.sql_networks import PoolInSQL
 from learners.schema.encoding.encode import encode
 
 TOLERANCE = 1e-9
@@ -301,22 +300,6 @@ def test_rows_that_lack_too_much_have_no_answer(monkeypatch):
     assert [label is None for label in labels] == is_null.tolist()
 
 
-def test_steps_look_each_family_up_once_with_what_it_needs():
-    model = KDB(k=3).fit(table_of(0, 400), "class").model_
-    families = NetworkInSQL(model).joint
-    seen, is_open = [], set()
-    for step in family_elimination_steps(families):
-        assert not is_open.intersection(step.opened)
-        is_open |= set(step.opened)
-        for family in step.families:
-            needed = {*model.network.parents[family], model.network.order[family]} & set(families.parents)
-            assert needed <= is_open
-        seen += step.families
-        assert is_open.issuperset(step.summed)
-        is_open -= set(step.summed)
-    assert sorted(seen) == list(range(len(model.network.order))) and not is_open
-
-
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_is_written_with_its_quotes(dialect):
     model = TAN().fit(table_of(0, 400), "class").model_
@@ -327,9 +310,8 @@ def test_every_dialect_is_written_with_its_quotes(dialect):
     assert (r"'it\'s'" if backslashed else "'it''s'") in text
     assert ("x\\\\\\n" if backslashed else "x\\\n") + "ü" in text
     read = sqlglot.parse(text, read=dialect)
-    assert not any(
-        isinstance(statement, sqlglot.exp.Command) for statement in read
-    )  # which is text that it did not parse
+    # A command is text that it did not parse.
+    assert not any(isinstance(statement, sqlglot.exp.Command) for statement in read)
     assert sum(isinstance(statement, sqlglot.exp.Create) for statement in read) > 3
 
 
@@ -345,40 +327,25 @@ def test_numbers_are_exact_where_a_database_reads_decimals_inexactly():
 
 def test_what_cannot_be_written_is_refused():
     table = table_of(0, 100)
-    boosted = XGBoost().fit(table, "class").model_
-    with pytest.raises(NoSQL, match=r"A model of kind 'boosted-trees' cannot be written as SQL. Networks can"):
-        sql_script(boosted, name="a", table="b")
+    boosted, model = (estimator.fit(table, "class").model_ for estimator in (XGBoost(rounds=1), NB()))
     circuit = SumProductNetwork(states=2).fit(table.select(["other", "last"])).model_
-    with pytest.raises(NoSQL, match="A model of kind 'circuit'"):
-        sql_script(circuit, name="a", table="b")
-    model = NB().fit(table, "class").model_
-    with pytest.raises(UnknownDialect, match=r"There is no dialect 'oracle'. Choose one of duckdb, postgres"):
-        sql_script(model, name="a", table="b", dialect="oracle")
-    with pytest.raises(UnknownColumn, match=r"'flagg' is not in the table .similar: flag"):
-        sql_script(model, name="a", table="b", absent=["flagg"])
-    with pytest.raises(InvalidParameter, match="'Prediction' and 'prediction' have one name in duckdb"):
-        sql_script(model, name="a", table="b", key=["Prediction"])
-    with pytest.raises(UnwritableText, match="holds a zero character"):
-        sql_script(model, name="a", table="b\0")
-
-
-def test_columns_that_differ_in_case_alone_are_refused_where_they_are_one():
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 200)
-    model = (
-        NB().fit(pa.table({"x": y + rng.normal(size=200), "X": y - rng.normal(size=200), "class": y}), "class").model_
-    )
-    with pytest.raises(InvalidParameter, match="the columns 'x' and 'X' have one name in duckdb"):
-        sql_script(model, name="a", table="b", key=["id"])
-    assert "CREATE VIEW" in sql_script(model, name="a", table="b", key=["id"], dialect="postgres")
-
-
-def test_columns_that_databases_read_differently_are_refused():
-    y = np.arange(200) % 2
-    table = pa.table({"took": pa.array(1000 * y + np.arange(200) % 7, pa.duration("ms")), "class": y})
-    model = NB().fit(table, "class").model_
-    with pytest.raises(UnsupportedColumn, match=r"Column 'took' holds duration\[ms\] in training, taken as numeric"):
-        sql_script(model, name="a", table="b")
+    noise, y = np.random.default_rng(0).normal(size=200), np.arange(200) % 2
+    of_cases = NB().fit(pa.table({"x": y + noise, "X": y - noise, "class": y}), "class").model_
+    took = pa.array(1000 * y + np.arange(200) % 7, pa.duration("ms"))  # which databases read differently
+    of_duration = NB().fit(pa.table({"took": took, "class": y}), "class").model_
+    for own, parameters, error, message in (
+        (boosted, {}, NoSQL, r"A model of kind 'boosted-trees' cannot be written as SQL. Networks can"),
+        (circuit, {}, NoSQL, "A model of kind 'circuit'"),
+        (model, {"dialect": "oracle"}, UnknownDialect, r"There is no dialect 'oracle'. Choose one of duckdb, postgres"),
+        (model, {"absent": ["flagg"]}, UnknownColumn, r"'flagg' is not in the table .similar: flag"),
+        (model, {"key": ["Prediction"]}, InvalidParameter, "'Prediction' and 'prediction' have one name in duckdb"),
+        (model, {"table": "b\0"}, UnwritableText, "holds a zero character"),
+        (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'x' and 'X' have one name in duckdb"),
+        (of_duration, {}, UnsupportedColumn, r"Column 'took' holds duration\[ms\] in training, taken as numeric"),
+    ):
+        with pytest.raises(error, match=message):
+            sql_script(own, **{"name": "a", "table": "b"} | parameters)
+    assert "CREATE VIEW" in sql_script(of_cases, name="a", table="b", key=["id"], dialect="postgres")
 
 
 def test_tables_that_are_too_large_are_refused(monkeypatch):

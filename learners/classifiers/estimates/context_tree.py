@@ -284,11 +284,11 @@ def interpolate_levels(level: Level, totals: Floats, above: Floats, weight: floa
     `totals` (n_nodes,) float64 as of `context_row_counts`; `above` (m_above,) float64 of each cell of the level above, which
     weighs `weight` rows. `n_left_out` rows are missing from the cell and from its context.
     """
-    found = np.empty(level.node.size)
+    frequencies = np.empty(level.node.size)
     for block, n, total in _blocks(level, totals):
         share = weight * above[level.cell_above[block]]
-        found[block] = (n - n_left_out + share) / (total - n_left_out + weight)
-    return found
+        frequencies[block] = (n - n_left_out + share) / (total - n_left_out + weight)
+    return frequencies
 
 
 def leave_one_out_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
@@ -344,11 +344,11 @@ def prune_uninformative_parents(structure: Structure, grown: Iterable[Levels]) -
     `grown` has one per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked
     for, so that whole trees are never in memory together.
     """
-    parents, kept = [], []
-    given = iter(structure.parents)
+    parents, trees = [], []
+    all_parents = iter(structure.parents)
     for levels in grown:  # alone: `zip` keeps what it gave last until it has the next
         depth = n_informative_parents(levels)
-        parents.append(next(given)[:depth])
-        kept.append(levels.tree(depth))
+        parents.append(next(all_parents)[:depth])
+        trees.append(levels.tree(depth))
         del levels
-    return Structure(structure.order, tuple(parents)), kept
+    return Structure(structure.order, tuple(parents)), trees

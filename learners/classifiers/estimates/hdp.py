@@ -253,7 +253,7 @@ def hdp_map_estimates(
 ) -> list[Posterior]:
     """The same model with the expectation of t in place of draws, and the concentrations at a fixed point.
 
-    Parameters and result as of `hdp_estimates`, `tolerance` as of `hdp_map_solution`; `iterations` and `seed` do not matter.
+    Parameters and result as of `hdp_sampler.hdp_gibbs_estimates`, `tolerance` as of `hdp_map_solution`; `iterations` and `seed` do not matter.
     """
 
     def solve(tree: ContextTree, i: int, tick: Tick) -> Posterior:

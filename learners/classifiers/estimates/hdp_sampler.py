@@ -75,12 +75,12 @@ def _sample_until_settled(chain: Chain, tick: Tick) -> Posterior:
             # Each batch is as long as all before it, so the last against the rest are two halves.
             relative = (halves[-1] - before[0] / before[1]) * chain.n_draws / chain.sums[0]
             difference = float(np.sqrt(np.average(relative**2, weights=chain.tree.cell_count)))
-            found = chain.posterior(trace)
+            posterior = chain.posterior(trace)
             # Without a concentration or draws there is no R-hat, and nothing that could move.
-            if difference < AUTO_DIFFERENCE and not found.r_hat > AUTO_R_HAT:
-                return found
+            if difference < AUTO_DIFFERENCE and not posterior.r_hat > AUTO_R_HAT:
+                return posterior
             if chain.n_sweeps >= AUTO_MOST:
-                return _deterministic(chain, found)
+                return _deterministic(chain, posterior)
             n_more = min(len(trace), AUTO_MOST - chain.n_sweeps)
 
 

@@ -224,11 +224,11 @@ def _sparse_form(
 
 
 def _logarithms(numbers: Floats) -> Float32s:
-    found = np.empty(numbers.shape, np.float32)
+    logs = np.empty(numbers.shape, np.float32)
     with np.errstate(divide="ignore"):
         for first in range(0, len(numbers), BLOCK_ROWS):
-            found[first : first + BLOCK_ROWS] = np.log(numbers[first : first + BLOCK_ROWS])
-    return found
+            logs[first : first + BLOCK_ROWS] = np.log(numbers[first : first + BLOCK_ROWS])
+    return logs
 
 
 def _dropped(context: Integers, size: int, stride: int) -> Integers:

@@ -80,9 +80,9 @@ class Elimination:
             if not plan.order:  # nothing to sum
                 for tables, out in ((self.tables, logs), (self.spread, variance)):
                     if tables is not None:
-                        found = np.empty((rows.size, n_classes))
-                        fill_class_log_joints(tables, own, 0, rows.size, found)
-                        out[rows] = found
+                        log_joints = np.empty((rows.size, n_classes))
+                        fill_class_log_joints(tables, own, 0, rows.size, log_joints)
+                        out[rows] = log_joints
                 continue
             first, which = _different(own[plan.around])
             step = max(1, BLOCK_CELLS // (plan.n_cells * n_classes))
@@ -156,17 +156,17 @@ class Elimination:
 def _complete_families(tables: Tables, x: Codes, plan: _Plan) -> Floats:
     """(n_rows, n_classes): the prior's term and those of the families of which nothing is missing."""
     total = np.tile(tables.log_prior, (x.shape[1], 1))
-    terms, found = lookup_tables_without_prior(tables), np.empty_like(total)
+    terms, complete = lookup_tables_without_prior(tables), np.empty_like(total)
     for first, last in plan.complete:
-        fill_class_log_joints(slice_lookup_tables(terms, first, last), x, 0, x.shape[1], found)
-        total += found
+        fill_class_log_joints(slice_lookup_tables(terms, first, last), x, 0, x.shape[1], complete)
+        total += complete
     return total
 
 
 def _largest(values: Floats, none: float, instead: float) -> Floats:
     """Of each kind of row: (n_kinds,)."""
-    found = values.max(axis=tuple(range(values.ndim - 1)))
-    return np.where(found == none, instead, found)
+    largest = values.max(axis=tuple(range(values.ndim - 1)))
+    return np.where(largest == none, instead, largest)
 
 
 def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[frozenset[int], Integers]]:

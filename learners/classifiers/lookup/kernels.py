@@ -133,20 +133,20 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
     if depth < n_parents:
         start = tables.strides[first] * (tables.parent_sizes[first] + 1) * n_keys
     while True:
-        found = _find(tables, a, start + context * n_keys + value)
-        if found >= 0:
+        entry = _find(tables, a, start + context * n_keys + value)
+        if entry >= 0:
             for k in range(is_pending.size):
                 if is_pending[k]:
-                    log_joint[row, k] += tables.vectors[found, k]
+                    log_joint[row, k] += tables.vectors[entry, k]
             return
-        found = _find(tables, a, start + context * n_keys + n_keys - 1)
-        if found < 0 and start > 0:  # no entries of its own: read as a context that training never saw
+        entry = _find(tables, a, start + context * n_keys + n_keys - 1)
+        if entry < 0 and start > 0:  # no entries of its own: read as a context that training never saw
             start = np.int64(0)
             continue
         start = np.int64(0)
-        if found >= 0:
+        if entry >= 0:
             for k in range(is_pending.size):
-                rest = tables.vectors[found, k]
+                rest = tables.vectors[entry, k]
                 if is_pending[k] and not np.isnan(rest):
                     log_joint[row, k] += rest
                     is_pending[k] = tables.is_hierarchical[0]

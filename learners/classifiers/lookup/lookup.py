@@ -313,9 +313,9 @@ class Completeness:
         lacking, whole = np.flatnonzero(marks & LACKS_PARENT), np.flatnonzero(marks == HAS_NULL)
         of_value = np.empty(x.shape[1])
         if lacking.size:
-            found, of_value[lacking] = answer_known(read_only_array(x[:, lacking]))
-            out = np.empty((x.shape[1], found.shape[1]))
-            out[lacking] = found
+            probabilities, of_value[lacking] = answer_known(read_only_array(x[:, lacking]))
+            out = np.empty((x.shape[1], probabilities.shape[1]))
+            out[lacking] = probabilities
             others = np.flatnonzero(marks & LACKS_PARENT == 0)
             if others.size:
                 out[others] = look_up(read_only_array(x[:, others]))

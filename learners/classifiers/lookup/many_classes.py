@@ -62,7 +62,7 @@ def compile_many_class_tables(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `kernels.look_up_many_class_probabilities` reads; arguments as of `compile_tables`.
+    """Compile estimates into the arrays that `kernels.look_up_many_class_probabilities` reads; arguments as of `compile_lookup_tables`.
 
     Their size follows the cells of the trees, not contexts times classes.
     """

@@ -121,8 +121,8 @@ class _Way:
         self.losses = [self._loss()]
 
     def _loss(self) -> float:
-        found = [float(booster.eval(test).rsplit(":", 1)[1]) for booster, _, test in self.runs]
-        return float(np.average(found, weights=[own.size for own in self.held]))
+        losses = [float(booster.eval(test).rsplit(":", 1)[1]) for booster, _, test in self.runs]
+        return float(np.average(losses, weights=[own.size for own in self.held]))
 
     @property
     def n_rounds(self) -> int:

@@ -125,12 +125,12 @@ def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
 
     Models from before 25 November 2026 have no shares: a row that lacks an attribute goes where XGBoost sends it, as it did.
     """
-    found = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
-    if "left_shares" not in found:
-        missing = schema.domain_sizes[found["attributes"]]
-        words = found["words"][found["word_starts"] + (missing >> 6)]
-        found["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
-    forest = Forest(**found)
+    parts = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
+    if "left_shares" not in parts:
+        missing = schema.domain_sizes[parts["attributes"]]
+        words = parts["words"][parts["word_starts"] + (missing >> 6)]
+        parts["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
+    forest = Forest(**parts)
     freeze_arrays(*forest)
     return forest
 

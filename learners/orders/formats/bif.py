@@ -77,9 +77,9 @@ class _Tokens:
         except ValueError:
             self._at = len(self._found)
             raise self.error("the file ends in the middle of a block") from None
-        found = [_unquoted(token) for token in self._found[self._at : end] if token != ","]
+        words = [_unquoted(token) for token in self._found[self._at : end] if token != ","]
         self._at = end + 1
-        return found
+        return words
 
 
 def _unquoted(token: str) -> str:
@@ -134,7 +134,7 @@ def parse_bif(text: str, where: str = "the text") -> Network:
 
 
 def _values(tokens: _Tokens) -> tuple[str, ...]:
-    found: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     tokens.expect("{")
     while not tokens.is_at("}"):
         word = tokens.next()
@@ -142,10 +142,10 @@ def _values(tokens: _Tokens) -> tuple[str, ...]:
             tokens.expect("[")
             tokens.until("]")
             tokens.expect("{")
-            found = tuple(tokens.until("}"))
+            values = tuple(tokens.until("}"))
         tokens.until(";")
     tokens.expect("}")
-    return found
+    return values
 
 
 # Values of the parents to a row.
@@ -172,12 +172,12 @@ def _probability(
             if not values.get(child, child) and key in (INTERCEPT, COEFFICIENTS, DEVIATION):
                 properties[key] = tokens.numbers(" ".join(words).replace(",", " ").split())
             continue
-        given = tuple(tokens.until(")")) if has_values else (DEFAULT,) if word == "default" else ()
+        context = tuple(tokens.until(")")) if has_values else (DEFAULT,) if word == "default" else ()
         if not has_values and word not in ("table", "default"):
             raise tokens.error(f"'table' or values of the parents are expected, not {word!r}")
         numbers = tokens.until(";")
         try:
-            table[given] = tuple(float(number) for number in numbers)
+            table[context] = tuple(float(number) for number in numbers)
         except ValueError:
             raise tokens.error(f"a probability is expected among {', '.join(map(repr, numbers[:4]))}") from None
     tokens.expect("}")
@@ -224,8 +224,8 @@ def format_bif(name: str, network: Network) -> str:
         kind = f"discrete [ {len(own)} ] {{ {', '.join(own)} }}" if own else "continuous"
         lines += [f"variable {variable} {{", f"  type {kind};", "}"]
     for variable, above in plain.parents.items():
-        given = f" | {', '.join(above)}" if above else ""
-        lines.append(f"probability ( {variable}{given} ) {{")
+        parents = f" | {', '.join(above)}" if above else ""
+        lines.append(f"probability ( {variable}{parents} ) {{")
         if variable in plain.equations:
             intercept, weights, deviation = plain.equations[variable].in_words()
             properties = {INTERCEPT: intercept, COEFFICIENTS: ", ".join(weights), DEVIATION: deviation}

@@ -23,7 +23,7 @@ Renamings = Mapping[str, Mapping[str, str]]
 
 def unique_network_identifiers(names: Iterable[str]) -> dict[str, str]:
     """Words that every format allows, each a different one: a letter first, then letters, digits and "_"."""
-    found: dict[str, str] = {}
+    identifiers: dict[str, str] = {}
     # What is a word already stays; others make way.
     listed = list(names)
     words = {name for name in listed if _is_plain(name)}
@@ -35,8 +35,8 @@ def unique_network_identifiers(names: Iterable[str]) -> dict[str, str]:
             numbered = itertools.chain([stem], (f"{stem}_{n}" for n in itertools.count(2)))
             word = next(word for word in numbered if word not in words)
             words.add(word)
-        found[name] = word
-    return found
+        identifiers[name] = word
+    return identifiers
 
 
 def replace_network_names(network: Network) -> tuple[Network, dict[str, str]]:
@@ -56,8 +56,8 @@ def replace_network_names(network: Network) -> tuple[Network, dict[str, str]]:
 
 def parse_network_name_comments(text: str, mark: str) -> dict[str, tuple[str, int]]:
     """What the comments of a text tell, with their lines; `mark` begins a comment."""
-    found = re.finditer(_MEANING % mark, text, re.M | re.ASCII)
-    return {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in found}
+    comments = re.finditer(_MEANING % mark, text, re.M | re.ASCII)
+    return {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in comments}
 
 
 def restore_network_names(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
@@ -182,9 +182,9 @@ class Network:
         table = self.tables.get(variable, {})
         if () in table:
             return list(table[()])
-        found: list[float] = []
+        row: list[float] = []
         for context in itertools.product(*(self.values[parent] for parent in self.parents[variable])):
             if context not in table:
                 raise InvalidNetwork(variable, f"has no probabilities for {context!r}")
-            found += table[context]
-        return found
+            row += table[context]
+        return row

@@ -37,10 +37,10 @@ class Element:
 
     def only(self, tag: str, where: str) -> Element:
         """Its one child of a tag. Raises NetworkFileError."""
-        found = list(self.each(tag))
-        if len(found) != 1:
-            raise NetworkFileError(where, self.line, f"{self.tag} has {len(found)} elements {tag} instead of one")
-        return found[0]
+        children = list(self.each(tag))
+        if len(children) != 1:
+            raise NetworkFileError(where, self.line, f"{self.tag} has {len(children)} elements {tag} instead of one")
+        return children[0]
 
     def each(self, *tags: str) -> Iterator[Element]:
         """Its children of these tags."""
@@ -134,7 +134,7 @@ def parse_xmlbif(root: Element, where: str) -> Network:
     tables: dict[str, dict[tuple[str, ...], tuple[float, ...]]] = {}
     for definition in networks[0].each("DEFINITION", "PROBABILITY"):
         child = definition.only("FOR", where).text
-        own = tuple(given.text for given in definition.each("GIVEN"))
+        own = tuple(parent.text for parent in definition.each("GIVEN"))
         if unknown := [name for name in (child, *own) if name not in values]:
             raise NetworkFileError(where, definition.line, f"{unknown[0]!r} is no variable")
         if child in parents:

@@ -113,14 +113,14 @@ def grow_lattice_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advanc
     while sets.size < most_sets and threshold >= LAST_THRESHOLD:
         if advance is not None:
             advance(sets.size, most_sets)
-        found, gains = _promising(target, lattice_from_node_sets(sets, target.scores), threshold)
-        if found.size > most_sets - sets.size:
+        promising, gains = _promising(target, lattice_from_node_sets(sets, target.scores), threshold)
+        if promising.size > most_sets - sets.size:
             best = np.argsort(-gains, kind="stable")[: most_sets - sets.size]
-            found = found[best]
+            promising = promising[best]
         n_before = sets.size
-        sets = np.union1d(sets, found)
+        sets = np.union1d(sets, promising)
         n_rounds += 1
-        if found.size < WORTHWHILE * n_before or n_rounds >= ROUNDS:
+        if promising.size < WORTHWHILE * n_before or n_rounds >= ROUNDS:
             threshold, n_rounds = threshold / FALL, 0
     return sets
 

@@ -135,9 +135,9 @@ def lattice_order_sums(scores: FamilyScores, lattice: Lattice, edges: Edges | No
 
     References: Koivisto, Sood (2004), section 3; Wang, Wicker, Kwiatkowska (2022), section 4.4.
     """
-    given = scores if edges is None else condition_scores_on_edges(scores, edges)
-    alpha, shifts = parent_subset_sums(given)
-    return OrderSums(given, lattice, shifts, alpha, *lattice_forward_backward_sums(lattice, alpha))
+    conditioned = scores if edges is None else condition_scores_on_edges(scores, edges)
+    alpha, shifts = parent_subset_sums(conditioned)
+    return OrderSums(conditioned, lattice, shifts, alpha, *lattice_forward_backward_sums(lattice, alpha))
 
 
 class Share(NamedTuple):

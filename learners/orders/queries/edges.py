@@ -80,15 +80,15 @@ class ConditionalPosteriors:
                 raise ImpossibleEdges(f"{name!r} would have {n_parents} parents, and may have {self.most}")
 
     def given(self, edges: Edges, pause: Callable[[], None] | None = None) -> OrderPosterior:
-        """The posterior whose scores hold edges that `check` and `check_edges` let pass.
+        """The posterior whose scores hold edges that `check` and `check_known_edges` let pass.
 
         `pause` is called often; what it raises ends the search.
         """
         with self._lock:
-            found = self._kept.get(edges)
-            if found is not None:
+            kept_posterior = self._kept.get(edges)
+            if kept_posterior is not None:
                 self._kept.move_to_end(edges)
-                return found
+                return kept_posterior
         posterior = self._posterior_given(edges, pause)
         with self._lock:
             self._kept[edges] = posterior
@@ -149,14 +149,14 @@ def posterior_edge_probabilities(sums: OrderSums) -> Floats:
     """
     scores = sums.scores
     q = posterior_family_probabilities(sums)
-    found = np.zeros((scores.d, scores.d))
+    probabilities = np.zeros((scores.d, scores.d))
     for node, candidates in enumerate(scores.candidates):
         own = q[scores.part(node)]
         for bit in range(candidates.size - 1, -1, -1):
             with_bit = own[1 << bit : 2 << bit]
-            found[candidates[bit], node] = np.cumsum(with_bit)[-1]  # one after the other, unlike np.sum
+            probabilities[candidates[bit], node] = np.cumsum(with_bit)[-1]  # one after the other, unlike np.sum
             own = own[: 1 << bit] + with_bit
-    return np.clip(found, 0.0, 1.0)
+    return np.clip(probabilities, 0.0, 1.0)
 
 
 def expected_hamming_distance(probabilities: Floats, parents: Graph) -> float:
@@ -188,15 +188,15 @@ def directed_path_probabilities(sums: OrderSums) -> Floats:
     shares, p = sums.step_shares(), np.empty(3**d)
     full = (1 << d) - 1
     sets = np.arange(1 << d)
-    found = np.zeros((d, d))
+    probabilities = np.zeros((d, d))
     for source in range(d):
         p[:] = 0.0
         descendant_probabilities(source, d, lattice, shares, *sums.alpha, scores.starts, scores.byte_places, ternary, p)
         of_descendants = p[ternary[full] + ternary]
         for node in range(d):
             if node != source:
-                found[source, node] = of_descendants[(sets >> node) & 1 == 1].sum()
-    return np.clip(found, 0.0, 1.0)
+                probabilities[source, node] = of_descendants[(sets >> node) & 1 == 1].sum()
+    return np.clip(probabilities, 0.0, 1.0)
 
 
 def ancestor_relations(graphs: DrawnGraphs) -> Mask:
@@ -231,13 +231,13 @@ def mean_causal_effects(sums: OrderSums, bge: BGe) -> Floats:
     candidates = np.full((d, most), -1, np.int64)
     for node, own in enumerate(scores.candidates):
         candidates[node, : own.size] = own
-    shares, found = sums.step_shares(), np.empty((d, d))
+    shares, means = sums.step_shares(), np.empty((d, d))
     effects = np.empty((lattice.sets.size, d))
     for source in range(d):
         effects[:] = 0.0
         source_causal_effects(source, lattice, shares, betas, beta_starts, scores.starts, candidates, effects)
-        found[source] = effects[-1]
-    return found
+        means[source] = effects[-1]
+    return means
 
 
 def mean_causal_effects_bytes(sums: OrderSums) -> int:

@@ -47,12 +47,12 @@ class WeightedGraphs:
         """Between which weighted quantiles of values (n, ...) a share `level` lies, as much below as above."""
         order = np.argsort(values, axis=0, kind="stable")
         below = np.cumsum(self.weights[order], axis=0)
-        found = []
+        ends = []
         for share in ((1 - level) / 2, (1 + level) / 2):
             place = np.minimum((below < share * (1 - 1e-12)).sum(axis=0), self.weights.size - 1)
             row = np.take_along_axis(order, place[np.newaxis], axis=0)
-            found.append(np.take_along_axis(values, row, axis=0)[0])
-        return found[0], found[1]
+            ends.append(np.take_along_axis(values, row, axis=0)[0])
+        return ends[0], ends[1]
 
 
 def draw_weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> WeightedGraphs:
@@ -173,22 +173,22 @@ def _further(
 ) -> list[int]:
     """The nodes that the prior lets join a parent set, though the tables have no score of the larger set."""
     parents = bitset_nodes(own)
-    found = []
+    nodes = []
     for other in range(scores.d):
         edge = (other, node)
         if other == node or other in parents or edge in prior.forbidden or edge in absent:
             continue
         index = scores.index(node, (*parents, other))
         if index is None or scores.of(node)[index] == -np.inf:
-            found.append(other)
-    return found
+            nodes.append(other)
+    return nodes
 
 
 def _ratios(
     score: BGe | BDeu, further: dict[tuple[int, int], list[int]], prior: StructurePrior
 ) -> dict[tuple[int, int], Floats]:
     """Of each node and parent set, the score of the set with each further node divided by its own; at most e^600."""
-    found = {}
+    ratios = {}
     h: dict[int, float] = {}
     if isinstance(score, BDeu):
         d = int(score.sizes.size)
@@ -217,5 +217,5 @@ def _ratios(
             logs = logs + (score.degrees + k + 1) / 2 * np.log(rest[node, node])
         logs = logs + (of_sizes[k + 1] - of_sizes[k] if k + 1 < d else -np.inf)
         logs = logs + np.array([prior.log_odds.get((i, node), 0.0) for i in others])
-        found[node, own] = np.exp(np.minimum(logs, 600.0))
-    return found
+        ratios[node, own] = np.exp(np.minimum(logs, 600.0))
+    return ratios

@@ -208,11 +208,11 @@ def record_batch_matrix(batch: pa.RecordBatch, schema: Schema) -> Floats:
 def predictive_log_probabilities(tables: Sequence[Floats], parents: Graph, x: Integers, sizes: Integers) -> Floats:
     """(n,) float64: log probability of each row of codes x (d, n) by the tables (q, r) of a graph; NaN where a value was never seen."""
     is_known = (x < sizes[:, np.newaxis]).all(axis=0)
-    found = np.where(is_known, 0.0, np.nan)
+    logs = np.where(is_known, 0.0, np.nan)
     x = np.where(is_known, x, 0)
     for node, own in enumerate(parents):
-        found += np.log(tables[node].ravel()[family_table_indices(node, own, x, sizes)])
-    return found
+        logs += np.log(tables[node].ravel()[family_table_indices(node, own, x, sizes)])
+    return logs
 
 
 class GraphAverage:
@@ -276,13 +276,13 @@ class GraphAverage:
             lost = float(np.log(spread).sum())
         else:
             is_told &= ((x >= 0) & (x < self.score.sizes[:, np.newaxis])).all(axis=0)
-        found = np.full(x.shape[1], np.nan)
+        logs = np.full(x.shape[1], np.nan)
         most = ROWS_AT_A_TIME if self.is_exact else min(ROWS_AT_A_TIME, MOST_LOGS // self.drawn.weights.size)
         for rows in np.array_split(np.flatnonzero(is_told), max(1, -(-x.shape[1] // most))):
             if rows.size:
-                found[rows] = (self._exactly if self.is_exact else self._by_draws)(x[:, rows]) - lost
+                logs[rows] = (self._exactly if self.is_exact else self._by_draws)(x[:, rows]) - lost
         self.n_rows += int(np.count_nonzero(is_told))
-        return found
+        return logs
 
     def _exactly(self, x: Floats) -> Floats:
         """Log Z of the rows and one more, less log Z of the rows, where Z sums over all orders and graphs."""

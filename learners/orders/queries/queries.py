@@ -203,10 +203,10 @@ class GraphQueries:
             return {}
         absent = self.known(query).absent
         prior = None if self.conditional is None else self.conditional.prior
-        found: OutsideMass | None = None
+        outside: OutsideMass | None = None
         if self.score is not None and prior is not None:
             drawn = draw_weighted_graphs(sums, OUTSIDE_DRAWS, query.seed, query.prior)
-            found = estimate_unscored_family_mass(drawn, sums.scores, self.score, prior, absent)
+            outside = estimate_unscored_family_mass(drawn, sums.scores, self.score, prior, absent)
         place = {name: node for node, name in enumerate(self.names)}
         n_outside = 0
         for pair in pairs:
@@ -216,15 +216,17 @@ class GraphQueries:
                 continue
             n_outside += 1
             pair.update(is_candidate=False, probability=None)
-            if found is not None:
-                pair.update(_as_probability(float(found.odds[edge]), float(found.errors[edge])))
-        mass: Answer = {} if found is None else _as_probability(found.total, found.total_error, "mass")
+            if outside is not None:
+                pair.update(_as_probability(float(outside.odds[edge]), float(outside.errors[edge])))
+        mass: Answer = {} if outside is None else _as_probability(outside.total, outside.total_error, "mass")
         words = (
             f"{n_outside} edges come from columns that are no candidate parents"
             if n_outside
             else ("the tables leave out parent sets larger than max_parents")
         )
-        how = "their mass is not known" if found is None else f"one more parent would have the mass {mass['mass']:.3g}"
+        how = (
+            "their mass is not known" if outside is None else f"one more parent would have the mass {mass['mass']:.3g}"
+        )
         return {"outside": mass | {"n_edges": n_outside}, "notes": [f"{words}; {how}"]}
 
     def _graph(self, query: Graph, sums: OrderSums) -> Answer:

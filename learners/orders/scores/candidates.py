@@ -33,7 +33,7 @@ def greedy_candidate_parents(
     """
     d = int(score.sizes.size) if isinstance(score, BDeu) else score.d
     pairs = _pair_scores(score, prior, most) if isinstance(score, BDeu) else None
-    found = []
+    candidates = []
     for node in range(d):
         if advance is not None:
             advance(node, d)
@@ -51,8 +51,8 @@ def greedy_candidate_parents(
             others = [other for other in allowed if other not in chosen]
             _raise(best, additions, chosen, others)
             chosen.append(max(others, key=lambda other: (best[other], -other)))
-        found.append(np.array(sorted(chosen), np.int64))
-    return tuple(found)
+        candidates.append(np.array(sorted(chosen), np.int64))
+    return tuple(candidates)
 
 
 def _raise(best: Floats, additions: Additions, chosen: list[int], others: list[int]) -> None:
@@ -86,7 +86,7 @@ def _pair_scores(score: BDeu, prior: StructurePrior, most: int) -> Floats:
     """(d, d, d) float64: [i, a, b] the log score of node i given parents a and b, -inf where there may be no such."""
     d = int(score.sizes.size)
     of_sizes = prior.of_sizes(d)
-    found = np.full((d, d, d), -np.inf)
+    scores = np.full((d, d, d), -np.inf)
     largest = min(2, most, d - 1)
     sets = _small_sets(d, largest + 1)
     h = dict(zip(sets.tolist(), score.potentials(sets).tolist(), strict=True))
@@ -98,8 +98,8 @@ def _pair_scores(score: BDeu, prior: StructurePrior, most: int) -> Floats:
                 parents = (1 << a) | (1 << b)
                 n_parents = parents.bit_count()
                 if n_parents <= largest:
-                    found[node, a, b] = h[parents | own] - h[parents] + of_sizes[n_parents]
-    return found
+                    scores[node, a, b] = h[parents | own] - h[parents] + of_sizes[n_parents]
+    return scores
 
 
 def _small_sets(d: int, most: int) -> Uint64s:

@@ -156,9 +156,9 @@ def check_known_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], 
                 f"{names[parent]!r} is not among the {scores.candidates[child].size} candidate parents of "
                 f"{names[child]!r}; train with more candidates, or with this edge required"
             )
-    given = condition_scores_on_edges(scores, within)
+    conditioned = condition_scores_on_edges(scores, within)
     for node in range(scores.d):
-        if given.of(node).max() == -np.inf:
+        if conditioned.of(node).max() == -np.inf:
             own = [format_edge(edge, names) for edge in sorted(edges.present | edges.absent) if edge[1] == node]
             raise ImpossibleEdges(
                 f"no parent set of {names[node]!r} that the prior allows agrees with {', '.join(own)}"
@@ -222,8 +222,8 @@ def family_scores_with_prior(
     The tables (2^k,) of log marginal likelihoods are not changed.
     """
     d = len(candidates)
-    found = [node_scores_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]
-    return FamilyScores(candidates, np.concatenate(found))
+    logs = [node_scores_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]
+    return FamilyScores(candidates, np.concatenate(logs))
 
 
 def node_scores_with_prior(table: Floats, node: int, candidates: Integers, d: int, prior: StructurePrior) -> Floats:

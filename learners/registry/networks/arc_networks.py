@@ -63,16 +63,16 @@ class DiscreteNetwork:
         ----------
         Shachter (1986), Evaluating influence diagrams, section 4: barren nodes.
         """
-        kept, queue = (
+        ancestors, queue = (
             set[int](),
             [*variables] or [next(v for v, own in enumerate(self.parents) if not own and v not in self.left_out)],
         )
         while queue:
             v = queue.pop()
-            if v not in kept:
-                kept.add(v)
+            if v not in ancestors:
+                ancestors.add(v)
                 queue += self.parents[v]
-        return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - kept))
+        return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - ancestors))
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
         """The network as a circuit. Raises NetworkTooLarge."""

@@ -17,11 +17,11 @@ from learners.registry.networks.likelihood_weighting import likelihood_weighting
 
 def descendant_nodes(parents: Graph, node: int) -> set[int]:
     """The nodes that a node is an ancestor of."""
-    found, new = {node}, {node}
+    descendants, new = {node}, {node}
     while new:
-        new = {v for v, own in enumerate(parents) if v not in found and new.intersection(own)}
-        found |= new
-    return found - {node}
+        new = {v for v, own in enumerate(parents) if v not in descendants and new.intersection(own)}
+        descendants |= new
+    return descendants - {node}
 
 
 def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
@@ -62,7 +62,7 @@ def d_connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]
         if node not in above:
             above.add(node)
             queue += parents[node]
-    known, found = set(given), set[int]()
+    known, connected = set(given), set[int]()
     seen, trail = set[tuple[int, bool]](), [(source, True)]
     while trail:
         node, is_upward = step = trail.pop()
@@ -70,11 +70,11 @@ def d_connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]
             continue
         seen.add(step)
         if node not in known:
-            found.add(node)
+            connected.add(node)
             trail += [(child, False) for child in children[node]]
         if (is_upward and node not in known) or (not is_upward and node in above):
             trail += [(parent, True) for parent in parents[node]]
-    return found
+    return connected
 
 
 def answer_after_intervention(
@@ -116,9 +116,9 @@ def answer_in_cut_network(
 
 def variables_named_in_query(columns: Columns, query: InferenceQuery) -> set[int]:
     """The variables that a query names. Raises UnknownColumn."""
-    given = [name for name, value in evidence_with_interventions(query).items() if value is not None]
+    known = [name for name, value in evidence_with_interventions(query).items() if value is not None]
     names = () if isinstance(query, Marginal) else query.variables
-    return set(columns.variables([*given, *query.likely, *names]))
+    return set(columns.variables([*known, *query.likely, *names]))
 
 
 def intervention_codes(columns: Columns, query: Query) -> dict[int, float]:
@@ -174,5 +174,5 @@ def intervention_outcomes(columns: Columns, query: Query, codes: Mapping[int, fl
         return columns.variables(query.variables)
     if isinstance(query, Sample):
         return []
-    given = {name for name, value in query.evidence.items() if value is not None}
-    return [v for v in columns.circuit.scope(columns.circuit.root) if v not in codes and columns.names[v] not in given]
+    known = {name for name, value in query.evidence.items() if value is not None}
+    return [v for v in columns.circuit.scope(columns.circuit.root) if v not in codes and columns.names[v] not in known]

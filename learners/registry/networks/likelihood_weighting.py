@@ -74,12 +74,12 @@ def likelihood_weighting_answer(
     if not isinstance(query, Marginal | Conditional | Impute) or (isinstance(query, Conditional) and query.joint):
         raise NotSampled(query.kind)
     columns = network.columns
-    given = read_evidence(columns, query)
-    variables = () if isinstance(query, Marginal) else resolve_query_variables(columns, query, given, discrete=True)
+    evidence = read_evidence(columns, query)
+    variables = () if isinstance(query, Marginal) else resolve_query_variables(columns, query, evidence, discrete=True)
     likelihoods = [np.ones(size) for size in columns.n_values]
-    for v, logs in given.likelihoods.log_weights.items():
+    for v, logs in evidence.likelihoods.log_weights.items():
         likelihoods[v] = np.exp(logs)
-    x = columns.rows([given.values])[:, 0]
+    x = columns.rows([evidence.values])[:, 0]
     for v in np.flatnonzero(~np.isnan(x)).tolist():
         likelihoods[v] = (np.arange(columns.n_values[v]) == x[v]).astype(np.float64)
     if not variables and not isinstance(query, Marginal):

@@ -54,11 +54,11 @@ class Families:
 
     def descendants(self, attribute: int) -> list[int]:
         """Children of an attribute, their children, and so on."""
-        found = {attribute}
+        descendants = {attribute}
         for child, parents in zip(self.order, self.above, strict=True):
-            if found.intersection(parents):
-                found.add(child)
-        return [i for i in self.order if i in found - {attribute}]
+            if descendants.intersection(parents):
+                descendants.add(child)
+        return [i for i in self.order if i in descendants - {attribute}]
 
     def rows(self, dialect: Dialect) -> Iterator[str]:
         """Rows of the table of logarithms: family, cell, one logarithm for each class."""

@@ -119,8 +119,8 @@ class PoolInSQL:
         own = [f"a.p{k} AS a{k}" for k in query.classes]
         scores = [f"{one} AS l{k}" for k, one in enumerate(logs)]
         both = query.add("both", ["a.row_key", "a.share", f"{evidence} AS joint_evidence", *own, *scores], joined)
-        kept = ["row_key", "share", "joint_evidence", *(f"a{k}" for k in query.classes)]
-        pooled = query.softmax(both, kept, self.prior)
+        columns = ["row_key", "share", "joint_evidence", *(f"a{k}" for k in query.classes)]
+        pooled = query.softmax(both, columns, self.prior)
         shares = [f"share * a{k} + (1e0 - share) * p{k} AS p{k}" if is_mean else f"p{k}" for k in query.classes]
         return query.add("pooled", ["row_key", *shares, "joint_evidence AS evidence"], pooled, is_shared=True)
 

@@ -22,7 +22,7 @@ def add_table_row_answers(
     """
     dialect, schema, used = query.dialect, writable.schema, writable.used
     sizes = schema.domain_sizes.tolist()
-    kept = [f"k{i}" for i in range(len(shown))]
+    keys = [f"k{i}" for i in range(len(shown))]
     renamed = [f"t.{dialect.identifier(column)} AS k{i}" for i, column in enumerate(shown)]
     coded = add_encoding_step(query, schema, used, table, renamed, absent)
     codes = [f"c{i}" for i in used]
@@ -31,12 +31,12 @@ def add_table_row_answers(
     lacks = " OR ".join(f"c{i} >= {sizes[i]}" for i in writable.needed)
     cases = [f"WHEN {has_null} THEN 2"] * bool(nullable) + [f"WHEN {lacks} THEN 1"] * bool(lacks)
     mark = f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
-    marked = query.add("marked", [*kept, *codes, f"{mark} AS mark"], coded, is_shared=True)
-    direct = _complete(query, writable, marked, kept)
+    marked = query.add("marked", [*keys, *codes, f"{mark} AS mark"], coded, is_shared=True)
+    direct = _complete(query, writable, marked, keys)
     if not cases:
         return direct
-    incomplete = _incomplete(query, writable, marked, kept, nullable)
-    answers = ", ".join([*kept, *(f"p{k}" for k in query.classes)])
+    incomplete = _incomplete(query, writable, marked, keys, nullable)
+    answers = ", ".join([*keys, *(f"p{k}" for k in query.classes)])
     return query.add("answered", [answers], f"{direct}\n  UNION ALL SELECT {answers} FROM {incomplete}")
 
 

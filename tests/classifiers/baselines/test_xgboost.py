@@ -1,7 +1,5 @@
 """XGBoost as a learner: the same storage, answers and progress as the others."""
 
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +16,7 @@ from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
 from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
+from tests.conftest import PUBLIC_SETS, needs_public_sets
 
 N = 1200
 
@@ -62,7 +61,9 @@ def test_a_stored_and_mapped_model_is_equal(trained, tmp_path):
     mapped = BoostedModel.from_arrays(*map_compiled(tmp_path / "model.arrow"))
     chunk = encode(table, mapped.schema)
     np.testing.assert_array_equal(mapped.predict_proba(chunk), model.predict_proba(chunk))
-    assert mapped.structure() == model.structure()
+    graph = mapped.structure()
+    assert graph == model.structure() and graph["edges"][0]["to"] == "class"
+    assert {node["name"] for node in graph["nodes"]} == {"class", "word", "number", "small"}
     assert {name: t.to_pylist() for name, t in mapped.tables().items()} == {
         name: t.to_pylist() for name, t in model.tables().items()
     }
@@ -82,11 +83,8 @@ def test_external_memory_gives_the_same_trees(tmp_path, monkeypatch):
     chunk = encode(table, inside.schema)
     np.testing.assert_allclose(outside.predict_proba(chunk), inside.predict_proba(chunk), atol=1e-6)
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def test_large_data_go_to_external_memory_by_themselves(monkeypatch):
     monkeypatch.setattr(xgboost_training, "EXTERNAL_VALUES", 1000)
-    assert train(Source.of_table(rows(2)), rounds=1).facts["external_memory"] is True
+    assert train(source, rounds=1).facts["external_memory"] is True, "large data go there by themselves"
 
 
 def test_parts_are_learned_from_as_one():
@@ -206,13 +204,10 @@ def test_parameters_out_of_range_are_refused(name, value):
         XGBoostParameters(**{name: value})
 
 
-NETTALK = Path(__file__).parents[3] / "../shared/data/classification/nettalk_windows.parquet"
-
-
-@pytest.mark.skipif(not NETTALK.exists(), reason="needs the public data sets")
+@needs_public_sets
 def test_rare_classes_do_not_make_boosting_diverge():
     """From the class shares, XGBoost 3.2 has a log loss of 1.2 after one round here, 1.9 after five, and 31 after 15."""
-    table = pq.read_table(NETTALK)
+    table = pq.read_table(PUBLIC_SETS / "nettalk_windows.parquet")
     y = np.array(table["class"].to_pylist())
     train_rows, _ = stratified_folds(np.unique(y, return_inverse=True)[1], 2, seed=0)[0]
     table = table.take(train_rows)

@@ -22,11 +22,10 @@ from learners.classifiers.estimates.context_tree import (
 from learners.classifiers.estimates.context_tree_kernels import shell_sort
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
-from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
 from learners.registry import recipes
 from tests import laws, strategies
-from tests.naive.estimates import m_estimate
+from tests.naive.estimates import m_estimate, node_paths
 from tests.naive.selection import best_weights, estimate
 
 
@@ -47,14 +46,6 @@ def families(draw):
     return schema, chunk, attribute, parents, tree
 
 
-def paths_of(tree):
-    """The path (class, parents …) of every node."""
-    paths = [()]
-    for node in range(1, tree.n_nodes):
-        paths.append((*paths[tree.parent[node]], int(tree.branch[node])))
-    return paths
-
-
 @given(families())
 def test_levels_nodes_and_cells_are_those_of_the_rows(drawn):
     _, chunk, attribute, parents, tree = drawn
@@ -63,7 +54,7 @@ def test_levels_nodes_and_cells_are_those_of_the_rows(drawn):
         path = (int(chunk.y[row]), *(int(chunk.x[parent, row]) for parent in parents))
         for depth in range(len(path) + 1):
             expected[path[:depth]][int(chunk.x[attribute, row])] += 1
-    paths = paths_of(tree)
+    paths = node_paths(tree)
     assert len(set(paths)) == len(paths)
     assert set(paths) == set(expected)
     assert tree.level_starts.size == len(parents) + 3
@@ -93,7 +84,7 @@ def test_m_estimates_are_the_formula_at_every_node(drawn, m):
     _, chunk, attribute, parents, tree = drawn
     estimates = m_estimates(tree, m)
     assert not estimates.hierarchical
-    paths, node_of_cell, v = paths_of(tree), tree.node_of_cell(), tree.n_values
+    paths, node_of_cell, v = node_paths(tree), tree.node_of_cell(), tree.n_values
     some_cells = np.random.default_rng(0).permutation(tree.n_cells)[:40]
     for cell in some_cells.tolist():
         path = paths[node_of_cell[cell]]
@@ -163,6 +154,9 @@ def test_parents_that_tell_something_stay_and_others_go():
     assert structure == Structure((0, 1, 2), ((), (), (0,)))
     counted = levels_of(chunk, (3, 2, 4), 2, 2, (0,)).tree()
     assert all(np.array_equal(ours, theirs) for ours, theirs in zip(trees[2], counted, strict=True))
+    arrays = [part for part in trees[2] if isinstance(part, np.ndarray)]
+    assert all(array.base is None for array in arrays), "it holds nothing of what was cut off"
+    assert {array.dtype for array in arrays} == {np.dtype(np.int64)}
 
 
 @pytest.mark.parametrize(("parameters", "n_edges"), [({}, 1), ({"prune": False}, 3), ({"estimator": "m"}, 3)])
@@ -174,11 +168,6 @@ def test_a_network_loses_edges_that_tell_nothing(parameters, n_edges):
     given = {"estimator": "hdp-map", "k": 2} | parameters
     model = drive(recipes.learner("kdb", given, "class"), Source.of_table(table))
     assert sum(map(len, model.network.parents)) == n_edges
-
-
-def test_prune_is_a_boolean():
-    with pytest.raises(InvalidParameter, match="prune"):
-        recipes.parse_learner_parameters("kdb", {"prune": "sometimes"})
 
 
 @pytest.mark.parametrize(
@@ -196,13 +185,6 @@ def test_prune_is_a_boolean():
 )
 def test_hdp_map_is_the_estimator_unless_another_is_named_or_m_is(learner, parameters, estimator):
     assert recipes.parse_learner_parameters(learner, parameters).estimator == estimator
-
-
-def test_a_cut_tree_holds_nothing_of_what_was_cut_off():
-    chunk = chunk_of(np.random.default_rng(0), 3000, "a")
-    tree = levels_of(chunk, (3, 2, 4), 2, 2, (0, 1)).tree(1)
-    assert all(part.base is None for part in tree if isinstance(part, np.ndarray))
-    assert {part.dtype for part in tree if isinstance(part, np.ndarray)} == {np.dtype(np.int64)}
 
 
 def test_trees_are_cut_one_after_the_other():

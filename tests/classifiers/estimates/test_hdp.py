@@ -11,6 +11,7 @@ from learners.classifiers.estimates.hdp_sampler import hdp_gibbs_estimates
 from learners.errors import Cancelled, InvalidParameter
 from learners.kernels import random
 from learners.kernels.jit import kernel
+from tests.naive.estimates import node_paths
 from tests.naive.hdp import nodes_of, posterior
 
 
@@ -22,10 +23,7 @@ def tree_of(nested, n_values):
     parents = np.array([path[1:] for path, _, _ in rows], np.int64).reshape(len(rows), -1)
     x, counts = np.array([x for _, x, _ in rows]), np.array([n for _, _, n in rows])
     tree = context_tree_from_cells(y, parents, x, counts, n_values)
-    paths = [()]
-    for node in range(1, tree.n_nodes):
-        paths.append((*paths[tree.parent[node]], int(tree.branch[node])))
-    return tree, paths
+    return tree, node_paths(tree)
 
 
 def distribution(tree, estimates, node):
@@ -108,19 +106,11 @@ def tables_of(tree, paths, parameters, cells, n_draws=10_000):
 
 
 def table_of_item(chain, item):
-    """What a cell adds to n above: n there without the other children."""
-    above = chain.plan.item_parent[item]
-    siblings = [i for i in np.flatnonzero(chain.plan.item_parent == above) if i != item]
-    return chain.state.n[above] - chain.plan.item_base[above] if not siblings else _redraw(chain, item)
-
-
-def _redraw(chain, item):
-    """With siblings t is not in the state; draw it again from its conditional, which leaves its distribution as it is."""
-    above = chain.plan.item_parent[item]
-    t, counter = random.crp_table_count_variate(
-        chain.state.n[item], chain.state.weight[above], np.uint64(chain.state.random[0])
-    )
-    chain.state.random[0] = counter
+    """What a cell adds to n above; with siblings it is drawn again from its conditional, which leaves its distribution as it is."""
+    above, state = chain.plan.item_parent[item], chain.state
+    if np.count_nonzero(chain.plan.item_parent == above) == 1:
+        return state.n[above] - chain.plan.item_base[above]
+    t, state.random[0] = random.crp_table_count_variate(state.n[item], state.weight[above], np.uint64(state.random[0]))
     return t
 
 

@@ -44,29 +44,14 @@ def model_of(schema, structure, chunk, m):
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, {"m": m})
 
 
-def looked_up(model, asked):
+def assert_equals_naive(model, training, asked, m):
     """What the tables alone say: an unseen parent ends the context. Answers sum it out: see `test_elimination`."""
     found = np.empty((asked.n_rows, model.schema.n_classes))
     fill_class_probabilities(model._tables, asked.x, 0, asked.n_rows, found)
-    return found
-
-
-def assert_equals_naive(model, training, asked, m):
-    schema, network = model.schema, model.network
-    found = looked_up(model, asked)
-    assert found.shape == (asked.n_rows, schema.n_classes)
     assert np.allclose(found.sum(axis=1), 1)
+    network = (model.schema.domain_sizes.tolist(), model.schema.n_classes, model.network.order, model.network.parents)
     for row in range(asked.n_rows):
-        expected = naive.probabilities(
-            asked.x[:, row],
-            training.x,
-            training.y,
-            schema.domain_sizes.tolist(),
-            schema.n_classes,
-            network.order,
-            network.parents,
-            m,
-        )
+        expected = naive.probabilities(asked.x[:, row], training.x, training.y, *network, m)
         assert np.allclose(found[row], expected, rtol=0, atol=TOLERANCE), (row, asked.x[:, row])
 
 
@@ -78,10 +63,6 @@ def every_form(monkeypatch, form):
     monkeypatch.setattr(lookup_module, "FEW_CLASSES", 0 if form == "many" else 256)
     monkeypatch.setattr(compilation, "SMALL_TABLE", 1 << 14 if form == "dense" else -1)
     monkeypatch.setattr(compilation, "DENSE_RATIO", 10**9 if form == "dense" else 0)
-
-
-def is_dense(model):
-    return (model.to_arrays()[1]["table_dense_starts"] >= 0).tolist()
 
 
 @st.composite
@@ -103,48 +84,17 @@ def networks(draw, unseen):
     return schema, Structure(order, parents), training, asked
 
 
-def only_trained_values(training, asked, sizes):
-    """The rows asked about, with values that training has none of made unseen."""
-    x = asked.x.copy()
-    for i, size in enumerate(sizes):
-        x[i][~np.isin(x[i], training.x[i])] = size
-    return Chunk(x, asked.y)
-
-
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("unseen", [False, True], ids=["all known", "some unseen"])
 @given(data=st.data(), m=st.sampled_from(GRID))
 def test_predictions_equal_the_product_of_counted_probabilities(form, unseen, data, m):
+    """A value of the domain that training has no row of has a count of zero, and is smoothed in every form and context."""
     schema, structure, training, asked = data.draw(networks(unseen))
     with pytest.MonkeyPatch.context() as patch:
         every_form(patch, form)
         model = model_of(schema, structure, training, m)
     if form == "hash":
-        assert not any(is_dense(model))
-    asked = only_trained_values(training, asked, schema.domain_sizes.tolist())
-    assert_equals_naive(model, training, asked, m)
-
-
-@pytest.mark.parametrize("form", FORMS)
-@given(data=st.data(), m=st.sampled_from(GRID))
-def test_a_value_of_the_domain_that_training_has_no_row_of_is_smoothed(form, data, m):
-    """Its count is zero, so smoothing answers: the same in every form and context, as the formula says."""
-    schema, structure, training, asked = data.draw(networks(unseen=True))
-    with pytest.MonkeyPatch.context() as patch:
-        every_form(patch, form)
-        model = model_of(schema, structure, training, m)
-    assert_equals_naive(model, training, asked, m)
-
-
-@pytest.mark.parametrize("m", [0.05, 1.0])
-def test_a_value_without_a_row_does_not_favour_the_class_of_an_unseen_context(m):
-    """The parent's value 0 occurs in class 0 only, the value 2 never: that says little, and nothing for class 1."""
-    schema = strategies.schema_of((3, 2), 2)
-    training = Chunk(
-        np.array([[0, 1] * 10 + [0, 1] * 10, [0] * 20 + [1] * 20], np.uint8), np.repeat([0, 1], 20).astype(np.uint8)
-    )
-    model = model_of(schema, Structure((1, 0), ((), (1,))), training, m)
-    asked = Chunk(np.array([[2], [0]], np.uint8), None)
+        assert (model.to_arrays()[1]["table_dense_starts"] < 0).all()
     assert_equals_naive(model, training, asked, m)
 
 
@@ -159,19 +109,25 @@ def test_dense_and_hash_tables_give_the_same_bits(data):
     assert np.array_equal(*found)
 
 
-@pytest.mark.parametrize("k", [0, 1, 3])
-def test_m_is_the_best_of_the_grid_on_the_hold_out(k):
-    """Counts of the hold-out are taken away, and each value of the grid is measured on it."""
-    schema = strategies.schema_of((3, 4, 2, 5), 3)
-    chunk = strategies.chunk_of(k, schema, 400, 1.5)
-    pairs = laws.updated(PairwiseCounts(schema), [chunk])
-    structure = k_dependence_structure(pairs, k) if k else naive_bayes_structure(4)
+@pytest.mark.parametrize(
+    ("sizes", "structure_of"),
+    [
+        ((3, 4, 2, 5), lambda pairs: naive_bayes_structure(4)),
+        ((3, 4, 2, 5), lambda pairs: k_dependence_structure(pairs, 1)),
+        ((3, 4, 2, 5), lambda pairs: k_dependence_structure(pairs, 3)),
+        ((200, 3, 200), lambda pairs: Structure((1, 0, 2), ((), (1,), (0, 1)))),
+    ],
+)
+def test_m_is_the_best_of_the_grid_on_the_hold_out(sizes, structure_of):
+    """Counts of the hold-out are taken away, also all of a rare value, and each m of the grid is measured on it."""
+    schema = strategies.schema_of(sizes, 3)
+    chunk = strategies.chunk_of(5, schema, 400, 1.5)
+    structure = structure_of(laws.updated(PairwiseCounts(schema), [chunk]))
     families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
     held = laws.updated(HoldOut(schema), [chunk]).draw()
     assert held.n_rows == 40
     rest = without(chunk, held)
     best, rmse = select_m_by_hold_out(structure, families, held)
-    sizes = schema.domain_sizes.tolist()
     expected = {
         m: naive.rmse_on(held.x, held.y, rest.x, rest.y, sizes, 3, structure.order, structure.parents, m) for m in GRID
     }
@@ -188,37 +144,12 @@ def without(chunk, held):
     return Chunk(np.ascontiguousarray(rows[:, :-1].T), rows[:, -1].astype(np.uint8))
 
 
-def test_m_is_chosen_fairly_where_many_values_are_rare():
-    """A value all of whose rows are held out has a count of zero: it is smoothed, as in any other context."""
-    schema = strategies.schema_of((200, 3, 200), 2)
-    chunk = strategies.chunk_of(5, schema, 500)
-    structure = Structure((1, 0, 2), ((), (1,), (0, 1)))
-    families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
-    held = laws.updated(HoldOut(schema), [chunk]).draw()
-    rest = without(chunk, held)
-    _, rmse = select_m_by_hold_out(structure, families, held)
-    for m in GRID:
-        expected = naive.rmse_on(
-            held.x, held.y, rest.x, rest.y, (200, 3, 200), 2, structure.order, structure.parents, m
-        )
-        assert rmse[str(m)] == pytest.approx(expected, abs=TOLERANCE), m
-
-
 def test_without_a_hold_out_m_is_one():
     schema = strategies.schema_of((3, 4), 2)
     chunk = strategies.chunk_of(0, schema, 9)
     structure = naive_bayes_structure(2)
     families = laws.updated(FamilyCounts(schema, structure.families()), [chunk])
     assert select_m_by_hold_out(structure, families, laws.updated(HoldOut(schema), [chunk]).draw()) == (1.0, {})
-
-
-def test_nothing_known_of_a_row_gives_the_smoothed_prior():
-    schema = strategies.schema_of((3, 4), 3)
-    chunk = strategies.chunk_of(0, schema, 50, 2.0)
-    model = model_of(schema, Structure((1, 0), ((), (1,))), chunk, 1.0)
-    asked = Chunk(np.array([[3], [4]], np.uint8), None)
-    n = np.bincount(chunk.y, minlength=3)
-    assert model.predict_proba(asked)[0] == pytest.approx((n + 1 / 3) / 51)
 
 
 def test_a_row_that_no_class_can_produce_gets_the_prior_and_not_nan():

@@ -15,33 +15,31 @@ from learners.passes.engine import ignore_progress
 from learners.schema import Chunk
 from tests.ensembles.test_pool import trained
 
-
-def test_a_way_ends_after_rounds_without_gain():
-    losses = [1.0, 0.9, *[0.95] * PATIENCE]
-    assert has_boosting_converged(losses, least=2.0) and not has_boosting_converged(losses[:-1], least=2.0)
+ROUNDS = np.arange(4 * PATIENCE + 1)
+TO_HALF = 0.5 + 1.0 / (1.0 + ROUNDS)  # .512 so far
 
 
-def test_a_way_ends_where_its_gains_no_longer_pay():
-    slow = list(1.0 - 1e-5 * np.arange(2 * PATIENCE + 1))
-    assert has_boosting_converged(slow, least=2.0)
-    fast = list(1.0 - 1e-2 * np.arange(2 * PATIENCE + 1))
-    assert not has_boosting_converged(fast, least=0.7)
-
-
-def test_a_way_ends_where_it_heads_for_more_than_is_had():
-    to_half = list(0.5 + 1.0 / (1.0 + np.arange(4 * PATIENCE + 1)))  # .512 so far
-    assert has_boosting_converged(to_half, least=0.47) and not has_boosting_converged(to_half, least=0.49)
-    assert not has_boosting_converged(to_half[:-1], least=0.47)
-
-
-def test_a_way_that_gains_for_long_goes_on():
-    """Seven classes of covtype: boosting from nothing was at .52 after 40 rounds and at .39 after 240, beside .34."""
-    losses = list(0.33 + 2.0 / (5.0 + np.arange(4 * PATIENCE + 1)) ** 0.6)
-    assert losses[-1] > 1.3 * 0.34 and not has_boosting_converged(losses, least=0.34)
-
-
-def test_a_way_has_a_last_round():
-    assert has_boosting_converged(list(1.0 / (1.0 + np.arange(MOST_ROUNDS + 1))), least=0.0)
+@pytest.mark.parametrize(
+    ("losses", "least", "is_over"),
+    [
+        # Rounds without gain.
+        ([1.0, 0.9, *[0.95] * PATIENCE], 2.0, True),
+        ([1.0, 0.9, *[0.95] * (PATIENCE - 1)], 2.0, False),
+        # Gains that no longer pay, and such that do.
+        (1.0 - 1e-5 * ROUNDS[: 2 * PATIENCE + 1], 2.0, True),
+        (1.0 - 1e-2 * ROUNDS[: 2 * PATIENCE + 1], 0.7, False),
+        # It heads for more than is had.
+        (TO_HALF, 0.47, True),
+        (TO_HALF, 0.49, False),
+        (TO_HALF[:-1], 0.47, False),
+        # Seven classes of covtype: boosting from nothing was at .52 after 40 rounds and at .39 after 240, beside .34.
+        (0.33 + 2.0 / (5.0 + ROUNDS) ** 0.6, 0.34, False),
+        # The last round.
+        (1.0 / (1.0 + np.arange(MOST_ROUNDS + 1)), 0.0, True),
+    ],
+)
+def test_a_way_ends_where_more_rounds_bring_nothing(losses, least, is_over):
+    assert has_boosting_converged(list(losses), least=least) == is_over
 
 
 @pytest.mark.parametrize("threads", [1, 3])

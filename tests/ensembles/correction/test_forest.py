@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+import xgboost
 
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.ensembles.correction.forest import check_forest, flatten_xgboost_forest, forest_from_arrays
@@ -21,8 +22,6 @@ SIZES = [2, 3, 260]
 @cache
 def grown(n_classes):
     """Schema of 2 to 700 cut points and a word of 300 values, two boosters, and rows to ask about, one column of which has nulls."""
-    import xgboost
-
     schema = strategies.grouped_schema_of(0, (700, 2, 254), n_classes, missing={1})
     word = strategies.schema_of([300], 2).attributes[0]
     schema = replace(schema, attributes=(*schema.attributes, replace(word, name="word")))
@@ -58,7 +57,13 @@ def test_whole_rows_get_the_leaves_of_xgboost(n_classes):
     schema, boosters, x = grown(n_classes)
     forest = flatten_xgboost_forest(schema, boosters, WEIGHTS)
     assert {0, 3} <= set(forest.attributes.tolist()), "the wide columns are split"
-    assert scores_of(forest, schema, x) == pytest.approx(expected(schema, boosters, x), abs=1e-5)
+    found = scores_of(forest, schema, x)
+    assert found == pytest.approx(expected(schema, boosters, x), abs=1e-5)
+    codes = CodeTable(schema)
+    rows = xgboost.DMatrix(codes.features(x), feature_types=codes.feature_types, enable_categorical=True)
+    margins = sum(w * one.predict(rows, output_margin=True) for w, one in zip(WEIGHTS, boosters, strict=True))
+    own = found[:, 1] if n_classes == 2 else found
+    assert np.ptp(margins - own, axis=0).max() < 1e-4, "but for a constant, as the library itself"
 
 
 @pytest.mark.parametrize("n_classes", SIZES)

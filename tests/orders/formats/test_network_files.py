@@ -18,7 +18,7 @@ from learners.orders.formats.network_files import (
 )
 from learners.orders.formats.network_tables import Network, NetworkFileError, replace_network_names
 from learners.registry.discrete_networks import network_model
-from tests.orders.formats.test_bif import ASIA, networks
+from tests.orders.formats.test_bif import ASIA, some_networks
 
 PUBLISHED = Path(__file__).parent.parent.parent / "published" / "networks"
 # Names and values that the formats have no words for, and a child of parents with two and three values.
@@ -92,18 +92,17 @@ def test_what_others_write_is_read(file):
     network, (plain, _) = read_network(PUBLISHED / file), replace_network_names(FIXED)
     assert network.values == plain.values
     for name in network.values:
-        expected = {frozenset(context): row for context, row in rows_of(plain, name)}
-        assert {frozenset(context): row for context, row in rows_of(network, name)} == {
-            context: pytest.approx(row, abs=1e-6)
-            for context, row in expected.items()  # pyAgrum writes six digits
-        }
+        # pyAgrum writes six digits.
+        assert table_cells(network, name) == pytest.approx(table_cells(plain, name), abs=1e-6)
 
 
-def rows_of(network, name):
-    """Each row of a table, with the parents' names and values in whatever order they come."""
-    own, numbers, size = network.parents[name], network.probabilities(name), len(network.values[name])
-    for n, context in enumerate(itertools.product(*(network.values[parent] for parent in own))):
-        yield zip(own, context, strict=True), numbers[n * size : (n + 1) * size]
+def table_cells(network, name):
+    """p(value | parents) of a table, by the names and values of all of them in whatever order they come."""
+    names = (*network.parents[name], name)
+    cells = itertools.product(*(network.values[each] for each in names))
+    return {
+        frozenset(zip(names, cell, strict=True)): p for cell, p in zip(cells, network.probabilities(name), strict=True)
+    }
 
 
 def test_xdsl_of_pyagrum_with_its_other_order_is_refused():
@@ -113,7 +112,7 @@ def test_xdsl_of_pyagrum_with_its_other_order_is_refused():
         read_network(PUBLISHED / "of-pyagrum.xdsl")
 
 
-@given(networks)
+@given(some_networks())
 def test_every_format_keeps_names_values_and_numbers(network):
     for form in ("bif", "xmlbif", "xdsl"):
         again = parse_network(format_network("any name", network, form).encode(), "it")
@@ -152,7 +151,7 @@ def test_what_is_no_network_is_named_with_its_line(text, message):
         parse_network(text.encode("latin-1"), "it")
 
 
-def test_files_beyond_the_bound_are_refused(tmp_path, monkeypatch):
+def test_files_beyond_the_bound_or_unreadable_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("learners.orders.formats.network_files.MOST_BYTES", 1 << 20)
     (tmp_path / "big.bif").write_bytes(ASIA.encode() + b" " * (1 << 20))
     with pytest.raises(NetworkFileError, match="it has more than 1 MB"):
@@ -163,15 +162,19 @@ def test_files_beyond_the_bound_are_refused(tmp_path, monkeypatch):
     (tmp_path / "bytes.bif").write_bytes(b"network a {\n}\n\xff")
     with pytest.raises(NetworkFileError, match=r"bytes\.bif, line 3: it is not text in UTF-8"):
         read_network(tmp_path / "bytes.bif")
+    with pytest.raises(NetworkFileError, match=re.escape(f"{tmp_path / 'no.bif'}, line 1: it cannot be read")):
+        read_network(tmp_path / "no.bif")
 
 
 def test_formats_are_chosen_by_name_or_ending():
-    assert [choose_network_file_format(path, None) for path in (None, "a.BIF", "a.xml", "a.xdsl")] == [
-        "bif",
-        "bif",
-        "xmlbif",
-        "xdsl",
-    ]
+    for path, form in (
+        (None, "bif"),
+        ("a.BIF", "bif"),
+        ("a.xml", "xmlbif"),
+        ("a.bifxml", "xmlbif"),
+        ("a.xdsl", "xdsl"),
+    ):
+        assert choose_network_file_format(path, None) == form
     assert choose_network_file_format("a.txt", "xdsl") == "xdsl"
     with pytest.raises(InvalidParameter, match=r"names of network files end in one of \.bif, \.xmlbif"):
         choose_network_file_format("a.txt", None)

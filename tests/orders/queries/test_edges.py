@@ -72,9 +72,8 @@ def test_a_known_parent_that_is_no_candidate_becomes_one(is_exact):
     sums = lattice_order_sums(scores, lattice_of_all_orders(scores), KnownEdges(frozenset({(3, 0)})))
     by_edge = {(each["from"], each["to"]): each["probability"] for each in told["edges"]}
     assert by_edge["d", "a"] == pytest.approx(1)
-    own = add_present_edge_candidates(
-        ours.posterior.scores, ours.posterior.bge, StructurePrior(), frozenset({(3, 0)}), D - 1
-    )
+    known = (StructurePrior(), frozenset({(3, 0)}), D - 1)
+    own = add_present_edge_candidates(ours.posterior.scores, ours.posterior.bge, *known)
     np.testing.assert_allclose(own.logs, scores.logs)
     exact = GraphQueries(OrderPosterior(scores, None, Coverage(), ours.posterior.bge, Standard.none(D)), NAMES)
     np.testing.assert_allclose(probabilities(told), probabilities(exact.answer(Edges(present=("d->a",)))), atol=1e-9)

@@ -6,21 +6,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from learners import Source, drive
 from learners.errors import UnknownColumn
 from learners.models.estimation import Average
 from learners.orders.queries import predictive
 from learners.orders.queries.predictive import GraphAverage, NoRows, predictive_log_densities
 from learners.orders.scores.bdeu_bge import BGe, BGePrior
-from learners.registry import recipes
 from tests.naive import orders as naive
-from tests.orders.problems import bge_of, gaussian_table, log_fair, naive_bdeu, naive_bge
+from tests.orders.problems import bge_of, gaussian_table, learned, log_fair, naive_bdeu, naive_bge
 
 GRAPH = ((1,), (), (0, 1), (2,))
-
-
-def learned(table, **parameters):
-    return drive(recipes.learner("orders", parameters, None), Source.of_table(table))
 
 
 @pytest.mark.parametrize("prior", [BGePrior(), BGePrior(0.3, 7.5, 0.8)])

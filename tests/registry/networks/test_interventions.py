@@ -17,38 +17,26 @@ from learners.orders.queries.queries import GraphQueries
 from learners.registry.networks.interventions import adjustment_set, descendant_nodes
 from learners.registry.networks.model_networks import NoRows, model_arc_network
 from learners.registry.networks.network_answers import answer_network_queries
-from tests.registry.networks.test_model_networks import random_network
+from tests.naive.networks import random_network, worlds
 from tests.strategies import up_to
 
 TOLERANCE = 1e-10
 
 
-def after_by_definition(network, do):
-    """Every assignment that agrees with do, and the product of the tables of the columns that are not set."""
-    for cell in itertools.product(*network.values.values()):
-        world = dict(zip(network.values, cell, strict=True))
-        if any(world[name] != value for name, value in do.items()):
-            continue
-        p = 1.0
-        for name in network.values:
-            if name not in do:
-                given = tuple(world[parent] for parent in network.parents[name])
-                p *= network.tables[name][given][network.values[name].index(world[name])]
-        yield world, p
-
-
 @pytest.mark.parametrize("seed", range(200))
-def test_an_intervention_is_the_truncated_factorisation(seed):
+def test_a_network_with_and_without_an_intervention_answers_as_all_its_worlds(seed):
+    """By the truncated factorisation, of which the product of all tables is the case that sets nothing."""
     network, rng = random_network(seed), np.random.default_rng(seed)
     model = network_model(network)
-    set_columns = rng.permutation(list(network.values))[: 1 + seed % 2].tolist()
+    set_columns = rng.permutation(list(network.values))[: seed % 3].tolist()
     do = {name: str(rng.choice(network.values[name])) for name in set_columns}
-    worlds = list(after_by_definition(network, do))
-    assert sum(p for _, p in worlds) == pytest.approx(1.0, abs=TOLERANCE)
-    likeliest = max(worlds, key=lambda each: each[1])[0]
+    cells = list(worlds(network, do))
+    assert sum(p for _, p in cells) == pytest.approx(1.0, abs=TOLERANCE)
+    likeliest = max(cells, key=lambda each: each[1])[0]
     others = [name for name in network.values if name not in do]
-    evidence = {others[0]: likeliest[others[0]]} if seed % 3 else {}
-    held = [(world, p) for world, p in worlds if all(world[name] == value for name, value in evidence.items())]
+    n_known = seed % 4 if do else 1 + seed % 4
+    evidence = {name: likeliest[name] for name in others[:-1][:n_known]}
+    held = [(world, p) for world, p in cells if evidence.items() <= world.items()]
     total = sum(p for _, p in held)
     marginal, conditional, best, rows, guess = model.answer(
         [
@@ -70,9 +58,8 @@ def test_an_intervention_is_the_truncated_factorisation(seed):
     assert np.exp(best["log_probability"]) == pytest.approx(max(p for _, p in held), abs=TOLERANCE)
     possible = [world for world, p in held if p > 0]
     assert all(row in possible for row in rows["rows"])
-    assert {(arc["from"], arc["to"]) for arc in conditional["intervention"]["cut"]} == {
-        (parent, name) for name in do for parent in network.parents[name]
-    }
+    cut = conditional["intervention"]["cut"] if do else []
+    assert {(arc["from"], arc["to"]) for arc in cut} == {(up, name) for name in do for up in network.parents[name]}
 
 
 @pytest.mark.parametrize("seed", up_to(60, 200))
@@ -90,7 +77,7 @@ def test_adjusting_for_the_named_columns_tells_the_same(seed):
     cause = names[int(rng.integers(6))]
     value = network.values[cause][0]
     (told,) = model.answer([Conditional(do={cause: value})])
-    whole = {tuple(world.values()): p for world, p in after_by_definition(network, {})}
+    whole = {tuple(world.values()): p for world, p in worlds(network)}
     n_causes = 0
     for pair in told["intervention"]["back_door"]:
         outcome, z = names.index(pair["to"]), [names.index(name) for name in pair["adjust_for"]]
@@ -135,22 +122,23 @@ def numbers():
     return StructurePosterior().fit(pa.table({"z": z, "x": x, "y": y}))
 
 
+EDGES, ABSENT = ("z->x", "z->y", "x->y"), ("x->z", "y->z", "y->x")
+
+
 def difference(posterior, graph):
     low, high = (posterior.query(Moments(("y",), do={"x": at}, graph=graph)) for at in (6.0, 7.0))
     return high["moments"]["y"]["mean"] - low["moments"]["y"]["mean"], low
 
 
 def test_numbers_move_by_their_effect(numbers):
-    edges = ("z->x", "z->y", "x->y")
-    absent = tuple(f"{b}->{a}" for a, b in (edge.split("->") for edge in edges))
-    pairs = numbers.query(Effects(present=edges, absent=absent))["effects"]
+    pairs = numbers.query(Effects(present=EDGES, absent=ABSENT))["effects"]
     effect = next(pair["mean"] for pair in pairs if (pair["from"], pair["to"]) == ("x", "y"))
-    moved, told = difference(numbers, edges)
+    moved, told = difference(numbers, EDGES)
     assert moved == pytest.approx(effect, abs=TOLERANCE)
     assert told["graph"] == "given" and told["log_evidence"] == pytest.approx(0.0, abs=1e-9)
     assert told["intervention"]["back_door"] == [{"from": "x", "to": "y", "is_cause": True, "adjust_for": ["z"]}]
     # One graph only: the average is that graph.
-    average, told = difference(numbers, Average(n=10, present=edges, absent=absent))
+    average, told = difference(numbers, Average(n=10, present=EDGES, absent=ABSENT))
     assert average == pytest.approx(effect, abs=1e-9) and told["n_graphs"] == 1
     assert told["moments"]["y"]["standard_error"] == pytest.approx(0.0, abs=1e-9)
     # Over all graphs the mean effect, which `effects` knows exactly.
@@ -162,12 +150,10 @@ def test_numbers_move_by_their_effect(numbers):
 
 
 def test_intervals_of_numbers_hold_what_drawn_coefficients_say(numbers):
-    edges = ("z->x", "z->y", "x->y")
-    absent = tuple(f"{b}->{a}" for a, b in (edge.split("->") for edge in edges))
-    pairs = numbers.query(Effects(present=edges, absent=absent, n=4000))["effects"]
+    pairs = numbers.query(Effects(present=EDGES, absent=ABSENT, n=4000))["effects"]
     pair = next(pair for pair in pairs if (pair["from"], pair["to"]) == ("x", "y"))
     # Far away the slope is all that is uncertain.
-    told = numbers.query(Moments(("y",), do={"x": 1e6}, graph=Average(n=300, level=0.9, present=edges, absent=absent)))
+    told = numbers.query(Moments(("y",), do={"x": 1e6}, graph=Average(n=300, level=0.9, present=EDGES, absent=ABSENT)))
     low, high = told["moments"]["y"]["interval"]
     assert (high - low) / 1e6 == pytest.approx(pair["high"] - pair["low"], rel=0.2)
 
@@ -214,12 +200,8 @@ def test_states_are_averaged_over_all_graphs(words):
             continue
         log_score = asked._own_logs(asked.parents_of(edges, "graph"))["log_score"]
         weight = n_orders * np.exp(log_score - model.best.log_score)
-        (told,) = answer_network_queries(
-            model, [Marginal({"z": "yes"}, do={"x": "yes"}, graph=edges or ())], words.network
-        )
-        (own,) = answer_network_queries(
-            model, [Conditional("y", {"z": "yes"}, do={"x": "yes"}, graph=edges)], words.network
-        )
+        known = {"evidence": {"z": "yes"}, "do": {"x": "yes"}, "graph": edges}
+        told, own = answer_network_queries(model, [Marginal(**known), Conditional("y", **known)], words.network)
         weight *= told["probability"]
         expected += weight * np.array(list(own["distributions"]["y"].values()))
         total += weight
@@ -250,20 +232,18 @@ def test_classifiers_are_asked_in_python():
 
 def test_what_cannot_be_set_is_told(words, numbers):
     model = network_model(random_network(1))
-    with pytest.raises(InvalidEvidence, match="'x0' is both set and given"):
-        model.answer([Marginal({"x0": "a"}, do={"x0": "b"})])
-    with pytest.raises(InvalidEvidence, match="'x0' is both asked for and given"):
-        model.answer([Conditional("x0", do={"x0": "b"})])
-    with pytest.raises(InvalidEvidence, match="set it to one value"):
-        model.answer([Marginal(do={"x0": ("a", "b")})])
-    with pytest.raises(InvalidEvidence, match="never had the value 'q'"):
-        model.answer([Marginal(do={"x0": "q"})])
-    with pytest.raises(UnknownColumn, match="'w' is not"):
-        model.answer([Marginal(do={"w": "q"})])
+    for query, error, message in (
+        (Marginal({"x0": "a"}, do={"x0": "b"}), InvalidEvidence, "'x0' is both set and given"),
+        (Conditional("x0", do={"x0": "b"}), InvalidEvidence, "'x0' is both asked for and given"),
+        (Marginal(do={"x0": ("a", "b")}), InvalidEvidence, "set it to one value"),
+        (Marginal(do={"x0": "q"}), InvalidEvidence, "never had the value 'q'"),
+        (Marginal(do={"w": "q"}), UnknownColumn, "'w' is not"),
+        (Marginal(graph=Average()), NoGraphs, "leave graph"),
+    ):
+        with pytest.raises(error, match=message):
+            model.answer([query])
     with pytest.raises(NoArcs, match="no network with arcs"):
         words.network().answer([Marginal(do={"x": "yes"})])
-    with pytest.raises(NoGraphs, match="leave graph"):
-        model.answer([Marginal(graph=Average())])
     words.model_.graph_queries.bdeu, kept = None, words.model_.graph_queries.bdeu
     with pytest.raises(NoRows, match="keep_rows=true"):
         words.query(Marginal(do={"x": "yes"}, graph=Average(n=4)))

@@ -2,7 +2,6 @@
 
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -20,8 +19,8 @@ from learners.classifiers.structure import (
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.registry.networks.model_networks import network_circuit
-from learners.schema import Chunk
 from tests.naive import circuits as naive
+from tests.naive.estimates import node_paths
 from tests.strategies import chunk_of, schema_of
 
 
@@ -41,26 +40,18 @@ def trained(seed, sizes, n_classes, structure_of, hierarchical=False, n_rows=60)
     return LookupModel.of(schema, structure, families.class_counts, trees, estimates, {})
 
 
-def probability(tree, estimates, path, x):
-    """p(x | the context of a path of class and parent codes), walking down the tree from the definition."""
-    node, p = 0, estimates.rest[0]
+def probability(tree, nodes, estimates, path, x):
+    """p(x | the context of a path of class and parent codes), walking down the tree, whose nodes are by path, from the definition."""
+    p = estimates.rest[0]
     for level in range(len(path) + 1):
-        cells = range(tree.cell_starts[node], tree.cell_starts[node + 1])
-        of_x = [c for c in cells if tree.cell_value[c] == x]
+        node = nodes.get(path[:level])
+        if node is None:
+            break
+        of_x = [c for c in range(tree.cell_starts[node], tree.cell_starts[node + 1]) if tree.cell_value[c] == x]
         if of_x:
             p = estimates.probability[of_x[0]]
         elif level:
             p = estimates.rest[node] * p if estimates.hierarchical else estimates.rest[node]
-        if level == len(path):
-            break
-        below = [
-            u
-            for u in range(tree.level_starts[level + 1], tree.level_starts[level + 2])
-            if tree.parent[u] == node and tree.branch[u] == path[level]
-        ]
-        if not below:
-            break
-        node = below[0]
     return p
 
 
@@ -69,14 +60,14 @@ def network_joint(model):
     sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
     counts = model.class_counts
     prior = (counts + 1 / counts.size) / (counts.sum() + 1)
-    joint = {}
+    joint, network = {}, model.network
+    trees = [({path: node for node, path in enumerate(node_paths(tree))}, tree) for tree in model.trees]
     for world in itertools.product(*map(range, sizes)):
         p = prior[world[-1]]
-        network = model.network
-        for attribute, parents, tree, estimates in zip(
-            network.order, network.parents, model.trees, model.estimates, strict=True
-        ):
-            p *= probability(tree, estimates, [world[-1], *(world[v] for v in parents)], world[attribute])
+        families = zip(network.order, network.parents, trees, model.estimates, strict=True)
+        for attribute, parents, (nodes, tree), estimates in families:
+            path = (world[-1], *(world[v] for v in parents))
+            p *= probability(tree, nodes, estimates, path, world[attribute])
         joint[world] = p
     return joint
 
@@ -99,17 +90,6 @@ def test_the_circuit_is_the_product_of_the_tables_in_all_worlds(name, hierarchic
     assert sum(joint.values()) == pytest.approx(1.0)
     for world, p in network_joint(model).items():
         assert joint[world] == pytest.approx(p, rel=1e-6)  # estimates are kept as float32
-
-
-@given(seed=st.integers(0, 2**32 - 1))
-def test_the_class_posterior_is_the_classifiers(seed):
-    model = trained(seed, [2, 3, 2, 3], 3, STRUCTURES["kdb2"])
-    joint = naive.joint(network_circuit(model))
-    rows = np.random.default_rng(seed).integers(0, [2, 3, 2, 3], (20, 4))
-    expected = model.predict_proba(Chunk(np.ascontiguousarray(rows.T.astype(np.uint8)), None))
-    for row, p in zip(rows.tolist(), expected, strict=True):
-        ours = np.array([joint[(*row, y)] for y in range(3)])
-        assert ours / ours.sum() == pytest.approx(p, abs=1e-5)
 
 
 def test_tables_of_a_tree_shaped_network_set_the_size():
