@@ -146,8 +146,17 @@ def refuse():
     raise Refused
 
 
-def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
-    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
+@pytest.fixture
+def slots(tmp_path):
+    """Of two workers of this machine: their numbers, and what locks them."""
+    taken = [acquire_worker_slot(tmp_path) for _ in range(2)]
+    yield taken
+    for _, lock in taken:
+        lock.close()
+
+
+def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path, slots):
+    (zero, _), (one, other) = slots
     mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
     mine.take("a", 6, refuse)
     with pytest.raises(Refused):
@@ -175,12 +184,10 @@ def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
     assert order == ["small"]
     Budget(tmp_path, zero, 10).take("after a restart", 10, refuse)
     Budget(tmp_path, zero, None).take("without end", 10**12, refuse)
-    lock.close()
 
 
-def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
-    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
-    mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
+def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, slots, monkeypatch):
+    mine, yours = (Budget(tmp_path, slot, 10) for slot, _ in slots)
     mine.take("a", 6, refuse)
     yours.take("b", 4, refuse)
 
@@ -196,8 +203,6 @@ def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
     with pytest.raises(Refused):
         mine.take("d", 7, refuse)  # b still holds its four
     mine.take("e", 6, refuse)  # and a has ended
-    lock.close()
-    other.close()
 
 
 def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path):
@@ -243,23 +248,23 @@ def test_jobs_that_do_not_fit_wait_for_each_other(queue, workers, tmp_path, monk
 # A training
 
 
+def table_of_words(path, n_rows, n_columns, seed):
+    rng = np.random.default_rng(seed)
+    columns = {f"a{number}": pa.array(rng.integers(0, 120, n_rows).astype(str)) for number in range(n_columns)}
+    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, n_rows)}), path, row_group_size=25_000)
+    return path
+
+
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
     """A table whose families have more cells than may stay in memory."""
-    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("wide") / "wide.parquet"
-    columns = {f"a{number}": pa.array(rng.integers(0, 120, 60_000).astype(str)) for number in range(6)}
-    table = pa.table(columns | {"class": rng.integers(0, 2, 60_000)})
-    pq.write_table(table, path, row_group_size=25_000)
-    return path
+    return table_of_words(tmp_path_factory.mktemp("wide") / "wide.parquet", 60_000, 6, 0)
 
 
 @pytest.fixture(scope="module")
 def wider(wide):
     """One of which the trees of five parents need several times 256 MiB."""
-    rng, path = np.random.default_rng(1), wide.with_name("wider.parquet")
-    columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(60)}
-    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, 300_000)}), path, row_group_size=25_000)
-    return path
+    return table_of_words(wide.with_name("wider.parquet"), 300_000, 60, 1)
 
 
 def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_server_as_it_was(tmp_path, wide, wider):
