@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import tee
 from typing import NamedTuple
 
@@ -55,7 +55,7 @@ class CompiledPool(NamedTuple):
         tables, entries = self
         for scores in (tables.dense, tables.vectors):
             scores.setflags(write=True)
-            scores *= np.float32(factor)
+            np.multiply(scores, np.float32(factor), out=scores)
             scores.setflags(write=False)
         for spreads in (entries.spread_dense, entries.spread_vectors):
             for first in range(0, len(spreads), SPREADS_AT_ONCE):

@@ -86,7 +86,9 @@ class Explaining:
             raise NoClass
         parts = [explanation.explain(known.model, chunk) for chunk in self._chunks(X)]
         if not parts:
-            nobody = Chunk(np.empty((known.model.schema.n_attributes, 0), known.model.schema.code_dtype), None)
+            schema = known.model.schema
+            numbers = np.empty((len(schema.continuous), 0)) if schema.continuous else None
+            nobody = Chunk(np.empty((schema.n_attributes, 0), schema.code_dtype), None, numbers)
             parts = [explanation.explain(known.model, nobody)]
         *others, contributions = (np.concatenate(each) for each in zip(*parts, strict=True))
         place = {name: i for i, name in enumerate(known.names)}

@@ -86,12 +86,12 @@ class Cron:
         # Near a change of the clocks, the order of what they show is not the order of the moments.
         window = NEAR if self._changes_near(moment) else timedelta(0)
         readings = croniter(self.fields, local - window)
-        found: list[datetime] = []
+        moments: list[datetime] = []
         while True:
             reading: datetime = readings.get_next(datetime)
-            if found and reading > local + window:
-                return min(found)
-            found += [due for due in self._moments(reading) if due > moment]
+            if moments and reading > local + window:
+                return min(moments)
+            moments += [due for due in self._moments(reading) if due > moment]
 
     def latest(self, moment: datetime) -> datetime:
         """The last time that was due, at the moment itself or before it; in UTC."""

@@ -15,19 +15,19 @@ def pack_error(error: Exception) -> tuple[type[Exception], tuple[object, ...], d
         return InvalidRequest, (problem_from_error(error).detail,), {"fields": {}}
     # Those of the system hold the name of the file beside their arguments.
     arguments = tuple(error.__reduce__()[1]) if isinstance(error, OSError) else error.args
-    found = (type(error), arguments, vars(error))
+    parts = (type(error), arguments, vars(error))
     try:
-        unpack_error(pickle.loads(pickle.dumps(found)))
+        unpack_error(pickle.loads(pickle.dumps(parts)))
     except Exception:
         if isinstance(error, OperationalError | InterfaceError):
             return ControlUnavailable, (str(error),), {}
         return RuntimeError, (f"{type(error).__name__}: {error}",), {}
-    return found
+    return parts
 
 
-def unpack_error(found: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
+def unpack_error(packed: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
     """The exception that `pack_error` was given."""
-    kind, arguments, fields = found
+    kind, arguments, fields = packed
     error = kind.__new__(kind, *arguments)
     error.args = arguments
     vars(error).update(fields)

@@ -165,10 +165,10 @@ class JobQueue:
 
     def running(self) -> Mapping[str, Sequence[str]]:
         """The jobs that run, by the worker that has them."""
-        found: defaultdict[str, list[str]] = defaultdict(list)
+        jobs: defaultdict[str, list[str]] = defaultdict(list)
         for status in self._in_states({"running"}, load_input=False, load_output=False):
-            found[status.executor_id or ""].append(status.workflow_id)
-        return found
+            jobs[status.executor_id or ""].append(status.workflow_id)
+        return jobs
 
     def count(self, state: State) -> int:
         """How many jobs are in a state that is not final (at most 10,000 are counted)."""
@@ -205,14 +205,16 @@ class JobQueue:
 
     def _in_states(self, states: Collection[State], *, limit: int = 10_000, **how: Any) -> Sequence[WorkflowStatus]:
         names = [name for name, state in STATES.items() if state in states]
-        found: Sequence[WorkflowStatus] = self.client.list_workflows(name=WORKFLOW, status=names, limit=limit, **how)
-        return found
+        workflows: Sequence[WorkflowStatus] = self.client.list_workflows(
+            name=WORKFLOW, status=names, limit=limit, **how
+        )
+        return workflows
 
     def _status(self, job_id: str) -> WorkflowStatus:
-        found = self.client.list_workflows(workflow_ids=[job_id], name=WORKFLOW)
-        if not found:
+        workflows = self.client.list_workflows(workflow_ids=[job_id], name=WORKFLOW)
+        if not workflows:
             raise NotFound("job", job_id)
-        return found[0]
+        return workflows[0]
 
     def _job(self, status: WorkflowStatus, with_progress: bool = True) -> Job:
         document = _document(status)

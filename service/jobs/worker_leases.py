@@ -45,12 +45,12 @@ class Silence:
         self._last: float | None = None
         self._heard: dict[str, tuple[int, float]] = {}
 
-    def look(self, found: Iterable[Lease], now: float) -> dict[str, float]:
+    def look(self, leases: Iterable[Lease], now: float) -> dict[str, float]:
         """Seconds of silence by worker; `now` is of a clock that only goes forward."""
         passed = 0.0 if self._last is None else min(now - self._last, 2 * self.beat_s)
         self._last = now
         before, self._heard = self._heard, {}
-        for lease in found:
+        for lease in leases:
             beats, silent_s = before.get(lease.id, (lease.beats, -passed))
             self._heard[lease.id] = lease.beats, (silent_s + passed if beats == lease.beats else 0.0)
         return {worker: silent_s for worker, (_, silent_s) in self._heard.items()}
@@ -167,14 +167,14 @@ def worker_crew_status(workspace: Workspace) -> Crew:
     """The workers of a workspace, and the jobs that have lost theirs."""
     locks, queue, now = workspace.layout.root / LOCKS, job_queue(workspace), datetime.now(UTC)
     running = queue.running()
-    found = list_worker_leases(workspace.control)
+    leases = list_worker_leases(workspace.control)
     gone = tuple(
         lease
-        for lease in found
+        for lease in leases
         if (now - lease.renewed_at).total_seconds() > lease.lease_s * (1 + 1 / BEATS)
         or (lease.host == lease_host_name() and not is_worker_slot_taken(locks, lease.slot))
     )
-    alive = tuple(lease for lease in found if lease not in gone)
+    alive = tuple(lease for lease in leases if lease not in gone)
     known = {lease.id for lease in alive}
     stranded = tuple(job for worker, jobs in running.items() if worker not in known for job in jobs)
     return Crew(alive, gone, queue.count("queued"), stranded)

@@ -211,8 +211,8 @@ class KnownNetwork:
         x = np.empty((len(self.parents), n_rows), np.uint8)
         for i, (its_parents, table) in enumerate(zip(self.parents, self.tables, strict=True)):
             cumulative = np.cumsum(table, axis=-1)
-            given = cumulative[(y, *(x[parent] for parent in its_parents))]
-            x[i] = (rng.random((n_rows, 1)) > given[:, :-1]).sum(axis=1)
+            shares = cumulative[(y, *(x[parent] for parent in its_parents))]
+            x[i] = (rng.random((n_rows, 1)) > shares[:, :-1]).sum(axis=1)
         return x, y
 
 

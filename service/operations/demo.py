@@ -134,8 +134,8 @@ def train_demo_models(settings: Settings, orders: Orders) -> tuple[dict[str, Flo
         train_demo_xgboost, files, str(orders.test), TARGET, time.time()
     )
     results = [
-        {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(found, labels))}
-        for learner, found in answers.items()
+        {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(probabilities, labels))}
+        for learner, probabilities in answers.items()
     ]
     return answers, labels, results
 
@@ -279,14 +279,14 @@ def _show(story: JSONObject) -> None:
     refresh, forget, requests = story["refresh"], story["forget"], story["requests"]
     verdict = "equals, bit for bit," if forget["is_equal"] else "DIFFERS from"
     low, high = requests["interval"]
-    given = ", ".join(f"{name} {value}" for name, value in requests["case"].items())
+    evidence = ", ".join(f"{name} {value}" for name, value in requests["case"].items())
     lines = [
         f"[bold]Refresh[/]: {refresh['n_rows_read']:,} orders came. Version {refresh['version']} took "
         f"{refresh['seconds']:.1f} s: it read the new file and reused the counts of {refresh['n_rows_reused']:,} orders.",
         f"[bold]Forget[/]: {forget['where']}, {forget['n_rows']:,} orders. Version {forget['version']} took "
         f"{forget['seconds']:.1f} s with its proof: it {verdict} the model that the remaining {forget['n_rows_left']:,} "
         "orders give. The versions that knew them are deleted.",
-        f"[bold]Ask[/]: all we know is {given}. Late with probability {requests['probability']:.2f}; "
+        f"[bold]Ask[/]: all we know is {evidence}. Late with probability {requests['probability']:.2f}; "
         f"{requests['level']:.0%} interval {low:.2f} to {high:.2f}.",
         f"[bold]Serve[/]: {requests['n_requests']} requests of one row without {', '.join(requests['missing'])}: median "
         f"{requests['median_ms']:.2f} ms, 99 % within {requests['p99_ms']:.2f} ms.",

@@ -52,22 +52,22 @@ def run_doctor_checks(settings: Settings, *, is_repairing: bool = False) -> list
     That is: damaged compiled forms from their DuckDB files; drafts of dead writers and files of no version are removed.
     """
     root = settings.workspace.absolute()
-    found = list(_folder(root))
-    if any(finding.state == "failed" for finding in found):
-        return found
-    found += _control_file(settings, root)
-    found += _kernels()
-    if any(finding.state == "failed" and finding.check == "control database" for finding in found):
-        return found
+    findings = list(_folder(root))
+    if any(finding.state == "failed" for finding in findings):
+        return findings
+    findings += _control_file(settings, root)
+    findings += _kernels()
+    if any(finding.state == "failed" and finding.check == "control database" for finding in findings):
+        return findings
     try:
         with Workspace(settings) as workspace:
             of_files = _models(workspace, is_repairing), _rules(workspace), _notes(workspace), _uploads(workspace)
             of_service = _drafts(root, is_repairing), _clock(workspace), _workers(workspace), _door(workspace)
-            for findings in (*of_files, *of_service):
-                found += findings
+            for group in (*of_files, *of_service):
+                findings += group
     except StorageError as error:
-        found.append(Finding("control database", "failed", str(error), "See above; then run the doctor again."))
-    return found
+        findings.append(Finding("control database", "failed", str(error), "See above; then run the doctor again."))
+    return findings
 
 
 def _folder(root: Path) -> Iterator[Finding]:

@@ -91,9 +91,9 @@ class Looker:
         n_labels = alert_rule(self.workspace, name).get("rollback_labels")
         if n_labels is not None:
             compare_with_previous(self.workspace, name, n_labels)
-        found, labels = last_day_monitoring(self.workspace, name)
-        set_prometheus_series(name, found, labels)
-        save_monitoring_state(self.workspace, name, found, labels)
+        report, labels = last_day_monitoring(self.workspace, name)
+        set_prometheus_series(name, report, labels)
+        save_monitoring_state(self.workspace, name, report, labels)
 
     def _clear(self, root: Path) -> None:
         """Once an hour: compact what is old, remove what is very old."""
@@ -114,28 +114,28 @@ def last_day_monitoring(workspace: Workspace, name: str) -> tuple[JSONMapping, J
     """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
     watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
     try:
-        found = monitoring_window_report(workspace, name, against=against)
+        report = monitoring_window_report(workspace, name, against=against)
     except InvalidRequest as reason:  # a model without counts of its training, and no other reference chosen
         seen = watching.window(datetime.now(UTC) - timedelta(days=1), datetime.now(UTC) + HOUR)
-        found = {
+        report = {
             "is_drifting": None,
             "why": str(reason),
             "rows": served_row_counts(seen.counts),
             "until": seen.until.isoformat(),
         }
-        found["version"] = watching.version.version
+        report["version"] = watching.version.version
         if seen.counts.n_rows:
-            found["estimated"] = estimated_prediction_metrics(seen.counts)
-    return found, recent_labelled_report(
-        watching, timedelta(days=1)
-    ) if watching.watched.schema.target is not None else {}
+            report["estimated"] = estimated_prediction_metrics(seen.counts)
+    if watching.watched.schema.target is None:
+        return report, {}
+    return report, recent_labelled_report(watching, timedelta(days=1))
 
 
-def set_prometheus_series(name: str, found: JSONMapping, labels: JSONMapping) -> None:
+def set_prometheus_series(name: str, report: JSONMapping, labels: JSONMapping) -> None:
     """Set the Prometheus series of a model to what the last day shows."""
-    columns, estimated, delay = found.get("columns", []), found.get("estimated", {}), labels.get("delay_s")
+    columns, estimated, delay = report.get("columns", []), report.get("estimated", {}), labels.get("delay_s")
     values = {
-        "window_end_timestamp_seconds": datetime.fromisoformat(found["until"]).timestamp(),
+        "window_end_timestamp_seconds": datetime.fromisoformat(report["until"]).timestamp(),
         "columns_alerting": sum(bool(column["is_alarming"]) for column in columns),
         "max_effect_nats": max((column["family_nats"] for column in columns), default=0.0),
         "surprise_nats": estimated.get("surprise_nats"),
@@ -151,15 +151,15 @@ def set_prometheus_series(name: str, found: JSONMapping, labels: JSONMapping) ->
             MONITOR[series].labels(name).set(value)
 
 
-def save_monitoring_state(workspace: Workspace, name: str, found: JSONMapping, labels: JSONMapping) -> None:
+def save_monitoring_state(workspace: Workspace, name: str, report: JSONMapping, labels: JSONMapping) -> None:
     """Keep what a look has found, for lists of models: they read one small file, and test nothing."""
-    realised, causes = labels.get("log_loss"), found.get("causes")
-    loss = found.get("estimated", {}).get("log_loss") if realised is None else realised
+    realised, causes = labels.get("log_loss"), report.get("causes")
+    loss = report.get("estimated", {}).get("log_loss") if realised is None else realised
     state: StateRecord = {
-        "version": found["version"],
+        "version": report["version"],
         "looked_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "served": found["rows"]["served"],
-        "is_drifting": found["is_drifting"],
+        "served": report["rows"]["served"],
+        "is_drifting": report["is_drifting"],
         "first_cause": causes[0]["words"] if causes else None,
         "log_loss": loss,
         "log_loss_of": None if loss is None else "estimate" if realised is None else "labels",

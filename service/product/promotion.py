@@ -209,9 +209,9 @@ def _loss(metrics: JSONMapping, metric: str) -> float | None:
 def _measured(workspace: Workspace, name: str, number: int, read: Read, run: Run) -> Measured:
     try:
         model = _mapped(workspace, name, number)
-        found = scoring.measure_model(model, read(model.schema), run.report)
-        shown = {f"{name}_of_class_shares": loss for name, loss in found.floor.items()}
-        return Measured(number, found.metrics | shown, of_class_shares=found.floor)
+        measured = scoring.measure_model(model, read(model.schema), run.report)
+        shown = {f"{name}_of_class_shares": loss for name, loss in measured.floor.items()}
+        return Measured(number, measured.metrics | shown, of_class_shares=measured.floor)
     except (LearnerError, NotFound, CorruptFile) as error:  # a new class, a lost column, no rows, a damaged file
         return Measured(number, None, str(error))
 
@@ -249,11 +249,11 @@ def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schem
         return lambda schema: read_all(schema).thinned(most), {"dataset": dataset, "files": files}
 
     def kept_back(schema: Schema | None) -> Source:
-        found = select_training_rows(
+        rows = select_training_rows(
             workspace, open_training_source(workspace, train, run, schema), train, run
         ).kept_back
-        assert found is not None
-        return found
+        assert rows is not None
+        return rows
 
     own = kept_back(schema)
     newest = newest_file_positions(own, rule.newest_files, rule.min_rows / train.holdout)
@@ -310,12 +310,12 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
         reference = training_reference(counts.watched, load_evaluation_counts(champion, counts.watched))
         if reference is None or not counts.n_rows:
             return []
-        found: JSONObject = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
+        report: JSONObject = drift_report(counts, reference, Limits(points=float(request.quarantine_points or 0.0)))
     except (CorruptFile, NotFound):  # of the champion: what is trained now may well be its repair
         return []
     except LearnerError as error:
         raise Quarantined(f"The newest file cannot be read as the champion reads it: {error}", file="") from error
-    broken = [cause["words"] for cause in found["causes"] if cause["kind"] in BROKEN]
+    broken = [cause["words"] for cause in report["causes"] if cause["kind"] in BROKEN]
     if broken:
         path = whole.files[newest].path
         raise Quarantined(
@@ -323,7 +323,7 @@ def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: Mode
             f"{'; '.join(broken[:5])}. Mend the data; or, if it is right, refresh once with quarantine_points=null.",
             file=path,
         )
-    return [cause["words"] for cause in found["causes"]]
+    return [cause["words"] for cause in report["causes"]]
 
 
 def _champion(workspace: Workspace, request: RefreshRequest) -> ModelVersion | None:

@@ -91,9 +91,9 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
     """Make the passes and leave the compiled model in the job's scratch folder."""
     request = provenance.request_with_last_columns(workspace, TrainRequest(**run.request))
     ledger = statistics_ledger(workspace, request, run)
-    kept = _kept_schema(workspace, request, ledger)
-    source = open_training_source(workspace, request, run, None if kept is None else kept.schema)
-    anew = [] if kept is None else _changed_names(kept, source)
+    known = _kept_schema(workspace, request, ledger)
+    source = open_training_source(workspace, request, run, None if known is None else known.schema)
+    anew = [] if known is None else _changed_names(known, source)
     idle = unused_csv_options(training_column_overrides(workspace, request), [file.path for file in source.files])
     if request.verify:
         verify_files(source, ledger, run.report)
@@ -213,9 +213,9 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
         return {"metrics": timing}
     provenance.save_evaluation_counts(model, rows, Path(learned["path"]))
     # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
-    found = scoring.measure_model(model, rows, run.report, takes_unknown=request.keeps_back, is_reported=True)
-    answer = {"metrics": found.beside_floor | {"evaluated_on": where} | timing}
-    return answer if found.report is None else answer | {"report": found.report.to_dict()}
+    measured = scoring.measure_model(model, rows, run.report, takes_unknown=request.keeps_back, is_reported=True)
+    answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing}
+    return answer if measured.report is None else answer | {"report": measured.report.to_dict()}
 
 
 def reserve_version_number(workspace: Workspace, run: Run) -> JSONObject:

@@ -51,10 +51,10 @@ def _in_pieces(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> A
     if not isinstance(value, dict) or len(value) <= AT_ONCE:
         return check(value)
     members = list(value.items())
-    found: dict[Any, Any] = {}
+    values: dict[Any, Any] = {}
     for first in range(0, len(members), AT_ONCE):
-        found |= check(dict(members[first : first + AT_ONCE]))
-    return found
+        values |= check(dict(members[first : first + AT_ONCE]))
+    return values
 
 
 class Body(BaseModel):

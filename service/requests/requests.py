@@ -48,14 +48,14 @@ class Request(Body):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def parse_memory_limit(given: object) -> int:
+def parse_memory_limit(size: object) -> int:
     """A memory limit as a number of bytes, or in words such as "2 GiB"; InvalidParameter if it is neither."""
     try:
-        number = given if isinstance(given, int) and not isinstance(given, bool) else parse_memory_size(str(given))
+        number = size if isinstance(size, int) and not isinstance(size, bool) else parse_memory_size(str(size))
     except InvalidParameter:
         number = 0
     if not MIN_MEMORY <= number < MAX_MEMORY:
-        raise InvalidParameter("memory_limit", given, "a number of bytes, or such as 512MiB or 2GiB; at least 256MiB")
+        raise InvalidParameter("memory_limit", size, "a number of bytes, or such as 512MiB or 2GiB; at least 256MiB")
     return number
 
 

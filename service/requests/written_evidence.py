@@ -20,7 +20,7 @@ RANGE = re.compile(rf"({END})?\.\.({END})?")
 
 def parse_written_evidence(texts: list[str]) -> JSONObject:
     """The evidence of a query, as JSON has it; InvalidRequest of a text that is none, and of a column that is given twice."""
-    found: JSONObject = {}
+    evidence: JSONObject = {}
     for text in texts:
         operator = OPERATOR.search(text)
         if operator is None:
@@ -30,9 +30,9 @@ def parse_written_evidence(texts: list[str]) -> JSONObject:
         name, value = text[: operator.start()], text[operator.end() :]
         if operator[0] != "=":
             name, value = name.strip(), value.strip()
-        _check_new(found, name)
-        found[name] = _known(text, name, operator[0].strip(), value)
-    return found
+        _check_new(evidence, name)
+        evidence[name] = _known(text, name, operator[0].strip(), value)
+    return evidence
 
 
 def parse_evidence_weights(texts: list[str]) -> JSONObject:
@@ -41,7 +41,7 @@ def parse_evidence_weights(texts: list[str]) -> JSONObject:
     Raises InvalidRequest of a text that is none, of a weight that is no number, and of a column or value that comes
     twice.
     """
-    found: JSONObject = {}
+    by_column: JSONObject = {}
     for text in texts:
         quoted = re.match(rf"\s*({QUOTED})\s*:", text)
         name, colon, rest = (
@@ -59,21 +59,21 @@ def parse_evidence_weights(texts: list[str]) -> JSONObject:
         if not weights or at < len(rest):
             raise InvalidRequest(f"{text!r} is not column: value=weight,value=weight, as 'x: a=.8,b=.2'.")
         name = name.strip()
-        _check_new(found, name)
-        found[name] = weights
-    return found
+        _check_new(by_column, name)
+        by_column[name] = weights
+    return by_column
 
 
 def parse_name_value_pairs(texts: list[str]) -> JSONObject:
     """Values by name, as JSON has them; InvalidRequest of a text that is no pair, and of a name that is given twice."""
-    found: JSONObject = {}
+    values: JSONObject = {}
     for text in texts:
         name, separator, value = text.partition("=")
         if not separator:
             raise InvalidRequest(f"{text!r} is not name=value.")
-        _check_new(found, name)
-        found[name] = parse_scalar_value(value, name)
-    return found
+        _check_new(values, name)
+        values[name] = parse_scalar_value(value, name)
+    return values
 
 
 def parse_scalar_value(text: str, name: str = "") -> Any:
@@ -102,14 +102,14 @@ def _known(text: str, name: str, operator: str, value: str) -> Any:
 
 
 def _members(text: str) -> list[Any]:
-    found, at = [], 0
+    members, at = [], 0
     while at < len(text):
         member = MEMBER.match(text, at)
         if member is None:
             raise InvalidRequest(f"{text!r} is no list of values: put quotes around values with commas.")
-        found.append(parse_scalar_value(member[1].strip()))
+        members.append(parse_scalar_value(member[1].strip()))
         at = member.end()
-    return found
+    return members
 
 
 def _number(text: str) -> float | str:
@@ -120,6 +120,6 @@ def _number(text: str) -> float | str:
     return text
 
 
-def _check_new(found: JSONObject, name: str) -> None:
-    if name in found:
+def _check_new(names: JSONObject, name: str) -> None:
+    if name in names:
         raise InvalidRequest(f"{name!r} is given twice.")

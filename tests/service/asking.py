@@ -8,6 +8,8 @@ from typing import TypeVar
 import httpx
 
 from learners.registry.model_kinds import load_model
+from service import product
+from service.requests.requests import TrainRequest
 from storage.models.compiled import map_compiled
 from tests.processes import wait_for
 
@@ -43,6 +45,35 @@ def job_in(client, job_id, *states):
 
 def job_at_end(client, job_id):
     return job_in(client, job_id, *ENDS)
+
+
+def ended_job(client, request):
+    """The job that is asked for, once it has ended."""
+    response = client.post("/v1/jobs", json=request)
+    assert response.status_code in (200, 201, 202), response.text
+    return job_at_end(client, response.json()["id"])
+
+
+def finished(client, request):
+    """What a job comes to that succeeds."""
+    job = ended_job(client, request)
+    assert job["state"] == "succeeded", job
+    return job["result"]
+
+
+def train_job(uri, model, learner="nb", **more):
+    """A job that learns of one file or folder, as REST is asked for it."""
+    return {"kind": "train", "uris": [str(uri)], "target": "class", "learner": learner, "model": model} | more
+
+
+def training(uri, model="m", learner="nb", target="class", **more):
+    """The same for Python."""
+    return TrainRequest(uris=[str(uri)], target=target, learner=learner, model=model, **more)
+
+
+def learned(workspace, uri, *what, **more):
+    """A version that this process learns as `training` says."""
+    return product.train_model_version(workspace, training(uri, *what, **more))
 
 
 def model_of(version):

@@ -64,15 +64,15 @@ def open_data_source(
     """
     check_uri_secrets(uris or ())
     registered = None if uris is not None else dataset_definitions.get_dataset(workspace.control, str(dataset))
-    found = list(uris or ()) if registered is None else list(registered.uris)
+    places = list(uris or ()) if registered is None else list(registered.uris)
     known = {} if registered is None else dict(registered.columns)
     types = declared_text_types(schema, known | dict(columns or {}))
     order = [] if registered is None else load_column_order(workspace, registered.name)
     if not is_remote:
-        return Source.open(found, types=types, at=at).ordered(order)
-    check_data_roots(found, workspace.settings)
-    source = Source.open([openable_uri(uri) for uri in found], types=types, at=at)
-    if "://" not in file_uri_to_path(found[0]):  # a link in a folder may lead out of it; object stores have none
+        return Source.open(places, types=types, at=at).ordered(order)
+    check_data_roots(places, workspace.settings)
+    source = Source.open([openable_uri(uri) for uri in places], types=types, at=at)
+    if "://" not in file_uri_to_path(places[0]):  # a link in a folder may lead out of it; object stores have none
         check_data_roots([file.path for file in source.files], workspace.settings)
     return source.ordered(order)
 
@@ -250,9 +250,9 @@ def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
 
 def database_uris_by_file(workspace: Workspace, paths: Iterable[str]) -> JSONObject:
     """Of those files that hold the rows of a database, the URI that they were read from."""
-    found: JSONObject = {}
+    uris: JSONObject = {}
     for path in paths:
         if Path(path).parent == workspace.layout.queries:
             with suppress(OSError, pa.ArrowException):  # replaced meanwhile: the file's identity tells that
-                found[path] = (pq.read_schema(path).metadata or {}).get(_METADATA, b"").decode()
-    return found
+                uris[path] = (pq.read_schema(path).metadata or {}).get(_METADATA, b"").decode()
+    return uris

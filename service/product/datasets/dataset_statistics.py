@@ -49,10 +49,10 @@ class ForgivingStore(StatisticStore):
             self.discard(key)
             return None
 
-    def put(self, key: str, *given: Any, **named: Any) -> None:
+    def put(self, key: str, *values: Any, **named: Any) -> None:
         """Keep the table if the disk lets us; without it only a restart or a refresh gets slower."""
         try:
-            super().put(key, *given, **named)
+            super().put(key, *values, **named)
             self.prune(self.max_bytes)
         except Unwritable as error:
             self.log.warning("a statistic was not stored", key=key, reason=str(error))
@@ -180,7 +180,7 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
     and may raise. Raises SourceError if a file cannot be read, or changes meanwhile.
     """
     noted = _contents(ledger)
-    n_total, n_done, found = sum(file.size for file in source.files), 0, dict[str, str]()
+    n_total, n_done, digests = sum(file.size for file in source.files), 0, dict[str, str]()
 
     def read(n_bytes: int) -> None:
         nonlocal n_done
@@ -189,12 +189,12 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
 
     for index, file in enumerate(source.files):
         if file.content_sha256:
-            found[_plain_identity(file)] = source.content_sha256(index, read)
-    if noted | found != noted:
-        _write(ledger.directory / CONTENTS, {"contents": noted | found})
+            digests[_plain_identity(file)] = source.content_sha256(index, read)
+    if noted | digests != noted:
+        _write(ledger.directory / CONTENTS, {"contents": noted | digests})
     if ledger.store is not None:
         for entry in ledger.store.entries():
-            if any(split_file_identity(identity)[0] in found for identity in entry.files):
+            if any(split_file_identity(identity)[0] in digests for identity in entry.files):
                 ledger.store.discard(entry.key)
 
 
@@ -218,10 +218,10 @@ def source_with_earlier_files(source: Source, ledger: Ledger) -> Source:
     if not isinstance(identities, dict):
         return source
     known = KnownSnapshot(str(note["format"]), str(note["folder"]), str(note["version"]), identities)
-    found = source.since(known)
-    if found.earlier is not None:
-        found.earlier = source_with_verified_hashes(found.earlier, ledger)
-    return found
+    whole = source.since(known)
+    if whole.earlier is not None:
+        whole.earlier = source_with_verified_hashes(whole.earlier, ledger)
+    return whole
 
 
 def save_lake_snapshot(source: Source, ledger: Ledger) -> None:
@@ -267,13 +267,13 @@ def damaged_dataset_notes(workspace: Workspace) -> list[CorruptFile]:
 
 
 def _damages(paths: Iterable[Path], read: Callable[[Path], object]) -> list[CorruptFile]:
-    found = []
+    damages = []
     for path in paths:
         try:
             read(path)
         except CorruptFile as error:
-            found.append(error)
-    return found
+            damages.append(error)
+    return damages
 
 
 def _read(path: Path) -> dict[str, object]:
@@ -293,8 +293,8 @@ def _write(path: Path, document: Mapping[str, object]) -> None:
 def forgetting_rule_files(workspace: Workspace) -> list[Path]:
     """All files with rules, those of data sets that were deleted included, and those that should be there."""
     layout = workspace.layout
-    found = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
-    return sorted(found | rule_conditions_by_path(workspace.control).keys())
+    paths = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
+    return sorted(paths | rule_conditions_by_path(workspace.control).keys())
 
 
 def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:

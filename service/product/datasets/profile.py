@@ -88,9 +88,9 @@ def _first(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch
         keep = np.ones(batch.num_rows, bool)
         for rule in rules:
             keep &= ~rule.mask(batch.select(list(rule.columns)))
-        kept = batch.filter(pa.array(keep))
-        yield kept.slice(0, SAMPLE_ROWS - n_rows)
-        n_rows += kept.num_rows
+        rows = batch.filter(pa.array(keep))
+        yield rows.slice(0, SAMPLE_ROWS - n_rows)
+        n_rows += rows.num_rows
         if n_rows >= SAMPLE_ROWS:
             return
 

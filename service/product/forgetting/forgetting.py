@@ -88,13 +88,13 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
     if not request.dry_run:
         forgotten.add(predicate.text)
     counts = count_matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
-    found = {source.files[index].path: n for index, n in counts.items() if n}
+    n_by_file = {source.files[index].path: n for index, n in counts.items() if n}
     if request.dry_run:
         served = _served(workspace, request, affected, source, predicate)
         holding = _holding(workspace, request, {source.files[i].footer_sha256: n for i, n in counts.items()})
-        head = {"n_rows": sum(found.values()), "files": found, "models": []}
+        head = {"n_rows": sum(n_by_file.values()), "files": n_by_file, "models": []}
         return head | {"served": served, "holding": list(holding)}
-    if found and sum(found.values()) == source.n_rows:
+    if n_by_file and sum(n_by_file.values()) == source.n_rows:
         raise InvalidRequest(
             "The condition matches every row, so no rows would be left to train on. Narrow it; or delete the models and "
             "their data.",
@@ -102,10 +102,10 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
         )
     save_forgetting_rules(workspace, forgotten)
     # Of no row there is nothing to learn anew, unless a version has learned from a file that is gone.
-    knows = bool(found) or any(_holding(workspace, request, forgotten.footers(predicate.text)))
+    knows = bool(n_by_file) or any(_holding(workspace, request, forgotten.footers(predicate.text)))
     return {
-        "n_rows": sum(found.values()),
-        "files": found,
+        "n_rows": sum(n_by_file.values()),
+        "files": n_by_file,
         "models": [version.name for version in affected] if request.retrain and knows else [],
         "served": _served(workspace, request, affected, source, predicate),
     }
@@ -371,12 +371,12 @@ def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rule
 
 def _names_with(workspace: Workspace, where: str) -> list[str]:
     """The names under which a rule stands; files that cannot be read are for the doctor."""
-    found = []
+    names = []
     for path in forgetting_rule_files(workspace):
         try:
             stands = any(rule.where == where for rule in Forgotten(path).rules())
         except CorruptFile:
             continue
         if stands:
-            found.append(path.relative_to(workspace.layout.root).parts[1])
-    return found
+            names.append(path.relative_to(workspace.layout.root).parts[1])
+    return names

@@ -139,9 +139,9 @@ def evaluate_versions(
             open_data_source(workspace, uris, is_remote=False, schema=version.schema), version.schema
         )
         warnings += [f"{reference}: {words}" for words in scoring.absent_column_warnings(version.model, rows)]
-        found = scoring.measure_model(version.model, rows, report)
-        models.append({"model": version.name, "version": version.version, **found.metrics})
-        losses.append(scoring.row_log_losses(found.scores))
+        measured = scoring.measure_model(version.model, rows, report)
+        models.append({"model": version.name, "version": version.version, **measured.metrics})
+        losses.append(scoring.row_log_losses(measured.scores))
     differences = []
     for own in losses[1:]:
         more = own - losses[0]
@@ -153,8 +153,8 @@ def evaluate_versions(
 def run_query_step(workspace: Workspace, run: Run) -> JSONObject:
     """Ask a registered version, as long as its queries take."""
     request = QueryJobRequest(**run.request)
-    version, found = load_served_model(workspace, request.model), list[JSONObject]()
+    version, answers = load_served_model(workspace, request.model), list[JSONObject]()
     for number, query in enumerate(request.queries):
         run.report({"stage": "answering", "rows_done": number, "rows_total": len(request.queries), "unit": "queries"})
-        found += queries.answer_model_queries(version.model, [query])
-    return {"model": version.name, "version": version.version, "answers": found}
+        answers += queries.answer_model_queries(version.model, [query])
+    return {"model": version.name, "version": version.version, "answers": answers}

@@ -124,18 +124,18 @@ def write_density_scores(
         logs = _numbers_in(draft.with_name("logs"), source.n_rows)
         first = 0
         # Over graphs in one thread: sums over rows are then the same each time.
-        for found in ordered_thread_map(of, source.batches(read), 1 if over else threads):
-            logs[first : first + found.size] = found
-            first += found.size
+        for part in ordered_thread_map(of, source.batches(read), 1 if over else threads):
+            logs[first : first + part.size] = part
+            first += part.size
             report(_progress("score", first, source))
         ascending = _numbers_in(draft.with_name("sorted"), source.n_rows)
         ascending[:] = logs
         ascending.sort()
         with ParquetDraft(draft, keep) as writer:
             first = 0
-            for kept in _kept(source, keep):
-                n = kept.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)
-                writer.write(join_batch_columns(kept, _columns(logs[first : first + n], ascending)))
+            for batch in _kept(source, keep):
+                n = batch.num_rows if keep else min(ROWS_AT_A_TIME, source.n_rows - first)
+                writer.write(join_batch_columns(batch, _columns(logs[first : first + n], ascending)))
                 first += n
                 report(_progress("write", first, source))
         return _summary(model, over, ascending)
@@ -220,10 +220,10 @@ def variables_to_impute(model: CircuitModel, filling: Filling, names: Sequence[s
         columns.check_known(v)
     variables = columns.variables(filling.columns or [name for name in columns.names if name in names])
     known = set(model.circuit.scope(model.circuit.root))
-    found = [v for v in variables if v in known]
-    if not found:
+    chosen = [v for v in variables if v in known]
+    if not chosen:
         raise InvalidRequest(f"The data has none of the model's columns ({', '.join(columns.names[:8])}).")
-    return found
+    return chosen
 
 
 def imputed_cells(

@@ -22,10 +22,10 @@ INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 
 def interval_words(label: str) -> str:
     """The label of an interval of numbers as people write it: "(-inf, 86.35]" is "≤ 86.35"; other labels as they are."""
-    found = INTERVAL.fullmatch(label)
-    if found is None:
+    interval = INTERVAL.fullmatch(label)
+    if interval is None:
         return label
-    low, high = found.groups()
+    low, high = interval.groups()
     if low == "-inf":
         return "any number" if high == "inf" else f"≤ {high}"
     return f"> {low}" if high == "inf" else f"{low} to {high}"

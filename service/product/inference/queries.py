@@ -202,8 +202,9 @@ def answer_model_queries(
         of_rows = iter(
             answer_network_queries(own, joint, partial(queryable_circuit, own), pause=pause) if joint else []
         )
-    found = [non_finite_to_none(next(of_edges if isinstance(query, StructureQuery) else of_rows)) for query in queries]
-    return [answer | {"member": "joint"} for answer in found] if isinstance(model, EnsembleModel) else found
+    ordered = (next(of_edges if isinstance(query, StructureQuery) else of_rows) for query in queries)
+    answers = [non_finite_to_none(answer) for answer in ordered]
+    return [answer | {"member": "joint"} for answer in answers] if isinstance(model, EnsembleModel) else answers
 
 
 def _average(query: AnyQuery) -> Average | None:

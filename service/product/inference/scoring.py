@@ -40,10 +40,10 @@ Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 def probabilities_and_true_classes(model: Model, source: Source) -> tuple[Probabilities, Labels]:
     """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; UnknownColumn, EmptyData as `measure_model`."""
-    found = list(_answered(model, source, ignore_report))
-    if not found:
+    parts = list(_answered(model, source, ignore_report))
+    if not parts:
         raise EmptyData(NO_ROWS)
-    return np.concatenate([part for part, _ in found]), np.concatenate([y for _, y in found])
+    return np.concatenate([part for part, _ in parts]), np.concatenate([y for _, y in parts])
 
 
 def _answered(
@@ -233,13 +233,13 @@ def join_batch_columns(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.Record
 
 def explanation_columns(model: Model, chunk: Chunk) -> pa.RecordBatch:
     """Why each row got its class: `against`, `log_odds`, `prior`, `contribution_<attribute>` of each attribute (NoClass)."""
-    found = explain(model, chunk)
+    explanation = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
-        pa.array(found.against.astype(np.int32)), pa.array(model.schema.class_values())
+        pa.array(explanation.against.astype(np.int32)), pa.array(model.schema.class_values())
     )
-    columns: JSONObject = {"against": against, "log_odds": found.log_odds, "prior": found.prior}
+    columns: JSONObject = {"against": against, "log_odds": explanation.log_odds, "prior": explanation.prior}
     for i, attribute in enumerate(model.schema.attributes):
-        columns[f"contribution_{attribute.name}"] = np.ascontiguousarray(found.contributions[:, i])
+        columns[f"contribution_{attribute.name}"] = np.ascontiguousarray(explanation.contributions[:, i])
     return pa.RecordBatch.from_pydict(columns)
 
 

@@ -232,8 +232,8 @@ def _interval(served: Served, case: WhatIfRequest, chunk: Chunk) -> JSONObject:
 
 def _contributions(served: Served, chunk: Chunk) -> JSONObject:
     """Of the evidence alone: what is not known adds nothing."""
-    found = explain(served.model, chunk)
-    own = found.contributions[0]
+    explanation = explain(served.model, chunk)
+    own = explanation.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
     terms: list[JSONObject] = [
         {"column": name, "log_odds": non_finite_to_none(value)}
@@ -242,10 +242,10 @@ def _contributions(served: Served, chunk: Chunk) -> JSONObject:
     ]
     terms.sort(key=lambda term: -math.inf if term["log_odds"] is None else -abs(term["log_odds"]))
     return {
-        "prediction": served.classes[int(found.predicted[0])],
-        "against": served.classes[int(found.against[0])],
-        "log_odds": non_finite_to_none(float(found.log_odds[0])),
-        "prior": non_finite_to_none(float(found.prior[0])),
+        "prediction": served.classes[int(explanation.predicted[0])],
+        "against": served.classes[int(explanation.against[0])],
+        "log_odds": non_finite_to_none(float(explanation.log_odds[0])),
+        "prior": non_finite_to_none(float(explanation.prior[0])),
         "contributions": terms,
     }
 
@@ -261,15 +261,15 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
     discrete, numeric = _free(queryable_circuit(model), {**known["evidence"], **case.do})
     (of_evidence,) = answer_model_queries(model, [Marginal(**known)])
     log_evidence = of_evidence["log_probability"]
-    given: dict[str, Mapping[str, float]] = {}
+    distributions: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        given = answer_model_queries(model, [Conditional(discrete, **known)])[0]["distributions"]
-    columns = set(given if case.columns is None else case.columns)
+        distributions = answer_model_queries(model, [Conditional(discrete, **known)])[0]["distributions"]
+    columns = set(distributions if case.columns is None else case.columns)
     posterior: JSONObject = {
         "log_evidence": log_evidence,
         "surprise": None if log_evidence is None else -log_evidence,
         "is_density": "density" in of_evidence,
-        "distributions": {name: dict(own) for name, own in given.items() if name in columns or name == target},
+        "distributions": {name: dict(own) for name, own in distributions.items() if name in columns or name == target},
         "given": _given_labels(model, case.single | case.do),
     }
     if case.do:
@@ -279,7 +279,7 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
     if isinstance(model, EnsembleModel):
         posterior["member"] = "joint"
     if target is not None:
-        posterior |= _about(model, known, target, given)
+        posterior |= _about(model, known, target, distributions)
     return posterior
 
 
@@ -308,25 +308,27 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The discrete and the numeric columns that can be asked for."""
     columns = circuit_columns(model.circuit, model.schema)
-    given = read_evidence_likelihoods(columns, evidence, {}).settled
-    free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in given]
+    settled = read_evidence_likelihoods(columns, evidence, {}).settled
+    free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in settled]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
 
 
-def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str, Mapping[str, float]]) -> JSONObject:
+def _about(
+    model: Model, known: dict[str, Any], target: str, distributions: Mapping[str, Mapping[str, float]]
+) -> JSONObject:
     """The question's own distribution, and what each other column would tell of it."""
-    if target not in given:
+    if target not in distributions:
         reason = (
             f"{target!r} is given."
             if target in known["evidence"] or target in known["do"]
             else f"{target!r} has no list of answers: the model sees its numbers, or nothing of it, or the evidence is impossible."
         )
         return {"question": None, "ask_next": None, "why_no_question": reason}
-    own = given[target]
+    own = distributions[target]
     possible = [(label, p) for label, p in own.items() if p > 0]
     is_many = len(possible) > MAX_ANSWERS
-    if is_many or len(given) == 1:
+    if is_many or len(distributions) == 1:
         reason = f"More than {MAX_ANSWERS} answers are possible." if is_many else "Every other column is given."
         return {"question": dict(own), "ask_next": None, "why_no_question": reason}
     # With its value known, what else is known of the target says nothing more.
@@ -339,14 +341,14 @@ def _about(model: Model, known: dict[str, Any], target: str, given: Mapping[str,
 
 def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]]) -> list[JSONObject]:
     """I(Y; X | e) of every column X that is not given, in nats, the greatest first."""
-    found: list[JSONObject] = []
+    drops: list[JSONObject] = []
     for name in each[0] if each else ():
         table = np.array([list(answer[name].values()) for answer in each])  # (n_answers, n_values)
         mean = weights @ table
         with np.errstate(divide="ignore", invalid="ignore"):
             terms = np.where(table > 0, table * np.log(table / mean), 0.0)
-        found.append({"column": name, "entropy_drop": max(0.0, float(weights @ terms.sum(axis=1)))})
-    return sorted(found, key=lambda drop: (-drop["entropy_drop"], drop["column"]))
+        drops.append({"column": name, "entropy_drop": max(0.0, float(weights @ terms.sum(axis=1)))})
+    return sorted(drops, key=lambda drop: (-drop["entropy_drop"], drop["column"]))
 
 
 def _completion(model: Model, case: WhatIfRequest) -> JSONObject:

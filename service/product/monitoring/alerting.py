@@ -71,10 +71,10 @@ def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRec
 
 def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool | None = None) -> list[AlertRecord]:
     """The alerts, the newest first."""
-    found = cast("Iterable[AlertRecord]", read_alert_records(workspace.layout.root, "alerts").values())
+    alerts = cast("Iterable[AlertRecord]", read_alert_records(workspace.layout.root, "alerts").values())
     chosen = [
         one
-        for one in found
+        for one in alerts
         if (model is None or one["model"] == model) and (is_open is None or (one["resolved_at"] is None) == is_open)
     ]
     return sorted(chosen, key=lambda one: one["fired_at"], reverse=True)
@@ -123,13 +123,13 @@ def update_model_alerts(workspace: Workspace, name: str, at: datetime | None = N
     rule = alert_rule(workspace, name)
     limits = Limits(rule["q"], rule["nats"], rule["points"])
     try:
-        found = monitoring_window_report(
+        report = monitoring_window_report(
             workspace, name, window=rule["window"], until=moment, against=rule["against"], limits=limits
         )
     except InvalidRequest:  # a model without counts of its training, and no other reference chosen
         return []
-    version = found["version"]
-    seen = {" ".join([cause["kind"], *cause["columns"]]): cause for cause in found.get("causes", [])}
+    version = report["version"]
+    seen = {" ".join([cause["kind"], *cause["columns"]]): cause for cause in report.get("causes", [])}
     with edit_alert_records(workspace.layout.root, "looks") as looks:
         own = looks.setdefault(f"{name}@{version}", {"at": "", "last": []})
         hour = f"{moment:%Y%m%dT%H}"
@@ -226,8 +226,10 @@ def delete_webhook(workspace: Workspace, webhook: str) -> None:
 
 def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
     """What was sent, the newest first; the last thousand are kept."""
-    found = [cast("DeliveryRecord", one) for one in read_alert_records(workspace.layout.root, "deliveries").values()]
-    chosen = [one for one in found if webhook is None or one["webhook"] == webhook]
+    deliveries = [
+        cast("DeliveryRecord", one) for one in read_alert_records(workspace.layout.root, "deliveries").values()
+    ]
+    chosen = [one for one in deliveries if webhook is None or one["webhook"] == webhook]
     return sorted(chosen, key=lambda one: one["at"], reverse=True)
 
 
@@ -297,19 +299,19 @@ def check_webhook_url(workspace: Workspace, url: str) -> str:
     if port == 0:
         raise InvalidRequest(f"The port of {url!r} must be from 1 to 65535.", field="url")
     try:
-        found = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+        addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"The host of {url!r} is not found ({error}).", field="url") from error
     if host in workspace.settings.webhook_hosts:
-        return found[0]
-    for address in found:
+        return addresses[0]
+    for address in addresses:
         if (reason := private_network_reason(address)) is not None:
             raise InvalidRequest(
                 f"{host!r} resolves to {address}, which is not a public address: {reason}. To allow it, name the host in "
                 "FEWPASS_WEBHOOK_HOSTS.",
                 field="url",
             )
-    return found[0]
+    return addresses[0]
 
 
 def _post(
@@ -372,7 +374,7 @@ def _key(secret: str) -> bytes:
 
 
 def _webhook(workspace: Workspace, webhook: str) -> WebhookRecord:
-    found = read_alert_records(workspace.layout.root, "webhooks")
-    if webhook not in found:
+    webhooks = read_alert_records(workspace.layout.root, "webhooks")
+    if webhook not in webhooks:
         raise NotFound("webhook", webhook)
-    return cast("WebhookRecord", found[webhook])
+    return cast("WebhookRecord", webhooks[webhook])

@@ -127,10 +127,10 @@ def join_predictions_with_labels(
     if not keys.size or not tables:
         none = np.empty(0, np.int64)
         return Labelled(np.empty((0, len(classes))), none, none, np.empty(0), keys.size)
-    given = pa.concat_tables(tables)
-    own, code = _fixed(given["key"]), {name: k for k, name in enumerate(classes)}
-    y_of = np.array([code.get(name, -1) for name in given["label"].to_pylist()], np.int64)
-    known_at = given["at"].cast(pa.int64()).to_numpy()
+    labels = pa.concat_tables(tables)
+    own, code = _fixed(labels["key"]), {name: k for k, name in enumerate(classes)}
+    y_of = np.array([code.get(name, -1) for name in labels["label"].to_pylist()], np.int64)
+    known_at = labels["at"].cast(pa.int64()).to_numpy()
     order = np.argsort(own, kind="stable")  # of equal keys the last one came last
     place = np.searchsorted(own[order], keys, side="right") - 1
     row = order[np.maximum(place, 0)]
@@ -160,17 +160,17 @@ def _predictions(
     return all_keys[last], np.concatenate(moments)[last], np.concatenate(p)[last]
 
 
-def labelled_prediction_report(found: Labelled, measured: Mapping[str, object]) -> JSONObject:
+def labelled_prediction_report(labelled: Labelled, measured: Mapping[str, object]) -> JSONObject:
     """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained."""
-    n = found.y.size
-    head: JSONObject = {"labelled": n, "coverage": n / max(1, n + found.n_waiting)}
+    n = labelled.y.size
+    head: JSONObject = {"labelled": n, "coverage": n / max(1, n + labelled.n_waiting)}
     if not n:
         return head | {"accuracy": None, "log_loss": None, "why": "no prediction of the window has a label yet"}
-    own = found.p[np.arange(n), found.y]
-    losses, best, confidence = -np.log(np.maximum(own, LEAST)), found.p.argmax(axis=1), found.p.max(axis=1)
-    is_right = best == found.y
-    one_hot = np.zeros_like(found.p)
-    one_hot[np.arange(n), found.y] = 1
+    own = labelled.p[np.arange(n), labelled.y]
+    losses, best, confidence = -np.log(np.maximum(own, LEAST)), labelled.p.argmax(axis=1), labelled.p.max(axis=1)
+    is_right = best == labelled.y
+    one_hot = np.zeros_like(labelled.p)
+    one_hot[np.arange(n), labelled.y] = 1
     error = float(losses.std(ddof=1) / np.sqrt(n)) if n > 1 else None
     before = measured.get("log_loss")
     return head | {
@@ -179,20 +179,20 @@ def labelled_prediction_report(found: Labelled, measured: Mapping[str, object]) 
         "log_loss": float(losses.mean()),
         "log_loss_error": error,
         "log_loss_in_training": before if isinstance(before, float) else None,
-        "brier": float(((found.p - one_hot) ** 2).sum(axis=1).mean()),
+        "brier": float(((labelled.p - one_hot) ** 2).sum(axis=1).mean()),
         "ece": _calibration_error(confidence, is_right),
         "calibration": _calibration(confidence, is_right),
-        "delay_s": {name: float(np.quantile(found.delay_s, q)) for name, q in (("median", 0.5), ("p90", 0.9))},
+        "delay_s": {name: float(np.quantile(labelled.delay_s, q)) for name, q in (("median", 0.5), ("p90", 0.9))},
     }
 
 
-def accuracy_over_time(found: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
+def accuracy_over_time(labelled: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
     """How right the predictions of each step were, beside how sure of themselves; null where too few have a label.
 
     A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
     """
-    places = (found.at - int(since.timestamp() * 1e6)) // (step // timedelta(microseconds=1))
-    confidence, is_right = found.p.max(axis=1, initial=0.0), found.p.argmax(axis=1) == found.y
+    places = (labelled.at - int(since.timestamp() * 1e6)) // (step // timedelta(microseconds=1))
+    confidence, is_right = labelled.p.max(axis=1, initial=0.0), labelled.p.argmax(axis=1) == labelled.y
     steps = []
     for k in range(n_steps):
         own = places == k
@@ -231,10 +231,10 @@ def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
 def recent_labelled_report(watching: Watching, span: timedelta) -> JSONObject:
     """What labels say of the predictions that a version made in a time that ends now."""
     end, version = datetime.now(UTC), watching.version
-    found = join_predictions_with_labels(
+    labelled = join_predictions_with_labels(
         watching.files, version.version, watching.watched.schema.classes, end - span, end
     )
-    return labelled_prediction_report(found, version.metrics)
+    return labelled_prediction_report(labelled, version.metrics)
 
 
 def monitoring_performance(
@@ -249,27 +249,27 @@ def monitoring_performance(
     n_steps = -(-whole // each)
     if n_steps > MOST_WINDOWS:
         raise InvalidRequest(f"{n_steps} steps; the limit for one answer is {MOST_WINDOWS}.", field="step")
-    found = join_predictions_with_labels(watching.files, version.version, schema.classes, end - whole, end)
-    answer = {**watching.name, "window": window, **labelled_prediction_report(found, version.metrics)}
-    return answer | {"step": step, "over_time": accuracy_over_time(found, end - n_steps * each, each, n_steps)}
+    labelled = join_predictions_with_labels(watching.files, version.version, schema.classes, end - whole, end)
+    answer = {**watching.name, "window": window, **labelled_prediction_report(labelled, version.metrics)}
+    return answer | {"step": step, "over_time": accuracy_over_time(labelled, end - n_steps * each, each, n_steps)}
 
 
 def labelled_row_codes(
     files: MonitoringFiles, version: int, schema: Schema, since: datetime, until: datetime
 ) -> tuple[Codes, Integers]:
     """Codes (n_attributes, n) and classes (n,) of rows that were kept in a time and have a label; the last label counts."""
-    given: dict[bytes, str] = {}
+    labels: dict[bytes, str] = {}
     for table in files.labels():
-        given.update(zip(table["key"].to_pylist(), table["label"].to_pylist(), strict=True))
+        labels.update(zip(table["key"].to_pylist(), table["label"].to_pylist(), strict=True))
     code = {name: k for k, name in enumerate(schema.classes)}
-    found: dict[bytes, tuple[bytes, int]] = {}
+    rows: dict[bytes, tuple[bytes, int]] = {}
     for _, table in files.rows(version, "predictions", ["key", "at", "codes"]):
         for key, at, codes in zip(*(table[name].to_pylist() for name in ("key", "at", "codes")), strict=True):
-            if codes is not None and since <= at < until and given.get(key) in code:
-                found[key] = codes, code[given[key]]
-    joined = np.frombuffer(b"".join(codes for codes, _ in found.values()), schema.code_dtype)
-    x: Codes = np.ascontiguousarray(joined.reshape(len(found), schema.n_attributes).T)
-    return x, np.array([y for _, y in found.values()], np.int64)
+            if codes is not None and since <= at < until and labels.get(key) in code:
+                rows[key] = codes, code[labels[key]]
+    joined = np.frombuffer(b"".join(codes for codes, _ in rows.values()), schema.code_dtype)
+    x: Codes = np.ascontiguousarray(joined.reshape(len(rows), schema.n_attributes).T)
+    return x, np.array([y for _, y in rows.values()], np.int64)
 
 
 def prediction_confidence_counts(
@@ -310,7 +310,7 @@ def hourly_monitoring_counts(
     blocks = watching.watched.blocks
     names = np.array(list(blocks))
     starts = np.array([block.start for block in blocks.values()])
-    found, n_cells = [], 0
+    tables, n_cells = [], 0
     for one in watching.files.slices(watching.version.version, end - parse_time_span("window", window), end):
         if one.layout != watching.watched.fingerprint:
             continue
@@ -324,5 +324,5 @@ def hourly_monitoring_counts(
         columns = {name: pa.array([value] * table.num_rows, _TYPES[name]) for name, value in own.items()}
         block_names = pa.DictionaryArray.from_arrays(pa.array(block, pa.int32()), pa.array(names.tolist()))
         columns |= {"block": block_names, "place": pa.array(cells - starts[block]), "count": table["count"]}
-        found.append(pa.table(columns, schema=SLICES))
-    return pa.concat_tables(found) if found else SLICES.empty_table()
+        tables.append(pa.table(columns, schema=SLICES))
+    return pa.concat_tables(tables) if tables else SLICES.empty_table()

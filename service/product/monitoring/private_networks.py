@@ -54,8 +54,8 @@ NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 def private_network_reason(address: str) -> str | None:
     """Why an IPv4 or IPv6 address is not of the public internet, or None if it is; of a zone (`%eth0`) nothing depends."""
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if found in NAT64:
-        return private_network_reason(str(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)))
-    networks = (reason for network, reason in INNER_NETWORKS.items() if found in network)
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if ip in NAT64:
+        return private_network_reason(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))
+    networks = (reason for network, reason in INNER_NETWORKS.items() if ip in network)
     return next(networks, None)

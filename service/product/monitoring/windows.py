@@ -93,14 +93,14 @@ class Watching:
         """What a window is compared with; InvalidRequest if nothing is known under that name."""
         kind, _, more = against.partition(":")
         if kind == "training" and not more:
-            found = training_reference(self.watched, self.scored())
-            if found is None:
+            reference = training_reference(self.watched, self.scored())
+            if reference is None:
                 raise InvalidRequest(
                     f"A model of kind {self.watched.model.kind!r} keeps no counts of its training. Compare with against="
                     "window:7d, same-hour:4w or version:N.",
                     field="against",
                 )
-            return found
+            return reference
         if kind == "window" and (span := time_span_or_none(more)) is not None:
             return served_reference(against, self.window(window.since - span, window.since).counts)
         if kind == "same-hour" and (span := time_span_or_none(more)) is not None and span >= timedelta(weeks=1):
@@ -144,10 +144,10 @@ def time_span_or_none(text: str) -> timedelta | None:
 
 def parse_time_span(name: str, text: str) -> timedelta:
     """A time such as 24h, 7d or 4w; InvalidRequest names the parameter."""
-    found = time_span_or_none(text)
-    if found is None:
+    span = time_span_or_none(text)
+    if span is None:
         raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
-    return found
+    return span
 
 
 def monitoring_window_report(
@@ -180,10 +180,10 @@ def monitoring_window_report(
         why = f"{rows['served']} rows were served, but none was counted" if rows["served"] else NOTHING
         return head | {"is_drifting": None, "why": why, "rows": rows}
     try:
-        found = drift_report(seen.counts, watching.reference(against, seen), limits or Limits())
+        report = drift_report(seen.counts, watching.reference(against, seen), limits or Limits())
     except EmptyData as error:
         return head | {"is_drifting": None, "why": str(error), "rows": served_row_counts(seen.counts)}
-    return head | found | {"rows": served_row_counts(seen.counts)}
+    return head | report | {"rows": served_row_counts(seen.counts)}
 
 
 def hour_end(until: datetime | None) -> datetime:
@@ -246,10 +246,10 @@ def _of_window(watching: Watching, seen: Window, against: str | None) -> JSONObj
     if against is None:
         return head | {"is_drifting": None}
     try:
-        found = drift_report(counts, watching.reference(against, seen))
+        report = drift_report(counts, watching.reference(against, seen))
     except EmptyData:
         return head | {"is_drifting": None}
-    return head | {"is_drifting": found["is_drifting"], "drift_nats": found["drift_nats"], "causes": found["causes"]}
+    return head | {"is_drifting": report["is_drifting"], "drift_nats": report["drift_nats"], "causes": report["causes"]}
 
 
 def monitoring_family_drift(
@@ -261,9 +261,9 @@ def monitoring_family_drift(
     against: str = "training",
 ) -> JSONObject:
     """Each column given its parents, by how much it has changed, for a picture of the graph; InvalidRequest or NotFound."""
-    found = monitoring_window_report(workspace, reference, window=window, until=until, against=against)
-    kept = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
-    return {name: found[name] for name in kept if name in found} | {"families": found.get("columns", [])}
+    report = monitoring_window_report(workspace, reference, window=window, until=until, against=against)
+    members = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
+    return {name: report[name] for name in members if name in report} | {"families": report.get("columns", [])}
 
 
 def monitoring_column_counts(
@@ -337,13 +337,13 @@ def _reference(
 ) -> Reference:
     if against:
         return served_reference(", ".join(against), _counts(workspace, watched, against, report)[0])
-    found = training_reference(watched, scored)
-    if found is None:
+    reference = training_reference(watched, scored)
+    if reference is None:
         raise InvalidRequest(
             f"A model of kind {watched.model.kind!r} keeps no counts of its training to compare with. Name files of known "
             "good rows: --against FILES."
         )
-    return found
+    return reference
 
 
 def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
@@ -365,8 +365,8 @@ def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice
 
 def monitoring_choice(workspace: Workspace, name: str) -> MonitorChoice:
     """What is decided for a model (NotFound)."""
-    found = find_version(workspace, name).name
-    decided = MonitoringFiles(workspace.layout.root, found).choice()
+    model = find_version(workspace, name).name
+    decided = MonitoringFiles(workspace.layout.root, model).choice()
     return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
 
 

@@ -174,10 +174,10 @@ def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote
 def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
     """Replace parts of a schedule; it is next due by its new times, and nothing counts as missed."""
     before = get_schedule(workspace, name)
-    given = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
+    changes = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
     if change.job is not None:
         check_job_request(workspace, change.job, is_remote=is_remote)
-    after = replace(before, **given)
+    after = replace(before, **changes)
     cron = Cron(after.cron, after.timezone)
     after = replace(after, next_due_at=None if after.is_paused else cron.after(utc_now()))
     return schedule_records.change_schedule(workspace.control, before, after)

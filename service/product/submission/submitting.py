@@ -9,9 +9,7 @@ from service.jobs.queue import Job, Priority, job_queue
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.submission.prechecks import check_job_files, check_job_request
 from service.requests.problems import Conflict
-from service.requests.requests import (
-    AnyRequest,
-)
+from service.requests.requests import AnyRequest
 from service.workspace import Workspace
 
 

@@ -157,17 +157,17 @@ def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> 
     place = list(model.network.order).index(number)
     tree, estimates, parents = model.trees[place], model.estimates[place], model.network.parents[place]
     domains: list[Sequence[str]] = [model.schema.classes, *(attributes[parent].labels() for parent in parents)]
-    given = [target, *(names[parent] for parent in parents)]
+    conditions = [target, *(names[parent] for parent in parents)]
     return {
         "column": column,
-        "parents": given,
+        "parents": conditions,
         "values": attributes[number].labels(),
         "n_contexts": int(tree.level_starts[-1] - tree.level_starts[-2]),
         "contexts": [
             {
                 "given": {
                     name: domain[code] if code < len(domain) else "(unseen)"
-                    for name, domain, code in zip(given, domains, context.codes, strict=True)
+                    for name, domain, code in zip(conditions, domains, context.codes, strict=True)
                 },
                 "n_rows": context.n_rows.tolist(),
                 "probability": context.probability.tolist(),
@@ -177,19 +177,19 @@ def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> 
     }
 
 
-def graph_outline(found: ColumnGraph) -> list[JSONObject]:
+def graph_outline(graph: ColumnGraph) -> list[JSONObject]:
     """The graph as a list: each column with its parents and children, for readers of text."""
-    parents: dict[str, list[GraphEdge]] = {name: [] for name in found.columns}
-    children: dict[str, list[GraphEdge]] = {name: [] for name in found.columns}
-    for edge in found.edges:
+    parents: dict[str, list[GraphEdge]] = {name: [] for name in graph.columns}
+    children: dict[str, list[GraphEdge]] = {name: [] for name in graph.columns}
+    for edge in graph.edges:
         parents[edge.sink].append(edge)
         children[edge.source].append(edge)
     return [
         {
             "column": name,
-            "of_class": found.of_class.get(name),
+            "of_class": graph.of_class.get(name),
             "parents": [{"column": edge.source, "weight": edge.weight} for edge in parents[name]],
             "children": [{"column": edge.sink, "weight": edge.weight} for edge in children[name]],
         }
-        for name in found.columns
+        for name in graph.columns
     ]

@@ -30,53 +30,53 @@ def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObj
     to `Region`, of those), `columns` (number to the names of its columns), `opened`, `n_regions`, `n_nodes`, `is_compiled`
     """
     circuit = exportable_circuit(model)
-    found = circuit_regions(circuit.circuit)
-    root = len(found) - 1
+    regions = circuit_regions(circuit.circuit)
+    root = len(regions) - 1
     for number in opened or ():
         if not 0 <= number <= root:
-            raise InvalidParameter("open", number, f"there are {len(found):,}, from 0 to {root:,}")
-    opened = _few(found, root) if opened is None else frozenset(opened)
-    shown = _shown(found, root, opened)
+            raise InvalidParameter("open", number, f"there are {len(regions):,}, from 0 to {root:,}")
+    opened = _few(regions, root) if opened is None else frozenset(opened)
+    shown = _shown(regions, root, opened)
     columns = circuit_columns(circuit.circuit, circuit.schema).names
-    sign = {each: "" if not found[each].children else FOLD if each in opened else UNFOLD for each in shown}
-    names = {each: sign[each] + _name(found[each], each, columns) for each in shown}
+    sign = {each: "" if not regions[each].children else FOLD if each in opened else UNFOLD for each in shown}
+    names = {each: sign[each] + _name(regions[each], each, columns) for each in shown}
     edges = tuple(
         GraphEdge(names[parent], names[child], 1.0)
         for parent in shown
         if parent in opened
-        for child in found[parent].children
+        for child in regions[parent].children
         if child in names
     )
     return {
         "names": names,
         "graph": ColumnGraph(None, tuple(names.values()), edges, {}, ""),
-        "regions": {each: found[each] for each in shown},
-        "columns": {each: [columns[v] for v in found[each].variables] for each in shown},
+        "regions": {each: regions[each] for each in shown},
+        "columns": {each: [columns[v] for v in regions[each].variables] for each in shown},
         "opened": opened,
-        "n_regions": len(found),
+        "n_regions": len(regions),
         "n_nodes": circuit.circuit.n_nodes,
         "is_compiled": not isinstance(model, CircuitModel),
     }
 
 
-def _shown(found: Sequence[Region], root: int, opened: Collection[int]) -> list[int]:
+def _shown(regions: Sequence[Region], root: int, opened: Collection[int]) -> list[int]:
     """What is drawn, level by level: the children of each region that is unfolded."""
     shown = {root: None}
     waiting = [root]
     for region in waiting:
-        for child in found[region].children if region in opened else ():
+        for child in regions[region].children if region in opened else ():
             if child not in shown and len(shown) < MOST_DRAWN:
                 shown[child] = None
                 waiting.append(child)
     return list(shown)
 
 
-def _few(found: Sequence[Region], root: int) -> frozenset[int]:
+def _few(regions: Sequence[Region], root: int) -> frozenset[int]:
     """The root, and what is below it as long as few regions are drawn."""
     opened = [root]
     for region in opened:
-        for child in found[region].children:
-            if child not in opened and found[child].children and len(_shown(found, root, [*opened, child])) <= FEW:
+        for child in regions[region].children:
+            if child not in opened and regions[child].children and len(_shown(regions, root, [*opened, child])) <= FEW:
                 opened.append(child)
     return frozenset(opened)
 

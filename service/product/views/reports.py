@@ -53,14 +53,14 @@ def version_report(workspace: Workspace, reference: str) -> JSONObject:
     Raises InvalidRequest if it keeps no report: it has no classes, was not measured, or is of an earlier release.
     """
     version = find_version(workspace, reference)
-    kept = load_model_report(version)
-    if kept is None:
+    report = load_model_report(version)
+    if report is None:
         name = f"{version.name}@{version.version}"
         raise InvalidRequest(
             f"{name} keeps no report: it has no classes, no rows were kept back from its training, or another program or an "
             f"earlier release made it. Measure it on rows whose class is known: fewpass report {name} FILES --html report.html"
         )
-    return kept.to_dict()
+    return report.to_dict()
 
 
 def write_version_report(

@@ -123,8 +123,8 @@ def draw_edge_posterior(
     model = version.model
     if not isinstance(model, OrderModel):
         raise NoPosterior(model.kind)
-    given = ", ".join([*present, *(f"no {edge}" for edge in absent)])
-    title = f"{version.name}@{version.version}" + (f" given {given}" if given else "")
+    conditions = ", ".join([*present, *(f"no {edge}" for edge in absent)])
+    title = f"{version.name}@{version.version}" + (f" given {conditions}" if conditions else "")
     if picture == "graph":
         return column_graph_svg(posterior_column_graph(model, present, absent), title).encode()
     return draw_edge_heat_map(model.graph_queries, title, tuple(present), tuple(absent)).encode()

@@ -20,28 +20,32 @@ from storage.errors import ControlUnavailable
 from storage.models import model_versions
 
 
+def note(run, word):
+    """Add a line to the log that the request names; returns how often the word stands there."""
+    with (log := Path(run.request["log"])).open("a") as file:
+        file.write(f"{word}\n")
+    return log.read_text().split().count(word)
+
+
 def count(run):
     """Count to n, a chunk every 50 ms; each start leaves a line in the log file.
 
     Before a `gate`, a file that the test makes when it has seen enough, the third chunk does not end.
     """
-    with Path(run.request["log"]).open("a") as log:
-        log.write(f"{run.request.get('says', 'count')}\n")
-    gate = Path(run.request.get("gate", "/"))
-    for done in range(run.request["n"]):
-        run.report({"rows_done": done, "rows_total": run.request["n"]})
-        time.sleep(0.05)
-        while done == 2 and not gate.exists():
-            run.report({"rows_done": done, "rows_total": run.request["n"]})
+    note(run, run.request.get("says", "count"))
+    n, gate = run.request["n"], Path(run.request.get("gate", "/"))
+    for done in range(n):
+        is_first = True
+        while is_first or (done == 2 and not gate.exists()):
+            run.report({"rows_done": done, "rows_total": n})
             time.sleep(0.05)
-    return {"counted": run.request["n"]}
+            is_first = False
+    return {"counted": n}
 
 
 def finish(run):
     """The second step: dies if told to, so that a restart has to find the first step's receipt."""
-    with Path(run.request["log"]).open("a") as log:
-        log.write("finish\n")
-    if run.request.get("die") and Path(run.request["log"]).read_text().count("finish") <= run.request["die"]:
+    if note(run, "finish") <= run.request.get("die", 0):
         os.kill(int(os.environ["QUEUE_WORKER"]), signal.SIGKILL)
         time.sleep(60)  # until this process notices
     return {"total": run.receipts["count"]["counted"]}
@@ -55,8 +59,7 @@ def fail(run):
 
 def grow(run):
     """Hold `n` pieces of 32 MiB, or of so many, one every 50 ms; tell of it only if asked to."""
-    with Path(run.request["log"]).open("a") as log:
-        log.write("grow\n")
+    note(run, "grow")
     held = []
     for done in range(run.request["n"]):
         if run.request.get("tells", True):
@@ -68,17 +71,14 @@ def grow(run):
 
 def sleep(run):
     """A step that tells nothing."""
-    with Path(run.request["log"]).open("a") as log:
-        log.write("sleep\n")
+    note(run, "sleep")
     time.sleep(run.request["s"])
     return {}
 
 
 def insist(run):
     """The control database is away for the first `n` times, or until the job is cancelled."""
-    with Path(run.request["log"]).open("a") as log:
-        log.write("insist\n")
-    if Path(run.request["log"]).read_text().count("insist") <= run.request["n"]:
+    if note(run, "insist") <= run.request["n"]:
         raise ControlUnavailable("postgresql://… does not answer")
     return {}
 
@@ -106,8 +106,7 @@ def outlive(run):
 
 def end(run):
     """A library ends the process, or the kernel does."""
-    with Path(run.request["log"]).open("a") as log:
-        log.write("end\n")
+    note(run, "end")
     os.kill(os.getpid(), run.request["signal"])
     time.sleep(60)
     return {}

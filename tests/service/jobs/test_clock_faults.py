@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from service.processes.local_server import local_server
+from service.product.submission import scheduler
 from service.product.submission.scheduler import FORGET_S, Scheduler
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import children_of, wait_for
-from tests.service.asking import client_of, job_at_end, job_in
+from tests.service.asking import client_of, job_at_end, job_in, train_job
 from tests.service.clocks import Wall, needs_cc
 from tests.service.processes.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
 from tests.service.product.submission.test_scheduler import Clock
@@ -43,8 +44,7 @@ def served(tmp_path, wall, weather_files):
 
 
 def hourly(client, data, name, missed):
-    job = {"kind": "train", "uris": [str(data)], "target": "class", "learner": "nb", "model": name}
-    body = {"name": name, "cron": "0 * * * *", "missed": missed, "job": job}
+    body = {"name": name, "cron": "0 * * * *", "missed": missed, "job": train_job(data, name)}
     assert client.post("/v1/schedules", json=body).status_code == 201
 
 
@@ -64,7 +64,7 @@ def ids(client):
 @needs_cc
 def test_a_clock_that_jumps_by_hours_ends_nothing_and_starts_nothing_twice(served, wall, weather_files):
     server, client = served
-    job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "m"}
+    job = train_job(weather_files[0], "m")
     # In the middle of an hour, whatever it is now, so that no jump lands on its end.
     middle = 1800 - int(time.time()) % HOUR
     wall.set(middle)
@@ -149,10 +149,14 @@ def keep_leases(settings, data, walls, monkeypatch):
         for server in servers:
             wait_for(lambda server=server: "worker started" in server.log.read_text(errors="replace"))
         asked = stack.enter_context(client_of(servers[1]))
-        jobs = [asked.post("/v1/jobs", json=long).json()["id"] for _ in range(2)]
-        for job_id in jobs:
-            job_in(asked, job_id, "running")
-        n_during = 0
+
+        def two_running_jobs():
+            jobs = [asked.post("/v1/jobs", json=long).json()["id"] for _ in range(2)]
+            for job_id in jobs:
+                job_in(asked, job_id, "running")
+            return jobs
+
+        jobs, n_during = two_running_jobs(), 0
         for _ in range(N_JUMPS):
             walls[rng.randrange(2)].set(rng.choice(JUMPS))
             time.sleep(rng.uniform(0.2, 1.5))
@@ -164,9 +168,7 @@ def keep_leases(settings, data, walls, monkeypatch):
         said = [server.log.read_text(errors="replace") for server in servers]
         assert not [line for log in said for line in log.splitlines() if any(words in line for words in GONE)]
 
-        jobs = [asked.post("/v1/jobs", json=long).json()["id"] for _ in range(2)]
-        for job_id in jobs:
-            job_in(asked, job_id, "running")
+        jobs = two_running_jobs()
         walls[0].set(-3 * HOUR)
         walls[1].set(5 * HOUR)
         for process in [psutil.Process(servers[0].pid), *children_of(servers[0].pid)]:
@@ -194,18 +196,16 @@ def test_leases_are_kept_whatever_the_clocks_of_two_machines_say(tmp_path, walls
 def test_what_is_old_is_not_forgotten_by_a_clock_that_was_just_set(tmp_path, monkeypatch):
     """A clock in the year 2036 would make every job an old one."""
     clock, going, forgotten = Clock(datetime.now(UTC)), [1000.0], []
-    monkeypatch.setattr("service.product.submission.scheduler.monotonic", lambda: going[0])
-    monkeypatch.setattr(
-        "service.product.submission.scheduler.delete_old_jobs", lambda _: forgotten.append(clock.now) or 0
-    )
+    monkeypatch.setattr(scheduler, "monotonic", lambda: going[0])
+    monkeypatch.setattr(scheduler, "delete_old_jobs", lambda _: forgotten.append(clock.now) or 0)
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        scheduler = Scheduler(workspace, clock)
+        own = Scheduler(workspace, clock)
 
         def go_on(seconds, jump=timedelta()):
             going[0] += seconds
             clock.now += timedelta(seconds=seconds) + jump
-            scheduler.tick()
-            scheduler.forget_old_jobs()
+            own.tick()
+            own.forget_old_jobs()
 
         go_on(1)
         assert len(forgotten) == 1

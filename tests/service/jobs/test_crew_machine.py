@@ -22,6 +22,7 @@ from storage.control.leases import list_worker_leases
 from storage.errors import LeaseLost
 from storage.models.model_versions import reserve_version
 from tests.machines import memory_folder, run_machine
+from tests.processes import record
 
 LEASE_S = 30.0
 HOSTS = ["left", "right"]
@@ -103,15 +104,8 @@ class Crew(RuleBasedStateMachine):
         assert all((other.host, other.keeper.slot) != (host, slot) for other in self.workers.values())
         control = Control(self.control.engine, self.control.root)
         with patch.object(module, "lease_host_name", lambda: host):
-            keeper = LeaseKeeper(
-                control,
-                self.queue,  # type: ignore[arg-type]
-                self._locks(host),
-                slot,
-                lease_s=LEASE_S,
-                recover=self.queue.recover,
-                lost=lambda error: None,
-            )
+            how = {"lease_s": LEASE_S, "recover": self.queue.recover, "lost": lambda error: None}
+            keeper = LeaseKeeper(control, self.queue, self._locks(host), slot, **how)
         self.workers[keeper.worker] = Worker(host, keeper, lock)
 
     @initialize()
@@ -164,35 +158,29 @@ class Crew(RuleBasedStateMachine):
 
     def _start_anew(self, worker):
         """As `lost` does: the process is replaced, and its slot is free."""
-        self._gone(worker)
-        worker.lock.close()
-
-    def _gone(self, worker):
         del self.workers[worker.id]
         for each in (*self.workers.values(), *self.killed.values()):
             each.looks.pop(worker.id, None)
+        worker.lock.close()
 
     @precondition(lambda self: self.workers)
     @rule(draw=st.data())
     def kill(self, draw):
         """Its kernel frees the slot at once."""
-        worker = draw.draw(st.sampled_from(list(self.workers.values())))
-        self._gone(worker)
-        self.killed[worker.id] = worker
-        worker.looks = {}
-        worker.lock.close()
+        self._leave_killed(draw.draw(st.sampled_from(list(self.workers.values()))))
         self.counted["killed"] += 1
+
+    def _leave_killed(self, worker):
+        self._start_anew(worker)
+        self.killed[worker.id], worker.looks = worker, {}
 
     @precondition(lambda self: self.awake)
     @rule(draw=st.data())
     def end(self, draw):
         """In order; running jobs stay as they are."""
         worker = draw.draw(st.sampled_from(self.awake))
-        self._gone(worker)
-        self.killed[worker.id] = worker
-        worker.looks = {}
         worker.keeper.end()
-        worker.lock.close()
+        self._leave_killed(worker)
 
     @precondition(lambda self: self.awake)
     @rule(draw=st.data())
@@ -241,10 +229,7 @@ class Crew(RuleBasedStateMachine):
                 self._look(worker)
 
     def _look(self, worker):
-        with (
-            patch.object(module, "lease_host_name", lambda: worker.host),
-            patch.object(module, "monotonic", lambda: self.now),
-        ):
+        with patch.multiple(module, lease_host_name=lambda: worker.host, monotonic=lambda: self.now):
             worker.keeper.look()
         for other in (*self.workers.values(), *self.killed.values()):
             other.looks[worker.id] = other.looks.get(worker.id, 0) + 1
@@ -272,12 +257,8 @@ class Crew(RuleBasedStateMachine):
         assert len(self.published) + len(self.queue.owners) == self.n_jobs
 
 
-def run(n_examples, n_steps, number):
-    run_machine(Crew, n_examples, n_steps, number)
-
-
 def test_workers_that_come_and_go():
-    run(12, 40, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
+    run_machine(Crew, 12, 40, int(os.environ.get("FEWPASS_TEST_SEED", "0")))
 
 
 @pytest.mark.faults
@@ -285,7 +266,5 @@ def test_workers_that_come_and_go():
 def test_workers_that_come_and_go_for_long():
     n_steps = int(os.environ.get("FEWPASS_TEST_STEPS", "4000"))
     Crew.counted.clear()
-    run(max(1, n_steps // 40), 40, 1)
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(f"crew {dict(Crew.counted)}\n")
+    run_machine(Crew, max(1, n_steps // 40), 40, 1)
+    record({"crew": dict(Crew.counted)})

@@ -20,47 +20,37 @@ def times(expression, zone, start, n):
     return found
 
 
-def test_a_fixed_hour_runs_once_on_the_day_that_lacks_it():
-    found = times("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00+01:00", 3)
-    assert found == ["28. 02:30+0100", "29. 03:30+0200", "30. 02:30+0200"]
+BERLIN, EACH_NIGHT = "Europe/Berlin", "30 2 * * *"
+TWICE = "25. 02:00+0200, 25. 02:30+0200, 25. 02:00+0100, 25. 02:30+0100, 25. 03:00+0100, 25. 03:30+0100"
 
 
-def test_a_fixed_hour_runs_once_on_the_day_that_has_it_twice():
-    found = times("30 2 * * *", "Europe/Berlin", "2026-10-24T00:00+02:00", 3)
-    assert found == ["24. 02:30+0200", "25. 02:30+0200", "26. 02:30+0100"]
-
-
-def test_a_star_hour_goes_by_elapsed_time():
-    found = times("*/30 * * * *", "Europe/Berlin", "2026-10-25T01:30+02:00", 6)
-    assert found == [f"25. {text}" for text in
-                     ("02:00+0200", "02:30+0200", "02:00+0100", "02:30+0100", "03:00+0100", "03:30+0100")]  # fmt: skip
-    found = times("0 * * * *", "Europe/Berlin", "2026-03-29T01:00+01:00", 2)
-    assert found == ["29. 03:00+0200", "29. 04:00+0200"]
-
-
-def test_the_zone_decides_which_day_it_is():
-    assert times("0 0 * * mon", "Pacific/Auckland", "2026-06-07T11:59+00:00", 1) == ["08. 00:00+1200"]
-    assert times("@monthly", "Asia/Kathmandu", "2026-01-31T18:00+00:00", 1) == ["01. 00:00+0545"]
+@pytest.mark.parametrize(
+    ("expression", "zone", "start", "expected"),
+    [
+        # A fixed hour comes once on the day that lacks it, and on the day that has it twice.
+        (EACH_NIGHT, BERLIN, "2026-03-28T00:00+01:00", "28. 02:30+0100, 29. 03:30+0200, 30. 02:30+0200"),
+        (EACH_NIGHT, BERLIN, "2026-10-24T00:00+02:00", "24. 02:30+0200, 25. 02:30+0200, 26. 02:30+0100"),
+        # A star goes by elapsed time.
+        ("*/30 * * * *", BERLIN, "2026-10-25T01:30+02:00", TWICE),
+        ("0 * * * *", BERLIN, "2026-03-29T01:00+01:00", "29. 03:00+0200, 29. 04:00+0200"),
+        # The zone decides which day it is.
+        ("0 0 * * mon", "Pacific/Auckland", "2026-06-07T11:59+00:00", "08. 00:00+1200"),
+        ("@monthly", "Asia/Kathmandu", "2026-01-31T18:00+00:00", "01. 00:00+0545"),
+    ],
+)
+def test_days_on_which_the_clocks_are_changed(expression, zone, start, expected):
+    assert times(expression, zone, start, expected.count(",") + 1) == expected.split(", ")
 
 
 ZONES = st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"])
-EXPRESSIONS = st.sampled_from(
-    [
-        "30 2 * * *",
-        "*/15 * * * *",
-        "0 */6 * * *",
-        "15 1-3 * * *",
-        "0 0 L * *",
-        "0 3 * * mon#1",
-        "7 * * * *",
-        "0 0 29 2 *",
-    ]
-)
+EXPRESSIONS = [EACH_NIGHT, "*/15 * * * *", "0 */6 * * *", "15 1-3 * * *", "0 0 L * *", "0 3 * * mon#1", "7 * * * *"]
+EXPRESSIONS = st.sampled_from([*EXPRESSIONS, "0 0 29 2 *"])
+CHANGES = [(3, 8), (3, 29), (4, 4), (10, 3), (10, 25), (11, 1)]
 MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 31), timezones=st.just(UTC)) | st.builds(
     lambda day, minutes: day + timedelta(minutes=minutes),
-    st.sampled_from([datetime(2026, month, day, tzinfo=UTC) for month, day in ((3, 8), (3, 29), (4, 4), (10, 3), (10, 25), (11, 1))]),
+    st.sampled_from([datetime(2026, month, day, tzinfo=UTC) for month, day in CHANGES]),
     st.integers(-300, 1500),
-)  # fmt: skip
+)
 
 
 @given(EXPRESSIONS, ZONES, MOMENTS, st.integers(1, 100_000))

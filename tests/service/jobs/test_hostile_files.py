@@ -12,9 +12,8 @@ from learners.passes.column_summaries import ColumnSummaries
 from service.jobs.children import Children
 from service.requests.problems import JobFailed, OutOfMemory
 from service.settings import Settings
-from tests import processes
 from tests.passes.hostile import MB, REPEATING, classes, damaged_footers, long_texts, written
-from tests.service.asking import client_of
+from tests.service.asking import client_of, ended_job, train_job
 from tests.service.forks import local_server
 
 BOMBS = {
@@ -32,11 +31,7 @@ def client(tmp_path_factory):
 
 
 def ended(client, path):
-    asked = {"kind": "train", "uris": [str(path)], "target": "class", "learner": "nb", "model": "m", "holdout": 0}
-    answer = client.post("/v1/jobs", json=asked)
-    assert answer.status_code == 202, answer.text
-    place = f"/v1/jobs/{answer.json()['id']}"
-    return processes.wait_for(lambda: job if (job := client.get(place).json())["finished_at"] else None)
+    return ended_job(client, train_job(path, "m", holdout=0))
 
 
 @pytest.mark.parametrize("kind", list(BOMBS))
@@ -45,9 +40,8 @@ def test_a_small_file_that_unpacks_to_much_ends_its_job(client, tmp_path, kind):
     written(tmp_path / "bomb.parquet", long_texts(320, MB), **how)
     job = ended(client, tmp_path / "bomb.parquet")
     assert job["state"] == "failed" and job["error"]["title"] in ("Out of memory", title)
-    registered = client.post(
-        "/v1/datasets", json={"name": "bomb", "uris": [f"{tmp_path}/*.parquet"], "target": "class"}
-    )
+    rows = {"name": "bomb", "uris": [f"{tmp_path}/*.parquet"], "target": "class"}
+    registered = client.post("/v1/datasets", json=rows)
     assert registered.status_code == 422
     if title == "Out of memory":
         assert "The job used more than 256 MiB of memory and was given up." in job["error"]["detail"]

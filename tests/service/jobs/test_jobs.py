@@ -170,17 +170,13 @@ def test_a_job_that_keeps_killing_its_worker_is_given_up(queue, workers, tmp_pat
     assert job.state == "failed" and job.error["title"] == "Worker lost"
 
 
-def test_lists_are_newest_first_filtered_and_keep_their_place(queue):
-    ids = [queue.submit("fail", {"expected": True, "number": number})[0].id for number in range(5)]
+def test_lists_keep_their_place_when_jobs_come(queue):
+    """Their order and their pages are those of test_jobs_machine."""
+    ids = {queue.submit("fail", {"expected": True, "number": number})[0].id for number in range(5)}
     first = queue.list(limit=2)
     queue.submit("fail", {"expected": True, "number": 5})
-    seen = [job.id for job in first.items]
-    cursor = first.next_cursor
-    while cursor:
-        page = queue.list(limit=2, cursor=cursor)
-        seen += [job.id for job in page.items]
-        cursor = page.next_cursor
-    assert set(ids) <= set(seen)
+    rest = queue.list(limit=500, cursor=first.next_cursor)
+    assert {job.id for job in (*first.items, *rest.items)} == ids
     assert queue.count("queued") == 6 and queue.list(state="running").items == ()
     with pytest.raises(InvalidRequest, match="cursor"):
         queue.list(cursor="no cursor")
@@ -192,12 +188,10 @@ def test_jobs_of_higher_priority_start_first(shop, tmp_path):
     queue, log = shop.queue, tmp_path / "order"
     first, _ = queue.submit("count", counts(tmp_path, 3))
     wait_for(queue, first.id, counting)  # it holds the worker until all others wait
-    ids = [
-        queue.submit("count", {"n": 1, "log": str(log), "says": name}, priority=name)[0].id
-        for name in ("low", "normal", "high")
-    ]
+    names, asked = ("low", "normal", "high"), {"n": 1, "log": str(log)}
+    ids = [queue.submit("count", asked | {"says": name}, priority=name)[0].id for name in names]
     (tmp_path / "gate").touch()
-    assert [wait_for(queue, job_id, finished).priority for job_id in ids] == ["low", "normal", "high"]
+    assert tuple(wait_for(queue, job_id, finished).priority for job_id in ids) == names
     assert log.read_text().split() == ["high", "finish", "normal", "finish", "low", "finish"]
 
 
@@ -228,19 +222,15 @@ def test_what_dbos_logs_is_said_once_a_minute_in_a_line():
     quiet = OfDbos()
     texts = ["Exception x: a\nb", "Exception x: a", "Exception y: Traceback\n  File z\nE: why\n", "fine"]
     records = [logging.LogRecord("dbos", logging.WARNING, "", 0, text, (), None) for text in texts]
-    assert [record.getMessage() for record in records if quiet.filter(record)] == [
-        "Exception x: a",
-        "Exception y: E: why",
-        "fine",
-    ]
+    told = [record.getMessage() for record in records if quiet.filter(record)]
+    assert told == ["Exception x: a", "Exception y: E: why", "fine"]
 
 
 def test_worker_slots_are_stable_and_exclusive(tmp_path):
-    zero, lock = acquire_worker_slot(tmp_path)
-    one, other = acquire_worker_slot(tmp_path)
+    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
     assert (zero, one) == (0, 1)
     lock.close()
     again, lock = acquire_worker_slot(tmp_path)
     assert again == 0
-    lock.close()
-    other.close()
+    for each in (lock, other):
+        each.close()

@@ -24,7 +24,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import Unwritable
 from tests import processes
-from tests.service.asking import client_of
+from tests.service.asking import client_of, train_job, training
 from tests.service.cli.test_cli import fewpass
 from tests.service.jobs.test_jobs import counting, counts, finished, wait_for
 
@@ -33,75 +33,36 @@ pytestmark = pytest.mark.faults
 MIB, GIB = 1 << 20, 1 << 30
 
 
-def test_a_job_that_holds_too_much_fails_and_says_what_to_do(queue, workers, tmp_path):
-    log = str(tmp_path / "log")
-    # In small pieces: it hears that it is over its limit long before it is over it by far.
-    large, _ = queue.submit("grow", {"n": 1000, "log": log, "memory_limit": 256 * MIB, "mib": 4})
-    small, _ = queue.submit("grow", {"n": 3, "log": log, "memory_limit": 256 * MIB})
-    process = workers.start()
-    job = wait_for(queue, large.id, finished)
-    assert job.state == "failed" and job.error["title"] == "Out of memory" and job.attempts == 1
-    assert "used more than 256 MiB of memory and was given up. Raise memory_limit" in job.error["detail"]
-    assert job.error["memory_limit"] == 256 * MIB < job.error["memory_used"]
-    job = wait_for(queue, small.id, finished)
-    assert job.result == {"held": 3, "limit": 256 * MIB}
-    assert process.poll() is None and (tmp_path / f"{large.id}.cleaned").exists()
-
-
-def test_a_job_that_does_not_hear_is_ended_and_never_tried_again(queue, workers, tmp_path):
-    log = tmp_path / "log"
-    deaf, _ = queue.submit("grow", {"n": 1000, "log": str(log), "memory_limit": 256 * MIB, "tells": False})
-    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
-    process = workers.start()
-    job = wait_for(queue, deaf.id, finished)
-    assert job.state == "failed" and "used more than 256 MiB" in job.error["detail"]
-    assert log.read_text().split() == ["grow"]  # one start, whatever DBOS makes of it
-    assert wait_for(queue, after.id, finished).state == "succeeded"
-    assert process.poll() is None
-
-
-def test_a_silent_job_is_ended_when_its_time_is_over_or_it_was_cancelled(queue, workers, tmp_path):
-    log = str(tmp_path / "log")
-    late, _ = queue.submit("sleep", {"s": 600, "log": log, "time_limit_s": 0.5})
-    unwanted, _ = queue.submit("sleep", {"s": 600, "log": log})
-    after, _ = queue.submit("count", {"n": 1, "log": log})
-    workers.start()
-    job = wait_for(queue, late.id, finished)
-    assert job.state == "failed" and "ran longer than 0.5 s" in job.error["detail"]
-    wait_for(queue, unwanted.id, lambda job: job.state == "running")
-    assert queue.cancel(unwanted.id).state == "cancelled"
-    assert wait_for(queue, after.id, finished).state == "succeeded"
-    assert queue.get(unwanted.id).state == "cancelled"
-
-
-def test_what_the_system_refuses_is_told_like_what_we_refuse(queue, workers):
-    job, _ = queue.submit("refuse", {})
-    workers.start()
-    job = wait_for(queue, job.id, finished)
-    assert job.error["title"] == "Out of memory" and "Unable to allocate 8 EiB" in job.error["detail"]
+OVER = {"n": 1000, "memory_limit": 256 * MIB}
+GIVEN_UP = "used more than 256 MiB of memory and was given up. Raise memory_limit"
+BROKEN = "The process of this job ended with SIGSEGV: a library could not bear what it read"
 
 
 @pytest.mark.parametrize(
-    ("number", "title", "words"),
+    ("kind", "request_", "title", "words"),
     [
-        (signal.SIGKILL, "Out of memory", "The kernel killed the process of this job"),
-        (
-            signal.SIGSEGV,
-            "Job failed",
-            "The process of this job ended with SIGSEGV: a library could not bear what it read",
-        ),
+        # In small pieces: it hears that it is over its limit long before it is over it by far.
+        ("grow", OVER | {"mib": 4}, "Out of memory", GIVEN_UP),
+        ("grow", OVER | {"tells": False}, "Out of memory", GIVEN_UP),
+        ("refuse", {}, "Out of memory", "Unable to allocate 8 EiB"),
+        ("end", {"signal": signal.SIGKILL}, "Out of memory", "The kernel killed the process of this job"),
+        ("end", {"signal": signal.SIGSEGV}, "Job failed", BROKEN),
+        ("sleep", {"s": 600, "time_limit_s": 0.5}, "Job failed", "ran longer than 0.5 s"),
     ],
 )
-def test_what_ends_the_process_of_a_job_ends_that_job_and_nothing_else(queue, workers, tmp_path, number, title, words):
+def test_what_ends_a_job_ends_that_job_and_nothing_else(queue, workers, tmp_path, kind, request_, title, words):
+    """It is told with what to do, and never tried again; the next job goes on in the same worker."""
     log = tmp_path / "log"
-    ended, _ = queue.submit("end", {"signal": number, "log": str(log)})
-    after, _ = queue.submit("count", {"n": 1, "log": str(tmp_path / "log2")})
+    ended, _ = queue.submit(kind, request_ | {"log": str(log)})
+    after, _ = queue.submit("grow", {"n": 3, "log": str(tmp_path / "log2"), "memory_limit": 256 * MIB})
     process = workers.start()
     job = wait_for(queue, ended.id, finished)
-    assert job.state == "failed" and job.error["title"] == title and words in job.error["detail"]
-    assert log.read_text().split() == ["end"] and job.attempts == 1
-    assert wait_for(queue, after.id, finished).state == "succeeded" and process.poll() is None
-    assert (tmp_path / f"{ended.id}.cleaned").exists()
+    assert (job.state, job.error["title"], job.attempts) == ("failed", title, 1) and words in job.error["detail"]
+    if kind == "grow":
+        assert job.error["memory_limit"] == 256 * MIB < job.error["memory_used"]
+    assert kind == "refuse" or log.read_text().split() == [kind], "one start, whatever DBOS makes of it"
+    assert wait_for(queue, after.id, finished).result == {"held": 3, "limit": 256 * MIB}
+    assert process.poll() is None and (tmp_path / f"{ended.id}.cleaned").exists()
 
 
 def test_a_job_whose_process_the_system_ends_in_order_starts_its_step_again(queue, workers, tmp_path):
@@ -148,18 +109,15 @@ def test_a_job_says_its_limits_or_the_settings_do():
     train = {"uris": ["x"], "learner": "nb", "model": "m", "memory_limit": "1.5 GiB"}
     assert job_limits(settings, RefreshRequest(train=train).model_dump()).memory == 3 * GIB // 2
     assert job_limits(settings, RefreshRequest(train=train, memory_limit="1GiB").model_dump()).memory == GIB
-    assert (
-        counts_memory_limit(Settings(memory="4GiB"), GIB) == GIB // 8
-        and counts_memory_limit(Settings(memory="4GiB"), None) == 4 * GIB
-    )
+    spilling = Settings(memory="4GiB")
+    assert (counts_memory_limit(spilling, GIB), counts_memory_limit(spilling, None)) == (GIB // 8, 4 * GIB)
     assert "memory_limit" not in TrainRequest(uris=["x"], learner="nb", model="m").model_dump()  # as stored until now
 
 
 @pytest.mark.parametrize("limit", ["much", "10 MiB", 5, True, "1 XB", 2.5])
 def test_a_limit_that_cannot_be_meant_is_refused_with_what_can(limit):
-    with pytest.raises(
-        ValueError, match=r"memory_limit=.* is not allowed: a number of bytes, or such as 512MiB or 2GiB"
-    ):
+    message = r"memory_limit=.* is not allowed: a number of bytes, or such as 512MiB or 2GiB"
+    with pytest.raises(ValueError, match=message):
         EvaluateRequest(model="m", dataset="d", memory_limit=limit)
     with pytest.raises(ValueError, match="such as 512MiB or 4GiB"):
         Settings(job_memory="much")
@@ -167,9 +125,7 @@ def test_a_limit_that_cannot_be_meant_is_refused_with_what_can(limit):
 
 def test_a_job_that_can_never_fit_is_refused(tmp_path, weather_files):
     with Workspace(Settings(workspace=tmp_path / "workspace", job_memory_budget="1GiB")) as workspace:
-        request = TrainRequest(
-            uris=[str(weather_files[0])], target="class", learner="nb", model="m", memory_limit="2GiB"
-        )
+        request = training(weather_files[0], memory_limit="2GiB")
         with pytest.raises(InvalidRequest, match="asks for 2 GiB of memory, and all jobs together have 1 GiB"):
             product.submit_job(workspace, request, is_remote=False)
 
@@ -190,8 +146,17 @@ def refuse():
     raise Refused
 
 
-def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
-    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
+@pytest.fixture
+def slots(tmp_path):
+    """Of two workers of this machine: their numbers, and what locks them."""
+    taken = [acquire_worker_slot(tmp_path) for _ in range(2)]
+    yield taken
+    for _, lock in taken:
+        lock.close()
+
+
+def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path, slots):
+    (zero, _), (one, other) = slots
     mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
     mine.take("a", 6, refuse)
     with pytest.raises(Refused):
@@ -219,12 +184,10 @@ def test_a_budget_is_shared_in_order_and_what_the_dead_held_is_free(tmp_path):
     assert order == ["small"]
     Budget(tmp_path, zero, 10).take("after a restart", 10, refuse)
     Budget(tmp_path, zero, None).take("without end", 10**12, refuse)
-    lock.close()
 
 
-def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
-    (zero, lock), (one, other) = acquire_worker_slot(tmp_path), acquire_worker_slot(tmp_path)
-    mine, yours = Budget(tmp_path, zero, 10), Budget(tmp_path, one, 10)
+def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, slots, monkeypatch):
+    mine, yours = (Budget(tmp_path, slot, 10) for slot, _ in slots)
     mine.take("a", 6, refuse)
     yours.take("b", 4, refuse)
 
@@ -240,8 +203,6 @@ def test_a_full_disk_neither_loses_claims_nor_keeps_them(tmp_path, monkeypatch):
     with pytest.raises(Refused):
         mine.take("d", 7, refuse)  # b still holds its four
     mine.take("e", 6, refuse)  # and a has ended
-    lock.close()
-    other.close()
 
 
 def test_to_look_whether_a_worker_lives_takes_no_slot_from_one_that_starts(tmp_path):
@@ -287,37 +248,33 @@ def test_jobs_that_do_not_fit_wait_for_each_other(queue, workers, tmp_path, monk
 # A training
 
 
+def table_of_words(path, n_rows, n_columns, seed):
+    rng = np.random.default_rng(seed)
+    columns = {f"a{number}": pa.array(rng.integers(0, 120, n_rows).astype(str)) for number in range(n_columns)}
+    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, n_rows)}), path, row_group_size=25_000)
+    return path
+
+
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
     """A table whose families have more cells than may stay in memory."""
-    rng, path = np.random.default_rng(0), tmp_path_factory.mktemp("wide") / "wide.parquet"
-    columns = {f"a{number}": pa.array(rng.integers(0, 120, 60_000).astype(str)) for number in range(6)}
-    table = pa.table(columns | {"class": rng.integers(0, 2, 60_000)})
-    pq.write_table(table, path, row_group_size=25_000)
-    return path
+    return table_of_words(tmp_path_factory.mktemp("wide") / "wide.parquet", 60_000, 6, 0)
 
 
 @pytest.fixture(scope="module")
 def wider(wide):
     """One of which the trees of five parents need several times 256 MiB."""
-    rng, path = np.random.default_rng(1), wide.with_name("wider.parquet")
-    columns = {f"a{number}": pa.array(rng.integers(0, 120, 300_000).astype(str)) for number in range(60)}
-    pq.write_table(pa.table(columns | {"class": rng.integers(0, 2, 300_000)}), path, row_group_size=25_000)
-    return path
+    return table_of_words(wide.with_name("wider.parquet"), 300_000, 60, 1)
 
 
 def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_server_as_it_was(tmp_path, wide, wider):
     settings = Settings(workspace=tmp_path / "workspace", job_poll_s=0.05, progress_s=0.1, threads=1)
-    train = {"kind": "train", "target": "class", "learner": "kdb", "holdout": 0}
     spilled: set[Path] = set()
     with local_server(settings) as server, client_of(server) as client:
-        ids = [
-            client.post(
-                "/v1/jobs",
-                json=train | {"uris": [str(table)], "model": f"k-{k}", "parameters": {"k": k}, "memory_limit": limit},
-            ).json()["id"]
-            for k, limit, table in ((2, "360 MiB", wide), (5, 256 * MIB, wider), (1, "512MiB", wide))
-        ]
+        ids = []
+        for k, limit, table in ((2, "360 MiB", wide), (5, 256 * MIB, wider), (1, "512MiB", wide)):
+            asked = train_job(table, f"k-{k}", "kdb", holdout=0, parameters={"k": k}, memory_limit=limit)
+            ids.append(client.post("/v1/jobs", json=asked).json()["id"])
         jobs = []
         for job_id in ids:
             while (job := client.get(f"/v1/jobs/{job_id}").json())["state"] not in {"succeeded", "failed"}:
@@ -328,30 +285,14 @@ def test_a_job_under_its_limit_spills_and_succeeds_and_one_over_it_leaves_the_se
         assert [job["state"] for job in jobs] == ["succeeded", "failed", "succeeded"], [job["error"] for job in jobs]
         assert jobs[1]["error"]["title"] == "Out of memory" and "more than 256 MiB" in jobs[1]["error"]["detail"]
         assert spilled and jobs[0]["request"]["memory_limit"] == 360 * MIB
-        log = client.get(f"/v1/jobs/{ids[0]}/log").text
-        assert '"memory_peak"' in log
-    left = [path.name for path in (settings.workspace / "scratch").iterdir()]
-    assert not [name for name in left if name in ids]
+        assert '"memory_peak"' in client.get(f"/v1/jobs/{ids[0]}/log").text
+    assert not {path.name for path in (settings.workspace / "scratch").iterdir()} & set(ids)
 
 
 def test_a_training_on_the_command_line_keeps_to_its_limit_too(tmp_path, wider):
     """It looks at its limit itself, whenever it reports."""
-    train = [
-        "train",
-        wider,
-        "-t",
-        "class",
-        "-n",
-        "wide",
-        "-l",
-        "kdb",
-        "--k",
-        "5",
-        "--holdout",
-        "0",
-        "--memory-limit",
-        "256MiB",
-    ]
+    train = ["train", wider, "-t", "class", "-n", "wide", "-l", "kdb", "--k", 5, "--holdout", 0]
+    train += ["--memory-limit", "256MiB"]
     over = fewpass(*train, workspace=tmp_path / "workspace", code=1)
     assert "used more than 256 MiB of memory" in " ".join(over.stderr.split())
     bad = fewpass(*train[:-1], "lots", workspace=tmp_path / "workspace", code=1)

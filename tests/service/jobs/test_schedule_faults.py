@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -15,8 +14,9 @@ from service import product
 from service.requests.requests import ScheduleRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control import schedule_records
 from tests.processes import wait_for
+from tests.service.asking import train_job
+from tests.service.product.submission.test_scheduler import make_due
 
 pytestmark = pytest.mark.faults
 
@@ -26,15 +26,8 @@ DUE = (datetime.now(UTC) - timedelta(days=180)).replace(day=1, hour=0, minute=0,
 
 
 def yearly(name, train):
-    job = {"kind": "train", "uris": [str(train)], "target": "class", "learner": "nb", "model": name}
-    return ScheduleRequest.model_validate({"name": name, "cron": f"0 0 1 {DUE.month} *", "job": job})
-
-
-def make_due(workspace, name):
-    """Let a schedule have been due half a year ago, as if no worker had run since; returns when."""
-    schedule = schedule_records.get_schedule(workspace.control, name)
-    schedule_records.change_schedule(workspace.control, schedule, replace(schedule, next_due_at=DUE))
-    return DUE
+    body = {"name": name, "cron": f"0 0 1 {DUE.month} *", "job": train_job(train, name)}
+    return ScheduleRequest.model_validate(body)
 
 
 def ticker(workspace):
@@ -51,35 +44,31 @@ def test_kill_9_at_any_moment_of_two_schedulers_loses_and_repeats_nothing(tmp_pa
         for name in names:
             product.create_schedule(workspace, yearly(name, weather_files[0]))
         for name in names:
-            due = make_due(workspace, name)
+            make_due(workspace, name, DUE)  # as if no worker had run since
         kills = 0
 
-        def still_due():
-            return [
-                schedule.name
-                for schedule in product.list_schedules(workspace, 1000).items
-                if schedule.next_due_at == due
-            ]
+        def n_still_due():
+            return sum(schedule.next_due_at == DUE for schedule in product.list_schedules(workspace, 1000).items)
 
-        while still_due():
+        while n_still_due():
             processes = [ticker(workspace.layout.root) for _ in range(2)]
             for process in processes:
                 process.stdout.readline()  # ready
-            n_due = len(still_due())
+            n_due = n_still_due()
             for process in processes:
                 # A moment after at least one more was submitted: a slow machine gets on, too.
-                wait_for(lambda n_due=n_due: len(still_due()) < n_due or not n_due)
+                wait_for(lambda n_due=n_due: n_still_due() < n_due or not n_due)
                 time.sleep(rng.uniform(0.01, 0.25))
                 process.kill()
                 process.wait()
                 kills += 1
-                n_due = len(still_due())
+                n_due = n_still_due()
         jobs = [job for job in product.job_queue(workspace).list(limit=500).items if job.kind == "train"]
         assert len(jobs) == N and {job.request["model"] for job in jobs} == set(names)
         by_model = {job.request["model"]: job.id for job in jobs}
         for name in names:
             (run,) = product.list_schedule_runs(workspace, name).items
-            assert (run.outcome, run.due_at, run.job_id) == ("caught_up", due, by_model[name])
+            assert (run.outcome, run.due_at, run.job_id) == ("caught_up", DUE, by_model[name])
             assert product.get_schedule(workspace, name).next_due_at > datetime.now(UTC)
         assert kills > 2  # so that some of them hit
 
@@ -100,11 +89,11 @@ def test_what_is_due_while_a_worker_stops_is_submitted_by_it_or_the_next(tmp_pat
                 assert worker.wait(240) == 0
 
         run_until(lambda: "worker started" in (tmp_path / "log").read_text())
-        due = make_due(workspace, "yearly")  # a moment after the worker was told to stop, or before it has
+        make_due(workspace, "yearly", DUE)  # a moment after the worker was told to stop, or before it has
         run_until(lambda: product.list_schedule_runs(workspace, "yearly").items)
         (run,) = product.list_schedule_runs(workspace, "yearly").items
-        assert run.due_at == due
+        assert run.due_at == DUE
         run_until(lambda: product.job_queue(workspace).get(run.job_id).is_finished)
         assert product.job_queue(workspace).get(run.job_id).state == "succeeded"
         assert product.find_version(workspace, "yearly").job_id == run.job_id
-        assert product.get_schedule(workspace, "yearly").next_due_at - due > timedelta(days=364)
+        assert product.get_schedule(workspace, "yearly").next_due_at - DUE > timedelta(days=364)

@@ -17,10 +17,8 @@ from service.workspace import Workspace
 from storage.control.leases import Lease, end_lease, list_worker_leases, take_lease
 from storage.models import model_versions
 from tests.processes import wait_for
-
-
-def lease(worker, beats, lease_s=30):
-    return Lease(worker, "elsewhere", 0, beats, lease_s, datetime.now(UTC))
+from tests.service.jobs.test_jobs import counts, finished
+from tests.service.jobs.test_jobs import wait_for as wait_for_job
 
 
 @pytest.fixture
@@ -62,70 +60,73 @@ def stop_between_writes(process, database):
     wait_for(is_free)
 
 
-def finished(queue, job_id):
-    return wait_for(lambda: job if (job := queue.get(job_id)).is_finished else None)
+def at_end(queue, job_id):
+    return wait_for_job(queue, job_id, finished)
 
 
-def counting(folder, s=0):
-    return {"n": 4, "log": str(folder / "log"), "gate": str(folder / "gate"), "s": s}
+def begin(queue, workers, folder):
+    """A job that stops at a gate, the worker that has begun it, and the name of that one's lease."""
+    process = workers.start()
+    job, _ = queue.submit("reserve", counts(folder, 4))
+    begun(queue, job.id)
+    (lease,) = queue.running()
+    return job, process, lease
+
+
+def kill(process):
+    process.kill()
+    process.wait()
+
+
+def lease_ids(workspace):
+    return {lease.id for lease in list_worker_leases(workspace.control)}
 
 
 def test_a_living_worker_takes_over_the_job_of_a_killed_one(workspace, workers, tmp_path):
     """Nobody takes the slot of the killed one again: that was a job that ran for ever."""
     queue = job_queue(workspace)
-    first = workers.start()
-    job, _ = queue.submit("reserve", counting(tmp_path))
-    begun(queue, job.id)
-    (victim,) = queue.running()
+    job, first, victim = begin(queue, workers, tmp_path)
     workers.start()
-    wait_for(lambda: len(list_worker_leases(workspace.control)) == 2)
-    first.kill()
-    first.wait()
+    wait_for(lambda: len(lease_ids(workspace)) == 2)
+    kill(first)
     begun(queue, job.id, attempts=2)
-    assert victim not in queue.running() and victim not in {lease.id for lease in list_worker_leases(workspace.control)}
+    assert victim not in queue.running() and victim not in lease_ids(workspace)
     (tmp_path / "gate").touch()
-    job = finished(queue, job.id)
+    job = at_end(queue, job.id)
     assert (job.state, job.result, job.attempts) == ("succeeded", {"version": 1}, 2)
 
 
 def test_a_worker_that_was_stopped_past_its_lease_writes_nothing(workspace, workers, tmp_path):
     queue = job_queue(workspace)
-    first = workers.start()
-    job, _ = queue.submit("reserve", counting(tmp_path))
-    begun(queue, job.id)
-    (stopped,) = queue.running()
+    job, first, stopped = begin(queue, workers, tmp_path)
     stop_between_writes(first, workspace.layout.control_path)
     workers.start()
     begun(queue, job.id, attempts=2)
-    assert stopped not in {lease.id for lease in list_worker_leases(workspace.control)}
+    assert stopped not in lease_ids(workspace)
     (tmp_path / "gate").touch()
-    job = finished(queue, job.id)
+    job = at_end(queue, job.id)
     assert job.result == {"version": 1}
     first.send_signal(signal.SIGCONT)
     log = tmp_path / "worker.log"
     wait_for(lambda: "taken for dead" in log.read_text() or "taken over by another" in log.read_text())
-    wait_for(lambda: len(list_worker_leases(workspace.control)) == 2)  # it has started anew, under another name
-    assert stopped not in {lease.id for lease in list_worker_leases(workspace.control)}
-    assert first.poll() is None and queue.get(job.id) == job
+    wait_for(lambda: len(lease_ids(workspace)) == 2)  # it has started anew, under another name
+    assert stopped not in lease_ids(workspace) and first.poll() is None and queue.get(job.id) == job
     assert model_versions.reserve_version(workspace.control, "m") == 2
 
 
 def test_jobs_without_any_worker_are_reported_and_resumed_by_the_next(workspace, workers, tmp_path):
     queue, watch = job_queue(workspace), CrewWatch(workspace)
     assert worker_crew_status(workspace).complaint is None and watch.look() is None
-    process = workers.start()
-    job, _ = queue.submit("reserve", counting(tmp_path))
-    begun(queue, job.id)
+    job, process, _ = begin(queue, workers, tmp_path)
     assert worker_crew_status(workspace).stranded == () and len(worker_crew_status(workspace).alive) == 1
-    process.kill()
-    process.wait()
+    kill(process)
     crew = worker_crew_status(workspace)
     assert crew.stranded == (job.id,) and not crew.alive and len(crew.gone) == 1
     assert "1 have lost their worker, and no worker runs" in (crew.complaint or "")
     assert wait_for(watch.look) == crew.complaint  # once it has lasted as long as a lease
     (tmp_path / "gate").touch()
     workers.start()
-    assert finished(queue, job.id).result == {"version": 1}
+    assert at_end(queue, job.id).result == {"version": 1}
     assert (tmp_path / "log").read_text().split() == ["count", "count"]  # the step that was under way began again
     assert worker_crew_status(workspace).complaint is None and watch.look() is None
 
@@ -133,24 +134,20 @@ def test_jobs_without_any_worker_are_reported_and_resumed_by_the_next(workspace,
 def test_a_job_of_a_worker_that_never_had_a_lease_is_taken_over(workspace, workers, tmp_path):
     """As the workers of earlier releases have none, and one may die between the end of a lease and the taking over."""
     queue = job_queue(workspace)
-    process = workers.start()
-    job, _ = queue.submit("reserve", counting(tmp_path))
-    begun(queue, job.id)
-    process.kill()
-    process.wait()
-    for each in list_worker_leases(workspace.control):
-        end_lease(workspace.control, each.id)
+    job, process, lease = begin(queue, workers, tmp_path)
+    kill(process)
+    end_lease(workspace.control, lease)
     (tmp_path / "gate").touch()
     workers.start()
-    assert finished(queue, job.id).attempts == 2
+    assert at_end(queue, job.id).attempts == 2
 
 
 def test_a_worker_that_stops_in_order_gives_its_lease_back(workspace, workers, tmp_path):
     process = workers.start()
-    wait_for(lambda: list_worker_leases(workspace.control))
+    wait_for(lambda: lease_ids(workspace))
     process.terminate()
     process.wait()
-    assert list_worker_leases(workspace.control) == ()
+    assert lease_ids(workspace) == set()
 
 
 def test_a_lease_on_this_machine_with_a_free_slot_is_that_of_a_dead_worker(workspace):
@@ -160,21 +157,18 @@ def test_a_lease_on_this_machine_with_a_free_slot_is_that_of_a_dead_worker(works
     assert [lease.id for lease in worker_crew_status(workspace).alive] == ["v"]
 
 
+def beat(n):
+    return [Lease("w", "elsewhere", 0, n, 30, datetime.now(UTC))]
+
+
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=20))
 def test_silence_is_what_was_looked_at(looks):
     """A naive twin: silence is the sum of the waits since the last beat, none longer than two beats."""
     silence, now, beats, expected = Silence(5), 0.0, 0, 0.0
-    assert silence.look([lease("w", beats)], now) == {"w": 0.0}
+    assert silence.look(beat(beats), now) == {"w": 0.0}
     for waited, is_beating in looks:
         now += waited
         beats += is_beating
         expected = 0.0 if is_beating else expected + min(waited, 10)
-        assert silence.look([lease("w", beats)], now)["w"] == pytest.approx(expected)
-
-
-def test_a_worker_that_comes_back_is_not_silent_from_before():
-    silence = Silence(5)
-    silence.look([lease("w", 1)], 0)
-    assert silence.look([lease("w", 1)], 5) == {"w": 5.0}
-    assert silence.look([], 10) == {}
-    assert silence.look([lease("w", 1)], 15) == {"w": 0.0}
+        assert silence.look(beat(beats), now)["w"] == pytest.approx(expected)
+    assert silence.look([], now) == {} and silence.look(beat(beats), now + 5) == {"w": 0.0}, "it comes back"

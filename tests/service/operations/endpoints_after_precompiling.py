@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 from numba.core.registry import CPUDispatcher
 from starlette.testclient import TestClient
 
-from service import product
 from service.http.api.scoring.predict import ARROW
 from service.http.app import create_app
 from service.http.warm_up import TABLE
 from service.operations.precompile import NUMBERS, TASKS
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import learned
 from tests.service.http.test_predict import stream_of
 
 MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
@@ -46,23 +45,12 @@ QUERIES: list[dict[str, Any]] = [
     {"kind": "map"},
     {"kind": "map", "variables": ["number"]},
 ]
-QUERIES += [
-    {"kind": "map", "variables": ["word", "class"], "solver": solver}
-    for solver in ("bt", "ng", "amap", "beam", "kbt", "exact")
-]
-
-
-STRUCTURES = [
-    {"kind": kind, "prior": prior, "n": 5}
-    for kind in ("edges", "graphs", "paths", "effects")
-    for prior in ("order", "graph")
-]
-STRUCTURES += [
-    {"kind": "graph"},
-    {"kind": "score"},
-    {"kind": "edges", "absent": ["number->word"]},
-    {"kind": "graph", "present": ["a->b"]},
-]
+SOLVERS = ("bt", "ng", "amap", "beam", "kbt", "exact")
+QUERIES += [{"kind": "map", "variables": ["word", "class"], "solver": solver} for solver in SOLVERS]
+OF_GRAPHS, PRIORS = ("edges", "graphs", "paths", "effects"), ("order", "graph")
+QUERIES += [{"kind": kind, "prior": prior, "n": 5} for kind in OF_GRAPHS for prior in PRIORS]
+QUERIES += [{"kind": "graph"}, {"kind": "score"}]
+QUERIES += [{"kind": "edges", "absent": ["number->word"]}, {"kind": "graph", "present": ["a->b"]}]
 
 
 def signatures():
@@ -97,8 +85,6 @@ def ask_everything(client, name):
     for query in QUERIES:
         client.post(f"{path}/query", json={"queries": [query]})
     client.post(f"{path}/query", json={"queries": QUERIES[:1] * 50})
-    for query in STRUCTURES:
-        client.post(f"{path}/query", json={"queries": [query]})
     for picture in ("edges.svg", "graph.svg", "graph.bif"):
         client.get(f"{path}/{picture}")
 
@@ -114,10 +100,7 @@ def main(folder):
     with Workspace(settings) as workspace:
         for name, (learner, parameters, target) in MODELS.items():
             uri = str(folder / f"{name if name in ('wide', 'numbers') else 'narrow'}.parquet")
-            product.train_model_version(
-                workspace,
-                TrainRequest(uris=[uri], target=target, learner=learner, parameters=parameters, model=name, holdout=0),
-            )
+            learned(workspace, uri, name, learner, target, parameters=parameters, holdout=0)
     before = signatures()
     with TestClient(create_app(settings), base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         for name in MODELS:

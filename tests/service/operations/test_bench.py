@@ -2,6 +2,9 @@
 
 import json
 
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
 from service.operations.bench import Figures
 from tests.service.cli.test_cli import fewpass
 
@@ -34,9 +37,6 @@ def test_what_cannot_be_measured_is_told_in_words(tmp_path, weather_files):
 
 
 def test_only_parquet_has_a_bare_scan_to_compare_with(tmp_path, weather_files):
-    import pyarrow.csv as pacsv
-    import pyarrow.parquet as pq
-
     pacsv.write_csv(pq.read_table(weather_files[0]), tmp_path / "a.csv")
     failed = fewpass("bench", tmp_path / "a.csv", "-t", "class", "-l", "nb", workspace=tmp_path, code=1)
     assert "a.csv is not a Parquet file" in failed.stderr

@@ -35,8 +35,8 @@ def test_demo_learns_refreshes_forgets_and_answers(tmp_path, monkeypatch):
         assert model["cpu_s"] > 0 and model["peak_bytes"] > 1 << 20
     assert [model["learner"] for model in orders["models"]] == ["kDB-2", "auto", "XGBoost"]
     refresh, forget, requests = orders["refresh"], orders["forget"], orders["requests"]
-    assert (refresh["version"], refresh["n_rows"], refresh["n_rows_read"]) == (2, 10_500, 500)
-    assert refresh["n_rows_reused"] == 10_000
+    expected = {"version": 2, "n_rows": 10_500, "n_rows_read": 500, "n_rows_reused": 10_000}
+    assert expected.items() <= refresh.items()
     assert forget["version"] == 3 and forget["is_equal"] and forget["where"].startswith("user = '")
     assert forget["n_rows"] > 0 and forget["n_rows"] + forget["n_rows_left"] == 10_500
     low, high = requests["interval"]

@@ -16,7 +16,6 @@ from service import product
 from service.jobs.worker_leases import lease_host_name
 from service.jobs.worker_slots import acquire_worker_slot
 from service.operations import backup, doctor
-from service.operations.backup import back_up_workspace
 from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
@@ -27,7 +26,7 @@ from storage.files.atomic_files import read_manifest, sha256_of_file
 from storage.monitoring.monitoring_files import workspace_secret
 from tests.processes import wait_for
 from tests.service import forks
-from tests.service.asking import job_at_end
+from tests.service.asking import finished, learned, train_job, training
 from tests.service.forks import local_server
 from tests.service.http.test_predict import RECORD
 
@@ -42,10 +41,9 @@ def run(*command, workspace, code=0):
 def two_versions(root, data):
     """A workspace with two versions of one model."""
     settings = Settings(workspace=root)
-    request = TrainRequest(uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0)
     with Workspace(settings) as workspace:
-        product.train_model_version(workspace, request)
-        product.train_model_version(workspace, request.model_copy(update={"learner": "tan", "aliases": ["champion"]}))
+        learned(workspace, data, parameters={"m": 1.0}, holdout=0)
+        learned(workspace, data, learner="tan", parameters={"m": 1.0}, holdout=0, aliases=["champion"])
     return settings
 
 
@@ -60,6 +58,14 @@ def small(trained, tmp_path):
     return Settings(workspace=shutil.copytree(trained, tmp_path / "workspace"))
 
 
+@pytest.fixture
+def copy(small, tmp_path):
+    """A backup of the copy, as a folder."""
+    with Workspace(small) as workspace:
+        backup.back_up_workspace(workspace, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
 def contents(root):
     return {str(path.relative_to(root)): sha256_of_file(path) for path in sorted(root.rglob("*")) if path.is_file()}
 
@@ -70,10 +76,8 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     codes: list[int] = []
 
     def train():  # versions come and go while the copy is made
-        body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "busy"}
         while not stop.is_set():
-            job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
-            version = job["result"]["version"]
+            version = finished(site.client, train_job(site.train, "busy"))["version"]
             codes.append(site.client.delete(f"/v1/models/busy/versions/{version}").status_code)
 
     thread = threading.Thread(target=train)
@@ -100,21 +104,15 @@ def test_a_backup_beside_a_busy_server_restores_to_a_workspace_that_answers_the_
     assert all(finding["state"] != "failed" for finding in run("doctor", workspace=restored))
 
 
-def test_sha256sum_can_check_a_backup(small, tmp_path):
-    with Workspace(small) as workspace:
-        backup.back_up_workspace(workspace, tmp_path / "copy")
-    checked = subprocess.run(["sha256sum", "--check", "--quiet", backup.MANIFEST], cwd=tmp_path / "copy")
-    assert checked.returncode == 0
+def test_sha256sum_can_check_a_backup(copy):
+    subprocess.run(["sha256sum", "--check", "--quiet", backup.MANIFEST], cwd=copy, check=True)
 
 
-def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small, tmp_path):
-    copy, target = tmp_path / "copy", tmp_path / "restored"
-    with Workspace(small) as workspace:
-        backup.back_up_workspace(workspace, copy)
+def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(copy, tmp_path):
+    target = tmp_path / "restored"
     for path in [copy / "control.sqlite", next(copy.rglob("*.arrow")), copy / backup.ABOUT]:
         whole = path.read_bytes()
-        path.chmod(0o644)
-        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        damage(path, -1)
         with pytest.raises(CorruptFile, match="is damaged"):
             backup.restore_workspace(copy, target)
         path.unlink()
@@ -137,18 +135,15 @@ def test_a_backup_that_is_not_whole_is_refused_and_leaves_nothing(small, tmp_pat
 @pytest.mark.parametrize(
     ("path", "reason"), [("../victim.duckdb", "outside of the workspace"), ("models/m/9.duckdb", "not in the backup")]
 )
-def test_a_backup_that_names_what_is_not_in_it_is_refused(small, tmp_path, path, reason):
+def test_a_backup_that_names_what_is_not_in_it_is_refused(copy, tmp_path, path, reason):
     """Whoever deleted such a model later would remove files outside of the workspace."""
-    copy, target = tmp_path / "copy", tmp_path / "restored"
-    with Workspace(small) as workspace:
-        backup.back_up_workspace(workspace, copy)
     with sqlite3.connect(copy / "control.sqlite") as connection:
         connection.execute("UPDATE model_versions SET duckdb_path = ? WHERE version = 1", (path,))
     lines = {name: sha256_of_file(copy / name) for name in read_manifest(copy / backup.MANIFEST)}
     (copy / backup.MANIFEST).write_text("".join(f"{sha256}  {name}\n" for name, sha256 in lines.items()))
     with pytest.raises(CorruptFile, match=reason):
-        backup.restore_workspace(copy, target)
-    assert not target.exists()
+        backup.restore_workspace(copy, tmp_path / "restored")
+    assert not (tmp_path / "restored").exists()
 
 
 def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small, tmp_path):
@@ -164,10 +159,10 @@ def test_a_backup_overwrites_nothing_and_does_not_hide_damage(small, tmp_path):
     assert not (tmp_path / "copy").exists()
 
 
-def damage(path):
-    """Flip a bit in the middle of a file."""
+def damage(path, place=None):
+    """Flip a bit, in the middle of the file if nothing else is said."""
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[len(content) // 2 if place is None else place] ^= 1
     path.chmod(0o644)
     path.write_bytes(content)
 
@@ -180,9 +175,14 @@ def examined(settings, *, repair=False):
 
 
 def finding(found, check, state):
-    of_check = [item for item in found if item["check"] == check and item["state"] == state]
+    of_check = [item for item in found if (item["check"], item["state"]) == (check, state)]
     assert of_check, found
     return of_check[0]
+
+
+def sql(small, statement):
+    with sqlite3.connect(small.workspace / "control.sqlite") as connection:
+        connection.execute(statement)
 
 
 def test_a_sound_workspace_is_found_sound(small):
@@ -193,51 +193,58 @@ def test_a_sound_workspace_is_found_sound(small):
         finding(found, check, "ok")
 
 
+def file_of(small, form):
+    return next((small.workspace / "models" / "m").glob(f"2-*.{form}"))
+
+
 def test_a_damaged_compiled_form_is_found_and_made_anew(small):
-    damage(next((small.workspace / "models" / "m").glob("2-*.arrow")))
+    damage(file_of(small, "arrow"))
     found = run("doctor", workspace=small.workspace, code=1)
     assert "--repair" in finding(found, "models", "failed")["remedy"]
     examined(small, repair=True)
     assert "2 versions are whole" in finding(run("doctor", workspace=small.workspace), "models", "ok")["detail"]
 
 
-def test_a_damaged_model_is_found_and_not_made_up(small):
-    damage(next((small.workspace / "models" / "m").glob("2-*.duckdb")))
-    found = examined(small, repair=True)
-    assert "m@2" in finding(found, "models", "failed")["detail"]
-
-
-def test_a_damaged_control_database_is_found(small):
+def overwrite_pages(small):
     path = small.workspace / "control.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    sql(small, "PRAGMA wal_checkpoint(TRUNCATE)")
     content = bytearray(path.read_bytes())
     content[4096 : 3 * 4096] = random.Random(0).randbytes(2 * 4096)
     path.write_bytes(content)
-    found = examined(small)
-    assert "fewpass restore" in finding(found, "control database", "failed")["remedy"]
 
 
-def test_a_newer_control_database_is_found(small):
-    with sqlite3.connect(small.workspace / "control.sqlite") as connection:
-        connection.execute("UPDATE schema_version SET version_num = '9999'")
-    assert "later" in finding(examined(small), "migrations", "failed")["remedy"]
+LATER = "UPDATE model_versions SET created_at = '2999-01-01 00:00:00.000000'"
+
+
+@pytest.mark.parametrize(
+    ("harm", "check", "state", "words"),
+    [
+        (lambda small: damage(file_of(small, "duckdb")), "models", "failed", "m@2"),
+        (overwrite_pages, "control database", "failed", "fewpass restore"),
+        (lambda small: sql(small, "UPDATE schema_version SET version_num = '9999'"), "migrations", "failed", "later"),
+        (lambda small: sql(small, LATER), "clock", "warning", "future"),
+    ],
+    ids=["a model", "the control database", "a newer one", "a clock that went back"],
+)
+def test_what_is_damaged_is_found_and_not_made_up(small, harm, check, state, words):
+    harm(small)
+    for is_repaired in (False, True):
+        found = finding(examined(small, repair=is_repaired), check, state)
+        assert words in found["detail"] + found["remedy"]
 
 
 def test_what_a_crash_has_left_is_found(small):
-    orphan = small.workspace / "models" / "m" / "9-00000000.duckdb"
-    orphan.write_bytes(b"left")
-    assert str(orphan) in finding(examined(small), "orphans", "warning")["detail"]
-    assert "1 files" in finding(examined(small, repair=True), "orphans", "ok")["detail"] and not orphan.exists()
-
-
-def test_what_is_kept_of_data_is_no_orphan(small):
-    """Whoever removed it by hand would make what was forgotten be learned again."""
-    rules = small.workspace / "models" / "m" / "data" / "forgotten.json"
-    rules.parent.mkdir()
+    """What is kept of data is no orphan: whoever removed it by hand would make what was forgotten be learned again."""
+    folder = small.workspace / "models" / "m"
+    (folder / "data").mkdir()
+    rules = folder / "data" / "forgotten.json"
     rules.write_text('{"rules": []}')
     os.utime(rules, (time.time() - 7200,) * 2)
     assert "orphans" not in {found["check"] for found in examined(small)}
+    orphan = folder / "9-00000000.duckdb"
+    orphan.write_bytes(b"left")
+    assert str(orphan) in finding(examined(small), "orphans", "warning")["detail"]
+    assert "1 files" in finding(examined(small, repair=True), "orphans", "ok")["detail"] and not orphan.exists()
 
 
 def test_a_damaged_note_is_found(small, weather_files):
@@ -252,24 +259,15 @@ def test_a_damaged_note_is_found(small, weather_files):
     notes += [next(data.glob("schemas/*.json")), next(data.glob("statistics/*.json"))]
     for note in notes:
         whole = note.read_bytes()
-        place = whole.rindex(b'"') - 1
-        note.chmod(0o644)
-        note.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        damage(note, whole.rindex(b'"') - 1)
         found = finding(examined(small), "notes", "warning")
         assert str(note) in found["detail"] and "Remove the file" in found["remedy"]
         note.write_bytes(whole)
 
 
-def test_a_clock_that_went_back_is_found(small):
-    with sqlite3.connect(small.workspace / "control.sqlite") as connection:
-        connection.execute("UPDATE model_versions SET created_at = '2999-01-01 00:00:00.000000'")
-    assert "future" in finding(examined(small), "clock", "warning")["detail"]
-
-
 def test_jobs_without_a_worker_are_found(small, weather_files):
-    request = TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="waiting")
     with Workspace(small) as workspace:
-        product.submit_job(workspace, request, is_remote=False)
+        product.submit_job(workspace, training(weather_files[0], "waiting"), is_remote=False)
     found = finding(examined(small), "workers", "warning")
     assert "1 jobs wait" in found["detail"] and "fewpass worker" in found["remedy"]
     slot, lock = acquire_worker_slot(small.workspace / "workers")
@@ -278,17 +276,12 @@ def test_jobs_without_a_worker_are_found(small, weather_files):
         assert "1 run" in finding(examined(small), "workers", "ok")["detail"]
 
 
-def test_a_workspace_that_is_none_or_full_is_found(tmp_path, small, monkeypatch):
+def test_a_workspace_that_is_none_or_full_or_open_is_found(tmp_path, small, monkeypatch):
     assert "no folder" in finding(examined(Settings(workspace=tmp_path / "none")), "workspace", "failed")["detail"]
+    finding(examined(small.model_copy(update={"host": "0.0.0.0"})), "API keys", "failed")
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: usage._replace(free=5_000_000))
-    found = {item.check: item for item in doctor.run_doctor_checks(small)}
-    assert found["disk space"].state == "failed" and "fewpass models delete" in found["disk space"].remedy
-
-
-def test_an_open_door_is_found(small):
-    found = {item.check: item for item in doctor.run_doctor_checks(small.model_copy(update={"host": "0.0.0.0"}))}
-    assert found["API keys"].state == "failed"
+    assert "fewpass models delete" in finding(examined(small), "disk space", "failed")["remedy"]
 
 
 @pytest.fixture
@@ -298,14 +291,15 @@ def umask_022():
     os.umask(before)
 
 
+def mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
 def read_by_others(root):
     """What another user of this machine could read if the workspace itself were open."""
-    closed = [folder for folder in root.rglob("*") if folder.is_dir() and not folder.stat().st_mode & stat.S_IRWXO]
-    return {
-        str(path.relative_to(root))
-        for path in root.rglob("*")
-        if path.is_file() and path.stat().st_mode & stat.S_IRWXO and not set(path.parents) & set(closed)
-    }
+    closed = {folder for folder in root.rglob("*") if folder.is_dir() and not mode(folder) & stat.S_IRWXO}
+    files = [path for path in root.rglob("*") if path.is_file() and mode(path) & stat.S_IRWXO]
+    return {str(path.relative_to(root)) for path in files if not set(path.parents) & closed}
 
 
 def test_other_users_of_the_machine_read_nothing(umask_022, weather_files, tmp_path):
@@ -313,16 +307,16 @@ def test_other_users_of_the_machine_read_nothing(umask_022, weather_files, tmp_p
     with Workspace(small) as workspace:
         made = product.create_webhook(workspace, "http://8.8.8.8/hook", [])
         workspace_secret(small.workspace)
-        back_up_workspace(workspace, tmp_path / "copy.tar")
+        backup.back_up_workspace(workspace, tmp_path / "copy.tar")
     root = small.workspace
-    assert stat.S_IMODE(root.stat().st_mode) == 0o700 and made["secret"]
+    assert mode(root) == 0o700 and made["secret"]
     assert read_by_others(root) == set()
     secrets = [root / "control.sqlite", root / "monitoring" / "secret", root / "monitoring/.records/webhooks.json"]
-    assert [stat.S_IMODE(path.stat().st_mode) for path in secrets] == [0o600] * 3
-    assert stat.S_IMODE((tmp_path / "copy.tar").stat().st_mode) == 0o400
+    assert [mode(path) for path in secrets] == [0o600] * 3
+    assert mode(tmp_path / "copy.tar") == 0o400
     finding(examined(small), "permissions", "ok")
     for path in (root, *secrets):
-        before = path.stat().st_mode
+        before = mode(path)
         path.chmod(before | 0o044)
         found = finding(examined(small), "permissions", "warning")
         assert str(path) in found["detail"] and found["remedy"] == f"chmod -R o-rwx {root}"
@@ -331,28 +325,25 @@ def test_other_users_of_the_machine_read_nothing(umask_022, weather_files, tmp_p
         path.chmod(before)
 
 
-def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022, small):
-    copy, restored = small.workspace.with_name("copy"), small.workspace.with_name("restored")
-    with Workspace(small) as workspace:
-        back_up_workspace(workspace, copy)
+def test_a_restored_workspace_is_closed_although_the_backup_was_open(umask_022, copy, tmp_path):
     for path in (copy, copy / "control.sqlite"):
         path.chmod(0o755)
-    backup.restore_workspace(copy, restored)
-    assert stat.S_IMODE(restored.stat().st_mode) == 0o700
-    assert stat.S_IMODE((restored / "control.sqlite").stat().st_mode) == 0o600
+    backup.restore_workspace(copy, tmp_path / "restored")
+    assert mode(tmp_path / "restored") == 0o700
+    assert mode(tmp_path / "restored" / "control.sqlite") == 0o600
 
 
 def test_a_folder_that_a_group_may_write_stays_shared_with_the_group(tmp_path):
-    before = os.umask(0o002)
+    shared, before = tmp_path / "shared", os.umask(0o002)
     try:
-        (tmp_path / "shared").mkdir()
-        (tmp_path / "shared").chmod(0o2775)
-        with Workspace(Settings(workspace=tmp_path / "shared")) as workspace:
+        shared.mkdir()
+        shared.chmod(0o2775)
+        with Workspace(Settings(workspace=shared)) as workspace:
             workspace.control.close()
     finally:
         os.umask(before)
-    assert stat.S_IMODE((tmp_path / "shared" / "models").stat().st_mode) & 0o777 == 0o770
-    assert stat.S_IMODE((tmp_path / "shared" / "control.sqlite").stat().st_mode) == 0o660
+    assert mode(shared / "models") & 0o777 == 0o770
+    assert mode(shared / "control.sqlite") == 0o660
 
 
 def test_kernels_that_others_may_write_are_found(small, tmp_path, monkeypatch):
@@ -372,11 +363,8 @@ def test_doctor_works_beside_a_server(small):
 def test_with_the_control_database_elsewhere_a_backup_holds_the_files_it_names(tmp_path, weather_files):
     elsewhere = f"sqlite:///{tmp_path / 'elsewhere.sqlite'}"  # as PostgreSQL would be
     settings = Settings(workspace=tmp_path / "workspace", control_url=elsewhere)
-    request = TrainRequest(
-        uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
-    )
     with Workspace(settings) as workspace:
-        product.train_model_version(workspace, request)
+        learned(workspace, weather_files[0], parameters={"m": 1.0}, holdout=0)
         done = backup.back_up_workspace(workspace, tmp_path / "copy")
     assert (done.n_versions, done.has_control) == (1, False)
     restored = settings.model_copy(update={"workspace": tmp_path / "restored"})

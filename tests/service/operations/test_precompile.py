@@ -11,14 +11,13 @@ from typer.testing import CliRunner
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.lookup.lookup import LookupModel
-from service import product
 from service.cli import app
 from service.operations import precompile
-from service.requests.requests import TrainRequest
 from service.serving.predictor import REHEARSED, Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import meet
+from tests.service.asking import learned
 
 
 @pytest.mark.timeout(1500)  # two minutes of compiling, where nothing has been compiled yet, on a core of its own
@@ -42,9 +41,8 @@ def test_the_command_compiles_in_processes_side_by_side(tmp_path, monkeypatch):
 
 def test_a_task_that_fails_is_not_passed_over(tmp_path):
     with pytest.raises(FileNotFoundError, match="absent"):
-        precompile.precompile_in_processes(
-            1, [partial(Path.touch, tmp_path / "first"), partial(Path.unlink, tmp_path / "absent")]
-        )
+        tasks = [partial(Path.touch, tmp_path / "first"), partial(Path.unlink, tmp_path / "absent")]
+        precompile.precompile_in_processes(1, tasks)
 
 
 def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(tmp_path, weather_files, monkeypatch):
@@ -59,10 +57,7 @@ def test_a_model_has_answered_on_a_thread_before_it_does_on_the_event_loop(tmp_p
         monkeypatch.setattr(kind, "predict_proba", recorded)
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
         for learner, target in (("nb", "class"), ("spn", "class"), ("spn", None)):
-            product.train_model_version(
-                workspace,
-                TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model="m", holdout=0),
-            )
+            learned(workspace, weather_files[0], "m", learner, target, holdout=0)
         predictor = Predictor(workspace.control)
         for version, n_rows in ((1, REHEARSED), (2, REHEARSED), (3, ())):
             answered.clear()

@@ -1,12 +1,22 @@
 """A workspace, and files of five days of which models are learned and refreshed."""
 
+import uuid
+
 import pytest
 
 from service import product
-from service.requests.requests import DatasetRequest
+from service.jobs.steps import LOCAL, ignore_report, run_job_steps
+from service.requests.requests import DatasetRequest, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.passes.test_statistic_reuse import write
+
+
+def run_refresh(workspace, train, job=None, **more):
+    """What a refresh comes to whose steps this process makes."""
+    request = RefreshRequest.model_validate({"train": train} | more).model_dump()
+    steps = product.job_steps_by_kind(workspace)["refresh"]
+    return run_job_steps(steps, f"{LOCAL}{job or uuid.uuid4().hex}", request, ignore_report)
 
 
 @pytest.fixture

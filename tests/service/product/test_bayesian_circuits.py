@@ -1,41 +1,33 @@
 """Circuits that are sampled, as a user has them: by command line and by REST."""
 
 import json
-import time
 
 import numpy as np
 import pyarrow.parquet as pq
 
 from learners.models.query import Map, Marginal, Sample
 from service import product
-from service.requests.requests import TrainRequest
 from service.serving.predictor import Predictor
-from tests.service.asking import job_at_end, model_of
+from tests.processes import wait_for
+from tests.service.asking import finished, job_at_end, model_of, train_job, training
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
+from tests.service.http.test_predict import problem
+from tests.service.http.test_query import ask
 
 SETTINGS = {"learning": "gibbs", "iterations": 40, "draws": 20}
 
 
-def request_of(folder, **more):
-    asked = {
-        "uris": [str(folder)],
-        "target": "class",
-        "learner": "spn",
-        "parameters": SETTINGS,
-        "model": "sky",
-        "holdout": 0.1,
-    }
-    return TrainRequest(**(asked | more))
+def request_of(path, target="class", **more):
+    return training(path, "sky", "spn", target, parameters=SETTINGS, holdout=0.1, **more)
 
 
 def test_a_sampled_circuit_on_the_command_line(tmp_path):
     data, here = tmp_path / "data.parquet", {"workspace": tmp_path / "workspace"}
     pq.write_table(weather(600, 1), data)
     settings = [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    trained = fewpass(
-        "train", data, "--target", "class", "--learner", "spn", *settings, "--name", "sky", "--json", **here
-    )
+    train = ["train", data, "-t", "class", "-l", "spn", *settings, "-n", "sky", "--json"]
+    trained = fewpass(*train, **here)
     assert json.loads(trained.stdout)["metrics"]["zero_one_loss"] < 0.3
 
     told = fewpass("query", "sky", "conditional", "--given", "outlook=sunny", "--of", "class", **here).stdout
@@ -66,25 +58,10 @@ def test_a_sampled_circuit_on_the_command_line(tmp_path):
 
 
 def test_a_sampled_circuit_over_rest(site):
-    asked = {
-        "kind": "train",
-        "uris": [str(site.train)],
-        "target": "class",
-        "learner": "spn",
-        "parameters": SETTINGS,
-        "model": "sampled",
-    }
-    job = site.client.post("/v1/jobs", json=asked).json()
-    done = job_at_end(site.client, job["id"])
-    assert done["state"] == "succeeded", done
-    query = {
-        "queries": [
-            {"kind": "marginal", "evidence": {"outlook": "sunny"}},
-            {"kind": "impute", "evidence": {"outlook": "sunny"}, "variables": ["class"]},
-            {"kind": "surprise", "evidence": {"outlook": "sunny"}, "n": 100},
-        ]
-    }
-    answer, guess, surprise = site.client.post("/v1/models/sampled/query", json=query).json()["answers"]
+    finished(site.client, train_job(site.train, "sampled", "spn", parameters=SETTINGS))
+    known = {"evidence": {"outlook": "sunny"}}
+    impute, surprise = {"kind": "impute", "variables": ["class"], **known}, {"kind": "surprise", "n": 100, **known}
+    answer, guess, surprise = ask(site.client, "sampled", {"kind": "marginal", **known}, impute, surprise)
     assert answer["interval"][0] < answer["probability"] < answer["interval"][1]
     low, high = guess["imputed"]["class"]["interval"]
     assert low <= guess["imputed"]["class"]["probability"] <= high
@@ -92,8 +69,8 @@ def test_a_sampled_circuit_over_rest(site):
     facts = site.client.get("/v1/models/sampled/structure").json()["facts"]
     assert facts["n_sweeps"] == 40 and facts["n_chains"] == 2
     assert "<svg" in site.client.get("/v1/models/sampled/trace.svg").text
-    refused = site.client.get("/v1/models/weather/trace.svg")
-    assert refused.status_code == 422 and "has no chains to draw" in refused.json()["detail"]
+    refused = problem(site.client.get("/v1/models/weather/trace.svg"), 422)
+    assert "has no chains to draw" in refused["detail"]
 
 
 def test_an_update_goes_on_with_new_rows_behind_the_old_ones(workspace, tmp_path):
@@ -134,16 +111,12 @@ def test_served_draws_have_what_their_first_query_needs(workspace, tmp_path):
 
 
 def test_progress_of_a_job_tells_the_log_joint(site):
-    asked = {
-        "kind": "train", "uris": [str(site.train)], "target": "class", "learner": "spn", "model": "slow",
-        "parameters": SETTINGS | {"iterations": 100_000},
-    }  # fmt: skip
-    job = site.client.post("/v1/jobs", json=asked).json()
-    notes, until = set(), time.monotonic() + 300
-    while not any("log joint" in note for note in notes) and time.monotonic() < until:
-        progress = site.client.get(f"/v1/jobs/{job['id']}").json()["progress"] or {}
-        notes.add(progress.get("note", ""))
-        time.sleep(0.05)
-    assert any("log joint" in note and "% of trees and" in note for note in notes), notes
+    slow = train_job(site.train, "slow", "spn", parameters=SETTINGS | {"iterations": 100_000})
+    job = site.client.post("/v1/jobs", json=slow).json()
+
+    def note():
+        return (site.client.get(f"/v1/jobs/{job['id']}").json()["progress"] or {}).get("note", "")
+
+    wait_for(lambda: "log joint" in (told := note()) and "% of trees and" in told)
     site.client.post(f"/v1/jobs/{job['id']}/cancel")
     assert job_at_end(site.client, job["id"])["state"] == "cancelled"

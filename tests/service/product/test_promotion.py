@@ -2,7 +2,6 @@
 
 import math
 import os
-import uuid
 
 import numpy as np
 import pyarrow as pa
@@ -10,9 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.steps import LOCAL, ignore_report, run_job_steps
 from service.product.promotion import Measured, Quarantined, promotion_verdict
-from service.product.submission.job_steps import job_steps_by_kind
 from service.product.submission.prechecks import check_job_request
 from service.requests.problems import InvalidRequest
 from service.requests.requests import PromotionRule, RefreshRequest
@@ -20,39 +17,39 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
 from tests.passes.test_statistic_reuse import write
+from tests.service.asking import training
+from tests.service.product.conftest import run_refresh
 from tests.service.product.test_refresh import request_of
 
 
 def joint(version, log_likelihood, n_impossible=0):
     """A version without classes that was measured."""
-    found = {"log_likelihood": log_likelihood, "n_impossible": n_impossible, "n_test_rows": 500}
-    return Measured(version, found)
+    return Measured(version, {"log_likelihood": log_likelihood, "n_impossible": n_impossible, "n_test_rows": 500})
 
 
 def test_versions_without_a_class_are_compared_by_likelihood(workspace, folder):
     train = request_of(folder, target=None, learner="spn", parameters={"learning": "em", "passes": 1})
-    request = RefreshRequest(train=train)
-    check_job_request(workspace, request, is_remote=False)
-    first = run_job_steps(
-        product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report
-    )
-    assert first["promotion"]["is_promoted"]
+    check_job_request(workspace, RefreshRequest(train=train), is_remote=False)
+    assert run_refresh(workspace, train)["promotion"]["is_promoted"]
     write(folder, 5)
-    second = run_job_steps(
-        product.job_steps_by_kind(workspace)["refresh"], "local-2", request.model_dump(), ignore_report
-    )["promotion"]
+    second = run_refresh(workspace, train)["promotion"]
     new, old = (second[f"{which}_metrics"]["log_likelihood"] for which in ("challenger", "champion"))
     assert second["is_promoted"] is (new >= old)
     assert f"log_loss {-new:.6g} against {-old:.6g}" in second["reason"]
 
 
+def is_promoted(challenger, champion, **rule):
+    return promotion_verdict(PromotionRule(**rule), challenger, champion).is_promoted
+
+
 def test_a_row_that_is_impossible_costs_more_than_any_other():
-    rule = PromotionRule()
-    assert promotion_verdict(rule, joint(2, -3.0), joint(1, -4.0)).is_promoted
-    assert not promotion_verdict(rule, joint(2, -4.0), joint(1, -3.0)).is_promoted
-    assert not promotion_verdict(rule, joint(2, -1.0, n_impossible=1), joint(1, -3.0)).is_promoted
-    assert promotion_verdict(rule, joint(2, -3.0), joint(1, -1.0, n_impossible=1)).is_promoted
-    assert not promotion_verdict(rule, joint(2, math.nan), joint(1, -3.0)).is_promoted
+    assert is_promoted(joint(2, -3.0), joint(1, -4.0))
+    assert not is_promoted(joint(2, -4.0), joint(1, -3.0))
+    assert not is_promoted(joint(2, -1.0, n_impossible=1), joint(1, -3.0))
+    assert is_promoted(joint(2, -3.0), joint(1, -1.0, n_impossible=1))
+    assert not is_promoted(joint(2, math.nan), joint(1, -3.0))
+    # A joint model has the absolute floor alone.
+    assert is_promoted(joint(2, -30.0), None) and not is_promoted(joint(2, -30.0), None, max_loss=20.0)
 
 
 def test_a_version_without_a_class_is_not_compared_with_one_that_has_it():
@@ -74,17 +71,12 @@ def test_no_version_below_the_floor_is_promoted_whatever_the_champion_is(champio
     told = promotion_verdict(PromotionRule(), measured(2, 0.765), champion)
     assert not told.is_promoted
     assert told.reason.endswith("version 2 has log_loss 0.765, worse than the class shares alone (0.693147)")
-    assert promotion_verdict(PromotionRule(beats_prior=False), measured(2, 0.765), champion).is_promoted
-    assert promotion_verdict(PromotionRule(), measured(2, math.log(2)), champion).is_promoted, "a tie is not worse"
+    assert is_promoted(measured(2, 0.765), champion, beats_prior=False)
+    assert is_promoted(measured(2, math.log(2)), champion), "a tie is not worse"
     told = promotion_verdict(PromotionRule(max_loss=0.5), measured(2, 0.6), champion)
     assert not told.is_promoted
     assert told.reason.endswith("version 2 has log_loss 0.6, and at most 0.5 is allowed")
-    assert promotion_verdict(PromotionRule(max_loss=0.5), measured(2, 0.5), champion).is_promoted
-
-
-def test_a_joint_model_has_the_absolute_floor_alone():
-    assert promotion_verdict(PromotionRule(), joint(2, -30.0), None).is_promoted
-    assert not promotion_verdict(PromotionRule(max_loss=20.0), joint(2, -30.0), None).is_promoted
+    assert is_promoted(measured(2, 0.5), champion, max_loss=0.5)
 
 
 def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
@@ -93,17 +85,13 @@ def test_a_version_of_coin_flips_becomes_nobodys_champion(workspace, folder):
     columns = {name: rng.choice(list("abcdefgh"), 600) for name in "uvw"}
     pq.write_table(pa.table(columns | {"class": rng.choice(["no", "yes"], 600)}), folder.parent / "chance.parquet")
     train = request_of(folder, uris=[str(folder.parent / "chance.parquet")], columns={}, parameters={"k": 2, "m": 0.1})
-    request = RefreshRequest(train=train)
-    told = run_job_steps(
-        product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report
-    )["promotion"]
+    told = run_refresh(workspace, train)["promotion"]
     assert not told["is_promoted"]
     assert "champion stays unset: version 1 has log_loss" in told["reason"]
     assert told["challenger_metrics"]["log_loss"] > told["challenger_metrics"]["log_loss_of_class_shares"]
     assert product.aliases_of(workspace, "daily") == {}
     (kept,) = product.list_promotions(workspace, "daily").items
-    assert kept.reason == told["reason"]
-    assert kept.rule["beats_prior"] is True
+    assert kept.reason == told["reason"] and kept.rule["beats_prior"] is True
 
 
 @pytest.mark.parametrize("metric", ["rmse", "zero_one_loss"])
@@ -115,14 +103,12 @@ def test_a_metric_of_classes_is_refused_at_once_where_there_are_none(workspace, 
 
 def test_a_damaged_champion_stays_and_the_decision_says_why(workspace, folder):
     """Else a refresh would fail each night, and nobody would read of it among the decisions."""
-    request = RefreshRequest(train=request_of(folder, learner="nb", parameters={"m": 1.0}))
-    run_job_steps(product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report)
+    train = request_of(folder, learner="nb", parameters={"m": 1.0})
+    run_refresh(workspace, train)
     compiled = product.find_version(workspace, "daily@1").arrow_path
     compiled.chmod(0o644)
     compiled.write_bytes(b"junk")
-    told = run_job_steps(
-        product.job_steps_by_kind(workspace)["refresh"], "local-2", request.model_dump(), ignore_report
-    )["promotion"]
+    told = run_refresh(workspace, train)["promotion"]
     assert not told["is_promoted"]
     assert "version 1 stays champion: version 1 could not be measured" in told["reason"]
     assert "is damaged" in told["reason"]
@@ -143,12 +129,8 @@ def test_rows_that_decide_are_read_as_the_model_reads_them(workspace, tmp_path, 
     columns = {"*": {"delimiter": "^"}, "class": {"null_class": "drop"}}
     where = {} if is_kept_back else {"test_uris": [str(tmp_path / "test.csv")], "holdout": 0}
     train = request_of(tmp_path / "train.csv", columns=columns, learner="nb", parameters={}, **where)
-    request = RefreshRequest(train=train, promotion={"min_rows": 10})
-    told = run_job_steps(
-        product.job_steps_by_kind(workspace)["refresh"], "local-1", request.model_dump(), ignore_report
-    )["promotion"]
-    assert told["is_promoted"], told["reason"]
-    assert told["challenger_metrics"]["log_loss"] < 0.5
+    told = run_refresh(workspace, train, promotion={"min_rows": 10})["promotion"]
+    assert told["is_promoted"] and told["challenger_metrics"]["log_loss"] < 0.5, told["reason"]
 
 
 @pytest.fixture
@@ -160,11 +142,7 @@ def place(tmp_path):
 
 
 def refresh(workspace, folder, **more):
-    train = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 1}, "model": "towns"}
-    request = RefreshRequest(train=train | {"holdout": 0.2}, **more)
-    return run_job_steps(
-        job_steps_by_kind(workspace)["refresh"], f"{LOCAL}{uuid.uuid4().hex}", request.model_dump(), lambda _: None
-    )
+    return run_refresh(workspace, training(folder, "towns", "kdb", parameters={"k": 1}, holdout=0.2), **more)
 
 
 def add(folder, table, number):

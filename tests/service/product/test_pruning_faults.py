@@ -3,18 +3,14 @@
 import pytest
 
 from service import product
-from service.jobs.steps import Run, run_job_steps
+from service.jobs.steps import Run, ignore_report, run_job_steps
 from service.product import promotion
 from service.requests.requests import EvaluateRequest, RefreshRequest
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("weather_set")]
 
-REFRESH = RefreshRequest.model_validate(
-    {
-        "train": {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"},
-        "promotion": {"margin": -1, "max_ece_increase": None},
-    }
-)
+TRAIN = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"}
+REFRESH = RefreshRequest(train=TRAIN, promotion={"margin": -1, "max_ece_increase": None})
 
 
 class Refresh:
@@ -25,14 +21,10 @@ class Refresh:
         self.id = product.submit_job(workspace, REFRESH, is_remote=False)[0].id
         steps = dict(product.job_steps_by_kind(workspace)["refresh"])
         del steps["decide"]
-        self.published = run_job_steps(steps, self.id, self.request, lambda _: None)
-
-    @property
-    def request(self):
-        return REFRESH.model_dump()
+        self.published = run_job_steps(steps, self.id, REFRESH.model_dump(), ignore_report)
 
     def decide(self):
-        run = Run(self.id, self.request, {"publish": self.published}, lambda _: None)
+        run = Run(self.id, REFRESH.model_dump(), {"publish": self.published}, ignore_report)
         return promotion.decide_promotion(self.workspace, run)
 
     def end(self):

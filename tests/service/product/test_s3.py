@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import boto3
@@ -30,7 +31,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.lake_tables import DeltaHistory, IcebergHistory, anew, people
 from tests.passes.test_engine import same
-from tests.service.product.datasets.test_lake_refresh import model_of, n_read, train
+from tests.service.product.datasets.test_lake_refresh import model_of, n_read, snapshot_of, train
 from tests.web import Quiet, serving
 
 
@@ -69,14 +70,11 @@ def bucket():
     server.start()
     host, port = server.get_host_and_port()
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in {
-            "AWS_ACCESS_KEY_ID": "ana",
-            "AWS_SECRET_ACCESS_KEY": "key",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        }.items():
-            environment.setenv(name, value)
+        environment.setenv("AWS_ACCESS_KEY_ID", "ana")
+        environment.setenv("AWS_SECRET_ACCESS_KEY", "key")
+        environment.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        environment.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        environment.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
         yield Bucket(f"{host}:{port}")
     server.stop()
 
@@ -142,45 +140,51 @@ def test_trained_refreshed_and_predicted(bucket, workspace, tmp_path):
     pq.write_table(pa.concat_tables(local), tmp_path / "all.parquet")
     expected, _ = train(workspace, tmp_path / "all.parquet", model="local")
     assert same(model_of(version), model_of(expected))
-    output, days_two = "s3://shop/answers/out.parquet", ["s3://shop/people/day=2/*.parquet"]
-    n_rows = product.predict_files(workspace, "s3@latest", days_two, tmp_path / "out.parquet")
-    assert product.predict_files(workspace, "s3@latest", days_two, output) == n_rows == 60
+    output, two = "s3://shop/answers/out.parquet", ["s3://shop/people/day=2/*.parquet"]
+    predict = partial(product.predict_files, workspace, "s3@latest", two)
+    assert predict(tmp_path / "out.parquet") == predict(output) == 60
     assert bucket.read("answers/out.parquet") == pq.read_table(tmp_path / "out.parquet")
     with pytest.raises(InvalidRequest, match=r"exists already. Choose another name, or replace it with --force"):
-        product.predict_files(workspace, "s3@latest", days_two, output)
-    assert product.predict_files(workspace, "s3@latest", days_two, output, replace=True) == 60
+        predict(output)
+    assert predict(output, replace=True) == 60
     with pytest.raises(SourceError, match=r"there is no bucket 'shopp'. Make it first"):
-        product.predict_files(workspace, "s3@latest", days_two, "s3://shopp/out.parquet")
+        predict("s3://shopp/out.parquet")
 
 
-def test_the_command_writes_where_it_reads(bucket, workspace, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def fewpass(*arguments):
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def written(bucket, workspace):
+    """Rows in the bucket that the model `written` has learned."""
     rows = bucket.put("written/a.parquet", people(np.random.default_rng(1), 60))
     train(workspace, rows, model="written")
-    place = str(workspace.settings.workspace)
-    asked = ["predict", "written@latest", rows, "-o", "s3://shop/answers/b.parquet", "-w", place]
-    done = CliRunner().invoke(app, asked)
+    return rows
+
+
+def test_the_command_writes_where_it_reads(bucket, written, workspace, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ["predict", "written@latest", written, "-o", "s3://shop/answers/b.parquet", "-w"]
+    done = fewpass(*asked, workspace.layout.root)
     assert done.exit_code == 0, done.output
     assert bucket.read("answers/b.parquet").num_rows == 60
-    again = CliRunner().invoke(app, asked)
+    again = fewpass(*asked, workspace.layout.root)
     assert again.exit_code != 0 and "exists already" in str(again.exception)
-    elsewhere = CliRunner().invoke(app, [*asked[:5], "-w", "s3://shop/workspace"])
+    elsewhere = fewpass(*asked, "s3://shop/workspace")
     assert elsewhere.exit_code == 2 and "Name a folder of this machine" in elsewhere.output
     assert not list(tmp_path.iterdir()), "no folder s3: is left"
 
 
-def test_an_address_is_told_without_its_secret(bucket, workspace, tmp_path, monkeypatch):
-    rows = bucket.put("told/a.parquet", people(np.random.default_rng(1), 30))
-    train(workspace, rows, model="told")
-    place = str(workspace.settings.workspace)
+def test_an_address_is_told_without_its_secret(bucket, written, workspace):
     options = f"endpoint_override={bucket.address}&scheme=http"
     for output in (f"s3://ana:topsecret@shop/answers/c.parquet?{options}", f"s3://ana:topsecret@shop/c.csv?{options}"):
         for more in ([], ["--json"], ["--force"]):
-            done = CliRunner().invoke(app, ["predict", "told@latest", rows, "-o", output, "-w", place, *more])
+            done = fewpass("predict", "written@latest", written, "-o", output, "-w", workspace.layout.root, *more)
             said = f"{done.output}{done.exception}{getattr(done.exception, 'fields', '')}"
             assert "***@shop" in said and "topsecret" not in said, said
     with pytest.raises(InvalidRequest, match=r"ana:\*\*\*@host") as refused:
-        product.predict_files(workspace, "told@latest", [rows], "postgresql://ana:topsecret@host/shop")
+        product.predict_files(workspace, "written@latest", [written], "postgresql://ana:topsecret@host/shop")
     assert "topsecret" not in str(refused.value.fields)
 
 
@@ -198,10 +202,9 @@ def test_an_interrupted_upload_leaves_all_or_nothing(bucket, throttled, tmp_path
     assert [one["Size"] for one in found] in ([], [25 << 20])
 
 
-def test_an_address_may_name_its_endpoint(bucket, monkeypatch):
-    bucket.put("one/a.parquet", people(np.random.default_rng(2), 30))
+def test_an_address_may_name_its_endpoint(bucket, written, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL")
-    assert Source.open(f"s3://shop/one/a.parquet?endpoint_override={bucket.address}&scheme=http").n_rows == 30
+    assert Source.open(f"{written}?endpoint_override={bucket.address}&scheme=http").n_rows == 60
 
 
 @pytest.mark.parametrize("kind", [DeltaHistory, IcebergHistory])
@@ -215,6 +218,7 @@ def test_lake_tables_are_read_and_followed(kind, bucket, workspace, tmp_path):
     history.delete()
     version, _ = train(workspace, bucket.copy(history.path, name), model=name)
     assert same(model_of(version), anew(history.rows(), tmp_path))
+    assert snapshot_of(workspace, version)["format"] == {"deltahistory": "Delta Lake"}.get(name, "Iceberg")
 
 
 def test_a_file_that_is_replaced_meanwhile_is_told(bucket):
@@ -228,54 +232,51 @@ def test_a_file_that_is_replaced_meanwhile_is_told(bucket):
         list(source.batches())
 
 
-def test_credentials_that_are_refused_are_told(bucket, workspace, monkeypatch):
-    uri = bucket.put("kept/a.parquet", people(np.random.default_rng(3), 30))
+def test_credentials_that_are_refused_are_told(bucket, written, workspace, monkeypatch):
     bucket.client.put_object(Bucket="shop", Key="text/a.csv", Body=b"a,b\n1,2\n")
-    source = Source.open(uri)
+    source = Source.open(written)
     monkeypatch.setattr(settings, "INITIAL_NO_AUTH_ACTION_COUNT", 0.0)
     monkeypatch.setattr(ActionAuthenticatorMixin, "request_count", 0)
     for refused in (
-        lambda: Source.open(uri),
-        lambda: Source.open("s3://shop/kept"),
+        lambda: Source.open(written),
+        lambda: Source.open("s3://shop/written"),
         lambda: inspect_tabular_file(*uri_filesystem("s3://shop/text/a.csv"), "CSV", {}),
-        lambda: Source.open("s3://shop/kept/*.parquet"),
-        lambda: Source.open("delta://s3://shop/kept@3"),
+        lambda: Source.open("s3://shop/written/*.parquet"),
+        lambda: Source.open("delta://s3://shop/written@3"),
         lambda: list(source.batches()),
-        lambda: train(workspace, uri, model="refused"),
+        lambda: train(workspace, written, model="refused"),
     ):
         with pytest.raises(SourceError, match=r"is refused by its store .*Renew the credentials"):
             refused()
 
 
-def test_a_store_that_throttles_is_asked_again(bucket, throttled):
-    bucket.put("slow/a.parquet", people(np.random.default_rng(2), 30))
-    uri = f"s3://shop/slow/a.parquet?endpoint_override={throttled}&scheme=http"
+def test_a_store_that_throttles_is_asked_again(written, throttled):
     Throttled.n_refused = 2
-    source = Source.open(uri)
+    source = Source.open(f"{written}?endpoint_override={throttled}&scheme=http")
     assert Throttled.n_refused == 0
     Throttled.n_refused = 2
-    assert sum(batch.num_rows for batch in source.batches()) == 30
+    assert sum(batch.num_rows for batch in source.batches()) == 60
 
 
 @pytest.mark.faults
-def test_a_store_that_throttles_on_is_told(bucket, throttled):
-    bucket.put("slow/a.parquet", people(np.random.default_rng(2), 30))
-    source = Source.open(f"s3://shop/slow/a.parquet?endpoint_override={throttled}&scheme=http")
+def test_a_store_that_throttles_on_is_told(written, throttled):
+    source = Source.open(f"{written}?endpoint_override={throttled}&scheme=http")
     Throttled.n_refused = 1000
     with pytest.raises(SourceError, match=r"answers too slowly .*Try again later"):
         list(source.batches())
     assert Throttled.n_refused > 900, "within a bound"
 
 
-def test_what_a_store_does_not_say_is_told():
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("UNKNOWN (HTTP status 400) during HeadObject operation: No response body.", "Renew the credentials"),
+        ("UNKNOWN (HTTP status 503) during HeadObject operation: No response body.", "answers too slowly"),
+        ("SLOW_DOWN during GetObject operation: Please reduce", "Try again later"),
+        ("NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could", "Check the network, and the endpoint"),
+    ],
+)
+def test_what_a_store_does_not_say_is_told(error, words):
     """S3 answers a HEAD request with an expired token by 400 and no body."""
-    error = OSError("AWS Error UNKNOWN (HTTP status 400) during HeadObject operation: No response body.")
-    assert "Renew the credentials" in str(store_error_reason(error))
-    busy = OSError("AWS Error UNKNOWN (HTTP status 503) during HeadObject operation: No response body.")
-    assert "answers too slowly" in str(store_error_reason(busy))
-    assert "Try again later" in str(
-        store_error_reason(OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce"))
-    )
-    gone = OSError("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Could not connect to server")
-    assert "Check the network, and the endpoint" in str(store_error_reason(gone))
+    assert words in str(store_error_reason(OSError(f"AWS Error {error}")))
     assert store_error_reason(OSError("Couldn't deserialize thrift")) is None

@@ -3,6 +3,7 @@
 import base64
 import json
 import math
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import duckdb
@@ -24,11 +25,12 @@ from service.product.datasets.data_sources import (
     parse_database_uri,
 )
 from service.requests.problems import InvalidRequest, problem_from_error
-from service.requests.requests import DatasetRequest, TrainRequest
+from service.requests.requests import DatasetRequest
 from service.settings import Settings, unknown_setting_warnings
 from service.workspace import Workspace
 from storage.control.control import open_control
 from storage.errors import ControlUnavailable
+from tests.service.asking import learned, training
 from tests.service.cli.test_cli import fewpass
 from tests.web import Quiet, serving
 
@@ -44,12 +46,16 @@ def orders():
     return pa.table({"size": size, "where": pa.array(where, mask=rng.random(N_ROWS) < 0.1), "late": late.astype(str)})
 
 
+def put(database, statement, orders):
+    with duckdb.connect(str(database)) as opened:
+        opened.register("rows", orders)
+        opened.execute(statement)
+
+
 @pytest.fixture(scope="module")
 def shop(orders, tmp_path_factory):
     path = tmp_path_factory.mktemp("shop") / "shop.db"
-    with duckdb.connect(str(path)) as database:
-        database.register("rows", orders)
-        database.execute('CREATE SCHEMA web; CREATE TABLE web."all orders" AS FROM rows')
+    put(path, 'CREATE SCHEMA web; CREATE TABLE web."all orders" AS FROM rows', orders)
     return path
 
 
@@ -97,34 +103,25 @@ def test_uris_that_name_none_are_refused(uri, error, message, monkeypatch):
 
 def test_a_duckdb_file_is_learned_from_as_its_rows(shop, orders, place, tmp_path):
     pq.write_table(orders, tmp_path / "orders.parquet")
-    asked = {"target": "late", "learner": "nb", "holdout": 0}
     uri = f"duckdb://{shop}?table=web.all orders"
-    of_database, _ = product.train_and_report_passes(place, TrainRequest(uris=[uri], model="late", **asked))
-    of_file, _ = product.train_and_report_passes(
-        place, TrainRequest(uris=[str(tmp_path / "orders.parquet")], model="f", **asked)
-    )
+    of_database = learned(place, uri, "late", target="late", holdout=0)
+    of_file = learned(place, tmp_path / "orders.parquet", "f", target="late", holdout=0)
     assert of_database.n_rows == of_file.n_rows == N_ROWS
     beside = product.evaluate_versions(place, ["late@1", "f@1"], [uri], lambda _: None)
     assert beside["models"][0]["log_loss"] == beside["models"][1]["log_loss"]
     provenance = product.version_lineage(place, "late@1")["provenance"]
-    assert list(provenance["databases"].values()) == [uri]
-    assert (
-        list(provenance["databases"]) == [file["path"] for file in of_database.files] == provenance["request"]["uris"]
-    )
+    (path,) = provenance["request"]["uris"]
+    assert provenance["databases"] == {path: uri} and [file["path"] for file in of_database.files] == [path]
 
 
 def test_a_refresh_counts_the_rows_that_a_query_gives_now(orders, tmp_path):
     workspace, path = tmp_path / "workspace", tmp_path / "shop.db"
-    with duckdb.connect(str(path)) as database:
-        database.register("rows", orders)
-        database.execute("CREATE TABLE orders AS FROM rows LIMIT 1000")
+    put(path, "CREATE TABLE orders AS FROM rows LIMIT 1000", orders)
     uri = f"duckdb://{path}?query=SELECT size, late FROM orders WHERE size > 0"
     command = ["train", uri, "-t", "late", "--name", "late", "-l", "nb", "--update", "--holdout", 0]
     fewpass(*command, workspace=workspace)
     assert "1,000 rows" in fewpass(*command, workspace=workspace).stdout
-    with duckdb.connect(str(path)) as database:
-        database.register("rows", orders)
-        database.execute("INSERT INTO orders FROM rows OFFSET 1000")
+    put(path, "INSERT INTO orders FROM rows OFFSET 1000", orders)
     assert "3,000 rows" in fewpass(*command, workspace=workspace).stdout
     told = json.loads(fewpass("evaluate", "late", uri, "--json", workspace=workspace).stdout)
     assert told["n_test_rows"] == N_ROWS
@@ -136,16 +133,14 @@ def test_a_refresh_counts_the_rows_that_a_query_gives_now(orders, tmp_path):
 
 def test_what_a_database_refuses_is_told_and_nothing_is_kept(shop, place):
     kept = sorted(place.layout.queries.iterdir())
-    for query, message in (
-        ("SELECT nothing FROM web.orders", "cannot be read (Catalog Error: Table with name orders does not exist"),
-        ("DROP TABLE web.orders", "cannot be read ("),
-        ("SELECT INTERVAL 1 DAY AS days, 1 AS a", "Leave that column out of the query, or CAST it"),
-    ):
-        with pytest.raises(SourceError) as raised:
-            materialise_database_uris(place, [f"duckdb://{shop}?query={query}"])
-        assert message in str(raised.value)
-    with pytest.raises(SourceError, match="database does not exist"):
-        materialise_database_uris(place, [f"duckdb://{shop}.gone?table=a"])
+    for query, message in {
+        "?query=SELECT nothing FROM web.orders": "(Catalog Error: Table with name orders does not exist",
+        "?query=DROP TABLE web.orders": "cannot be read (",
+        "?query=SELECT INTERVAL 1 DAY AS days, 1 AS a": "Leave that column out of the query, or CAST it",
+        ".gone?table=a": "database does not exist",
+    }.items():
+        with pytest.raises(SourceError, match=re.escape(message)):
+            materialise_database_uris(place, [f"duckdb://{shop}{query}"])
     assert sorted(place.layout.queries.iterdir()) == kept
     with pytest.raises(SourceError, match=r"is a database. The commands train, .* read it"):
         open_data_source(place, [f"duckdb://{shop}?table=a"])
@@ -174,12 +169,10 @@ def test_postgresql_is_learned_from_by_adbc(postgres, orders, place, monkeypatch
         assert found.schema.field("size").type == pa.float64()  # `numeric`, which the driver gives as text
         assert found["size"].to_pylist() == pytest.approx(expected["size"].to_pylist(), rel=1e-14)
         assert found["late"].to_pylist() == expected["late"].to_pylist()
-    request = TrainRequest(uris=["credentials://pg?table=orders"], target="late", learner="nb", model="pg")
-    version, _ = product.train_and_report_passes(place, request)
-    assert version.n_rows == round(N_ROWS * 0.8) or math.isclose(version.n_rows, N_ROWS * 0.8, rel_tol=0.1)
-    assert list(product.version_lineage(place, "pg@1")["provenance"]["databases"].values()) == [
-        "credentials://pg?table=orders"
-    ]
+    version = learned(place, "credentials://pg?table=orders", "pg", target="late")
+    assert math.isclose(version.n_rows, N_ROWS * 0.8, rel_tol=0.1)
+    databases = product.version_lineage(place, "pg@1")["provenance"]["databases"]
+    assert list(databases.values()) == ["credentials://pg?table=orders"]
     with pytest.raises(SourceError, match='relation "gone" does not exist'):
         materialise_database_uris(place, [f"{postgres}&table=gone"])
     materialise_database_uris(place, [f"{postgres}&query=DELETE FROM orders RETURNING size"])
@@ -188,7 +181,7 @@ def test_postgresql_is_learned_from_by_adbc(postgres, orders, place, monkeypatch
 
 
 MARK = "PASSWORD1marked"
-TRAIN = {"target": "class", "learner": "nb", "parameters": {"m": 1.0}, "model": "m", "holdout": 0}
+TRAIN = {"parameters": {"m": 1.0}, "holdout": 0}
 
 
 class Guarded(Quiet):
@@ -215,12 +208,6 @@ def host(weather_files):
         yield address
 
 
-@pytest.fixture
-def workspace(tmp_path):
-    with Workspace(Settings(workspace=tmp_path / "workspace", threads=1)) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize("kind", ["password", "signature", "file"])
 def test_a_secret_opens_the_data_and_stands_nowhere(workspace, host, tmp_path, monkeypatch, kind):
     signed = f"http://{host}/tables?X-Amz-Signature={MARK}"
@@ -232,11 +219,11 @@ def test_a_secret_opens_the_data_and_stands_nowhere(workspace, host, tmp_path, m
         monkeypatch.setenv("FEWPASS_CREDENTIALS_OUR_SHOP", place)
     uri = "credentials://our-shop/train.parquet"
     product.register_dataset(workspace, DatasetRequest(name="d", uris=[uri], target="class"))
-    made = product.train_model_version(workspace, TrainRequest(uris=[uri], **TRAIN))
-    wrong = uri.replace("train", "none")
-    job = product.submit_job(workspace, TrainRequest(uris=[wrong], **TRAIN), is_remote=False)
+    made = learned(workspace, uri, **TRAIN)
+    wrong = training(uri.replace("train", "none"), **TRAIN)
+    job = product.submit_job(workspace, wrong, is_remote=False)
     with pytest.raises(SourceError) as raised:
-        product.train_model_version(workspace, TrainRequest(uris=[wrong], **TRAIN))
+        product.train_model_version(workspace, wrong)
     product.write_export(workspace, "m", tmp_path / "m.tar")
     back_up_workspace(workspace, tmp_path / "copy")
     found = product.find_version(workspace, "m")
@@ -261,36 +248,26 @@ SECRETS = {
 
 
 @pytest.mark.parametrize("uri", SECRETS)
-@pytest.mark.parametrize("is_remote", [True, False])
-def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri, is_remote):
+def test_a_uri_with_a_secret_is_refused_before_it_is_kept(workspace, uri):
     assert redact_uri_secrets(f"of {uri} it says") == f"of {SECRETS[uri]} it says"
-    asked = TrainRequest(uris=[uri], **TRAIN)
     for refused in (
-        lambda: product.submit_job(workspace, asked, is_remote=is_remote),
-        lambda: product.submit_job(workspace, TrainRequest(uris=["/a"], test_uris=[uri], **TRAIN), is_remote=is_remote),
-        lambda: product.train_model_version(workspace, asked),
+        lambda: product.submit_job(workspace, training(uri, **TRAIN), is_remote=True),
+        lambda: product.submit_job(workspace, training("/a", test_uris=[uri], **TRAIN), is_remote=False),
+        lambda: learned(workspace, uri, **TRAIN),
         lambda: product.register_dataset(workspace, DatasetRequest(name="d", uris=[uri], target="class")),
     ):
         with pytest.raises(InvalidRequest, match="carries a secret") as raised:
             refused()
         assert MARK not in str(problem_from_error(raised.value).body()) and SECRETS[uri] in str(raised.value)
-    with pytest.raises(SourceError) as unread:
-        raise SourceError(uri, f"cannot be read ({uri}).")
-    assert MARK not in str(unread.value) + unread.value.path
+    unread = SourceError(uri, f"cannot be read ({uri}).")
+    assert MARK not in str(unread) + unread.path
 
 
-@pytest.mark.parametrize(
-    "uri",
-    [
-        "/data/a@b:c.parquet",
-        "https://host:8080/a@b",
-        "s3://bucket/x?region=eu",
-        "abfs://box@account/x",
-        "https://h/x?design=1",
-        "delta://s3://bucket/x@12",
-        "iceberg://file:///x@2026-01-31T12:00",
-    ],
-)
+PLAIN = ["/data/a@b:c.parquet", "https://host:8080/a@b", "s3://bucket/x?region=eu", "abfs://box@account/x"]
+PLAIN += ["https://h/x?design=1", "delta://s3://bucket/x@12", "iceberg://file:///x@2026-01-31T12:00"]
+
+
+@pytest.mark.parametrize("uri", PLAIN)
 def test_a_uri_without_a_secret_is_not_changed(uri):
     assert redact_uri_secrets(uri) == uri
 

@@ -30,8 +30,8 @@ def workspace(tmp_path_factory):
     pq.write_table(ROWS, folder / "rows.parquet")
     with Workspace(Settings(workspace=folder / "workspace", data_roots=[str(folder)])) as opened:
         for name, target in (("towns", "class"), ("open", None)):
-            uris = [str(folder / "rows.parquet")]
-            product.register_dataset(opened, DatasetRequest(name=name, uris=uris, target=target))
+            request = DatasetRequest(name=name, uris=[str(folder / "rows.parquet")], target=target)
+            product.register_dataset(opened, request)
         yield opened
 
 
@@ -44,11 +44,8 @@ def test_the_counts_are_those_of_the_rows(workspace):
     assert (told["n_rows"], told["classes"], len(told["rows"])) == (200, ["no", "yes"], 10)
     assert told["rows"][2] == [None, "3.5", "2", "x", "no"]
     road = column(told, "road")
-    assert road["missing"] == 0.25 and dict(zip(road["labels"], zip(*road["counts"], strict=True), strict=True)) == {
-        "(missing)": (50, 0),
-        "a": (100, 0),
-        "b": (0, 50),
-    }
+    counts = dict(zip(road["labels"], zip(*road["counts"], strict=True), strict=True))
+    assert road["missing"] == 0.25 and counts == {"(missing)": (50, 0), "a": (100, 0), "b": (0, 50)}
     size, n = column(told, "size"), column(told, "n")
     assert size["labels"][0] == "1.5 to 1.667" and size["labels"][-1] == "(missing)" and size["missing"] == 0.25
     assert (n["labels"], n["counts"]) == (["1", "2", "3"], [[50, 50, 50], [0, 50, 0]])
@@ -75,10 +72,8 @@ def test_the_example_is_written_and_registered_once(workspace, tmp_path):
     assert product.register_example_dataset(workspace).uris == first.uris and first.target == "customer"
     told = product.dataset_profile(workspace, first.name)
     assert told["n_rows"] == pq.read_table(first.uris[0]).num_rows == 4_000
-    assert (
-        product.train_model_version(workspace, TrainRequest(dataset=first.name, learner="nb", model="example")).version
-        == 1
-    )
+    request = TrainRequest(dataset=first.name, learner="nb", model="example")
+    assert product.train_model_version(workspace, request).version == 1
 
 
 def test_files_go_into_the_first_folder_that_may_be_read(workspace, tmp_path):

@@ -1,6 +1,7 @@
 """Rules of forgotten rows are taken back on purpose and recorded, and never by a file that is gone."""
 
 import json
+from functools import partial
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -10,28 +11,22 @@ import sqlalchemy as sa
 from service import product
 from service.operations.doctor import run_doctor_checks
 from service.requests.problems import InvalidRequest
-from service.requests.requests import ForgetRequest
 from storage.control import tables
 from storage.datasets.forgotten import Forgotten
 from storage.errors import CorruptFile, NotFound
 from tests.passes.test_engine import same
 from tests.passes.test_statistic_reuse import write
-from tests.service.asking import model_of
+from tests.service.asking import finished, model_of
 from tests.service.cli.test_cli import fewpass
-from tests.service.product.forgetting.test_forgetting import OF_ROWS, WHERE, n_left, register
-from tests.service.product.test_refresh import finished, request_of
+from tests.service.product.forgetting import test_forgetting
+from tests.service.product.forgetting.test_forgetting import WHERE, of_nb
+from tests.service.product.test_refresh import OF_ROWS, n_left, register
 
 N_ROWS = 3_000
 BY = {"by": "ana", "reason": "a test"}
 
 
-def of_nb(folder, **more):
-    return request_of(folder, **({"learner": "nb", "parameters": {}, "holdout": 0} | more))
-
-
-def forget(workspace, where=WHERE, **place):
-    asked = {"where": where, "retrain": False, **(place or {"model": "daily"})}
-    product.forget_rows(workspace, ForgetRequest(**asked))
+forget = partial(test_forgetting.forget, retrain=False)
 
 
 def rules_path(workspace):
@@ -58,9 +53,7 @@ def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(wor
 def test_a_withdrawn_rule_does_not_come_back_from_another_name(workspace, folder):
     register(workspace, folder)
     forget(workspace, dataset="rows")
-    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder), (
-        "the rule has followed the files"
-    )
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder), "it has followed the files"
     assert product.withdraw_forgetting_rule(workspace, "rows", WHERE, **BY)["still_under"] == ["daily"]
     of_rows = of_nb(folder, **OF_ROWS, model="other")
     assert product.train_model_version(workspace, of_rows).n_rows == N_ROWS
@@ -83,6 +76,11 @@ def test_what_cannot_be_withdrawn_says_so(workspace, folder):
         product.withdraw_forgetting_rule(workspace, "daily", WHERE, **BY)
 
 
+def finding_of(workspace):
+    (finding,) = [each for each in run_doctor_checks(workspace.settings) if each.check == "rules of forgotten rows"]
+    return finding
+
+
 @pytest.mark.parametrize("harm", ["removed", "emptied", "older"])
 def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace, folder, harm):
     product.train_model_version(workspace, of_nb(folder))
@@ -94,12 +92,9 @@ def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace, folder, ha
     if harm != "removed":
         path.write_bytes(older if harm == "older" else json.dumps({"rules": []}).encode())
     for asked in (of_nb(folder), of_nb(folder, model="another")):  # rules follow the files, whatever trains on them
-        with pytest.raises(
-            CorruptFile, match=r"forgotten.json is damaged: it lacks rules of forgotten rows \(.*user = 3"
-        ):
+        with pytest.raises(CorruptFile, match=r"json is damaged: it lacks rules of forgotten rows \(.*user = 3"):
             product.train_model_version(workspace, asked)
-    (found,) = [each for each in run_doctor_checks(workspace.settings) if each.check == "rules of forgotten rows"]
-    assert found.state == "failed" and WHERE in found.detail
+    assert (finding := finding_of(workspace)).state == "failed" and WHERE in finding.detail
     forget(workspace)
     if harm != "older":
         product.withdraw_forgetting_rule(workspace, "daily", "user = 4", **BY)
@@ -107,8 +102,7 @@ def test_a_file_of_rules_that_lost_one_brings_no_rows_back(workspace, folder, ha
     if harm == "older":  # there the rule of the others stands as well
         n_wanted -= int(pc.sum(pc.equal(pq.read_table(folder)["user"], 4)).as_py())
     assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_wanted
-    (found,) = [each for each in run_doctor_checks(workspace.settings) if each.check == "rules of forgotten rows"]
-    assert found.state == "ok"
+    assert finding_of(workspace).state == "ok"
 
 
 def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(workspace, folder):
@@ -126,12 +120,10 @@ def test_rules_of_an_earlier_release_stand_and_are_noted_by_the_next_training(wo
 def test_the_command_line_withdraws_a_rule(workspace, folder):
     product.train_model_version(workspace, of_nb(folder))
     forget(workspace)
-    place = workspace.layout.root
-    for wrong in (["--withdraw", WHERE], ["--reason", "a test"], ["--where", WHERE, "--withdraw", WHERE]):
-        fewpass("forget", "daily", *wrong, workspace=place, code=2)
-    done = json.loads(
-        fewpass("forget", "daily", "--withdraw", WHERE, "--reason", "a test", "--json", workspace=place).stdout
-    )
+    place, withdraw = workspace.layout.root, ["forget", "daily", "--withdraw", WHERE]
+    for wrong in (withdraw, ["forget", "daily", "--reason", "a test"], [*withdraw, "--where", WHERE]):
+        fewpass(*wrong, workspace=place, code=2)
+    done = json.loads(fewpass(*withdraw, "--reason", "a test", "--json", workspace=place).stdout)
     assert (done["where"], done["reason"]) == (WHERE, "a test") and done["by"]
     assert product.train_model_version(workspace, of_nb(folder)).n_rows == N_ROWS
 

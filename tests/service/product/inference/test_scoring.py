@@ -16,7 +16,7 @@ from learners.passes.sources.source_files import uri_filesystem
 from learners.registry import recipes
 from service.product.inference.density_rows import Filling, write_density_scores, write_imputed_rows
 from service.product.inference.scoring import score_files, scored_batches
-from service.product.outputs import ParquetDraft, output_destination
+from service.product.outputs import output_destination
 from service.requests.problems import InvalidRequest
 
 N_ROWS = 1200
@@ -41,11 +41,15 @@ def model(path):
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_rows_come_in_their_order(threads, path, model, tmp_path):
+    """Copied numbers have dictionaries, and answers have none."""
     assert score_files(model, Source.open(path), tmp_path / "out.parquet", keep=["row"], threads=threads) == N_ROWS
     written = pq.read_table(tmp_path / "out.parquet")
     assert written["row"].to_pylist() == list(range(N_ROWS))
     expected = model.predict_proba(encode(pq.read_table(path), model.schema, with_class=False))
     assert np.array_equal(written["probability_yes"].to_numpy(), expected[:, 1])
+    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
+    has = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
+    assert has == {"row": True, "prediction": True, "probability_no": False, "probability_yes": False}
 
 
 def test_only_columns_of_the_model_and_kept_ones_are_read(path, model, monkeypatch):
@@ -54,15 +58,6 @@ def test_only_columns_of_the_model_and_kept_ones_are_read(path, model, monkeypat
     monkeypatch.setattr(Source, "batches", lambda self, columns=None: asked.append(columns) or read(self, columns))
     assert sum(batch.num_rows for batch in scored_batches(model, Source.open(path), ["row"])) == N_ROWS
     assert asked == [["row", "price", "town"]]
-
-
-def test_copied_numbers_have_dictionaries_and_answers_have_none(path, model, tmp_path):
-    with ParquetDraft(tmp_path / "out.parquet", ["price"]) as writer:
-        for batch in scored_batches(model, Source.open(path), ["price"]):
-            writer.write(batch)
-    group = pq.read_metadata(tmp_path / "out.parquet").row_group(0)
-    has = {group.column(i).path_in_schema: group.column(i).has_dictionary_page for i in range(group.num_columns)}
-    assert has == {"price": True, "prediction": True, "probability_no": False, "probability_yes": False}
 
 
 @pytest.mark.parametrize("name", ["prediction", "probability_no", "low_yes", "row"])
@@ -91,10 +86,9 @@ def test_files_without_rows_are_scored_and_filled_into_outputs_without_rows(path
     circuit = drive(recipes.learner("spn", {"passes": 2, "states": 2}, None), Source.open(path))
     pq.write_table(pq.read_table(path).slice(0, 0), tmp_path / "empty.parquet")
     for name, place in {"some": path, "none": tmp_path / "empty.parquet"}.items():
-        told = write_density_scores(circuit, Source.open(place), tmp_path / f"{name}-scored.parquet", keep=["town"])
-        filled = write_imputed_rows(
-            circuit, Source.open(place), tmp_path / f"{name}-filled.parquet", Filling("mode", (), 1, 0)
-        )
+        source, to = Source.open(place), tmp_path / name
+        told = write_density_scores(circuit, source, to.with_name(f"{name}-scored.parquet"), keep=["town"])
+        filled = write_imputed_rows(circuit, source, to.with_name(f"{name}-filled.parquet"), Filling())
     assert told["n_rows"] == filled["n_rows"] == 0
     for what in ("scored", "filled"):
         none = pq.read_table(tmp_path / f"none-{what}.parquet")

@@ -9,10 +9,10 @@ import pytest
 
 from service import product
 from service.requests.problems import InvalidRequest
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
+from tests.service.asking import learned
 from tests.service.cli.test_cli import fewpass
 
 
@@ -24,11 +24,8 @@ def workspace(tmp_path_factory):
     changed = problems.rows(4000, 3)
     pq.write_table(changed.set_column(0, "size", pa.array(changed["size"].to_numpy() * 100)), folder / "unit.parquet")
     with Workspace(Settings(workspace=folder / "workspace")) as opened:
-        asked = {"uris": [str(folder / "train.parquet")], "target": "class"}
-        product.train_model_version(opened, TrainRequest(**asked, learner="kdb", model="towns"))
-        product.train_model_version(
-            opened, TrainRequest(**asked, learner="xgboost", model="trees", parameters={"rounds": 2})
-        )
+        learned(opened, folder / "train.parquet", "towns", "kdb")
+        learned(opened, folder / "train.parquet", "trees", "xgboost", parameters={"rounds": 2})
         yield opened, folder
 
 
@@ -53,13 +50,13 @@ def test_other_files_may_be_the_reference(workspace):
 def test_the_command_tells_causes_and_may_fail_by_them(workspace):
     opened, folder = workspace
     where = {"workspace": opened.settings.workspace}
-    done = fewpass("drift", "towns", str(folder / "unit.parquet"), "--json", **where)
-    assert json.loads(done.stdout)["causes"][0]["kind"] == "out_of_range"
-    told = fewpass("drift", "towns", str(folder / "unit.parquet"), **where).stdout
+    drift = ["drift", "towns", str(folder / "unit.parquet")]
+    found = json.loads(fewpass(*drift, "--json", **where).stdout)
+    assert found["causes"][0]["kind"] == "out_of_range" and np.isfinite(found["drift_nats"])
+    told = fewpass(*drift, **where).stdout
     assert "1. size has numbers outside the range of training" in " ".join(told.split())
-    assert fewpass("drift", "towns", str(folder / "unit.parquet"), "--check", **where, code=3).stdout == told
+    assert fewpass(*drift, "--check", **where, code=3).stdout == told
     assert "no drift" in fewpass("drift", "towns", str(folder / "same.parquet"), "--check", **where).stdout
-    assert np.isfinite(json.loads(done.stdout)["drift_nats"])
 
 
 @pytest.mark.parametrize("end", [np.inf, -np.inf])
@@ -70,8 +67,7 @@ def test_the_training_file_itself_raises_no_alarm(end, tmp_path):
     pq.write_table(pa.table({"x": x, "z": rng.normal(y, 1), "y": np.array(["a", "b"])[y]}), tmp_path / "t.parquet")
     pq.write_table(pa.table({"x": -x, "z": rng.normal(y, 1)}), tmp_path / "other.parquet")
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        request = TrainRequest(uris=[str(tmp_path / "t.parquet")], target="y", learner="nb", model="m", holdout=0)
-        product.train_model_version(workspace, request)
+        learned(workspace, tmp_path / "t.parquet", target="y", holdout=0)
         assert not product.file_drift_report(workspace, "m", [str(tmp_path / "t.parquet")])["is_drifting"]
         told = product.file_drift_report(workspace, "m", [str(tmp_path / "other.parquet")])
     assert any(alarm["kind"] == "out_of_range" for alarm in told["alarms"]), "the other infinity is new"
@@ -87,8 +83,7 @@ def test_copied_columns_are_no_drift(tmp_path):
         for name, columns in (("copies", copies), ("unused", unused)):
             path = tmp_path / f"{name}.parquet"
             pq.write_table(pa.table(columns | {"y": np.array(["a", "b"])[y]}), path)
-            request = TrainRequest(uris=[str(path)], target="y", learner="nb", model=name, holdout=0)
-            product.train_model_version(workspace, request)
+            learned(workspace, path, name, target="y", holdout=0)
             if name == "unused":
                 with pytest.raises(InvalidRequest, match="uses no column"):
                     product.file_drift_report(workspace, name, [str(path)])

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,6 @@ from service.product.monitoring.predictions import Label
 from service.product.monitoring.windows import Watching
 from service.product.monitoring_loop import compare_with_previous
 from service.requests.problems import InvalidRequest
-from service.requests.requests import TrainRequest
 from service.serving.count_queue import predictions_table
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import map_model_version
@@ -30,10 +30,11 @@ from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.monitoring.monitoring_files import Alive, MonitoringFiles, compact_hourly_counts
 from tests.monitoring import problems
+from tests.service.asking import learned
 from tests.service.cli.test_cli import fewpass
 from tests.web import Quiet, serving
 
-NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
@@ -42,9 +43,8 @@ def trained(tmp_path_factory):
     pq.write_table(problems.rows(8000, 1), folder / "train.parquet")
     settings = Settings(workspace=folder / "workspace", webhook_hosts=("127.0.0.1",))
     with Workspace(settings) as opened:
-        asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "holdout": 0.2}
         for model in ("labelled", "alerting", "compacted", "measured", "forgetful", "deleted", "lively"):
-            product.train_model_version(opened, TrainRequest(**asked, model=model, parameters={"k": 1}))
+            learned(opened, folder / "train.parquet", model, "kdb", holdout=0.2, parameters={"k": 1})
         yield opened
 
 
@@ -60,46 +60,53 @@ def serve(workspace, name, table, at, keys=None, choice=None):
     return probabilities
 
 
-def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
-    """Beyond the cap the rows of a few batches are counted; that more were served is known exactly."""
-    observer = Observer(trained.settings, lambda _: {"mode": "rows"})
-    served = map_model_version(product.find_version(trained, "labelled"), observer)
-    table = problems.rows(64, 51)
-    chunk = encode(table, served.schema, with_class=False)
-    p = served.predict_proba(chunk)
-    for number in range(400):
-        keys = [served.watch.key_of("key", f"many {number}")] * 64 if number < 3 else None
-        served.answered(chunk, p, BatchRows(table), keys)
-    observer.fold(one_in=64)
-    (counts,) = served.watch.hours.values()
-    counted, n_served, _ = counts.block("rows").tolist()
-    assert n_served == 400 * 64 and 0 < counted < 400 * 64 / 16
-    assert counts.block("rates")[6] == counted
-    logged = predictions_table(served.watch.logged)
-    assert len(logged) == n_served and logged["is_counted"].to_numpy().sum() == counted
-    assert set(logged["key"][:192].to_pylist()) == {served.watch.key_of("key", f"many {n}") for n in range(3)}
-    assert logged["codes"][5].as_py() == np.ascontiguousarray(chunk.x[:, 5]).tobytes()
-    np.testing.assert_array_equal(np.stack(logged["p"][:64].to_pylist()), p)
+@contextlib.contextmanager
+def observed(workspace, table, choice=None):
+    """A served model that is watched, the rows of a table as it reads them, and what counts them."""
+    observer = Observer(workspace.settings, lambda _: choice or {})
+    served = map_model_version(product.find_version(workspace, "labelled"), observer)
+    yield served, encode(table, served.schema, with_class=False), observer
     served.watch.logged.clear()
     served.watch.hours.clear()
     observer.close()
 
 
+def counted_and_served(served):
+    (counts,) = served.watch.hours.values()
+    counted, n_served, _ = counts.block("rows").tolist()
+    return counts, counted, n_served
+
+
+def test_of_many_batches_some_are_counted_and_all_are_numbered(trained):
+    """Beyond the cap the rows of a few batches are counted; that more were served is known exactly."""
+    table = problems.rows(64, 51)
+    with observed(trained, table, {"mode": "rows"}) as (served, chunk, observer):
+        p = served.predict_proba(chunk)
+        for number in range(400):
+            keys = [served.watch.key_of("key", f"many {number}")] * 64 if number < 3 else None
+            served.answered(chunk, p, BatchRows(table), keys)
+        observer.fold(one_in=64)
+        counts, counted, n_served = counted_and_served(served)
+        assert n_served == 400 * 64 and 0 < counted < 400 * 64 / 16
+        assert counts.block("rates")[6] == counted
+        logged = predictions_table(served.watch.logged)
+        assert len(logged) == n_served and logged["is_counted"].to_numpy().sum() == counted
+        assert set(logged["key"][:192].to_pylist()) == {served.watch.key_of("key", f"many {n}") for n in range(3)}
+        assert logged["codes"][5].as_py() == np.ascontiguousarray(chunk.x[:, 5]).tobytes()
+        np.testing.assert_array_equal(np.stack(logged["p"][:64].to_pylist()), p)
+
+
 def test_a_single_large_request_is_counted_in_part(trained):
     """Beyond the cap, rows of it: whole requests are chosen only where there are many."""
-    observer = Observer(trained.settings, lambda _: {})
-    served = map_model_version(product.find_version(trained, "labelled"), observer)
     table = problems.rows(3000, 52)
-    chunk = encode(table, served.schema, with_class=False)
-    for n_requests in (1, 3):
-        for _ in range(n_requests):
-            served.answered(chunk, served.predict_proba(chunk), BatchRows(table), None)
-        observer.fold(one_in=8)
-        (counts,) = served.watch.hours.values()
-        counted, n_served, _ = counts.block("rows").tolist()
-        assert n_served == 3000 * n_requests and abs(counted / n_served - 1 / 8) < 0.03
-        served.watch.hours.clear()
-    observer.close()
+    with observed(trained, table) as (served, chunk, observer):
+        for n_requests in (1, 3):
+            for _ in range(n_requests):
+                served.answered(chunk, served.predict_proba(chunk), BatchRows(table), None)
+            observer.fold(one_in=8)
+            _, counted, n_served = counted_and_served(served)
+            assert n_served == 3000 * n_requests and abs(counted / n_served - 1 / 8) < 0.03
+            served.watch.hours.clear()
 
 
 def broken(n_rows, seed):
@@ -107,36 +114,35 @@ def broken(n_rows, seed):
     return table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100))
 
 
+def labels_of(keys, classes):
+    return [Label("key", key, each) for key, each in zip(keys, classes, strict=False)]
+
+
 def test_labels_are_counted_once_and_the_last_one_counts(trained):
     table = problems.rows(300, 50)
     keys = [f"k{row}" for row in range(300)]
     p = serve(trained, "labelled", table, datetime.now(UTC), keys)
-    truth = table["class"].to_pylist()
-    wrong = [Label("key", key, "yes" if y == "no" else "no") for key, y in zip(keys, truth, strict=True)]
-    right = [Label("key", key, y) for key, y in zip(keys, truth, strict=True)]
-    assert product.add_prediction_labels(trained, "labelled", wrong[:200]) == {
-        "accepted": 200,
-        "matched": 200,
-        "pending": 0,
-    }
+    add = partial(product.add_prediction_labels, trained, "labelled")
+    truth = table["class"].to_pylist()[:200]
+    wrong = ["yes" if y == "no" else "no" for y in truth]
+    assert add(labels_of(keys, wrong)) == {"accepted": 200, "matched": 200, "pending": 0}
     for _ in range(2):
-        product.add_prediction_labels(trained, "labelled", right[:200])
-    assert product.add_prediction_labels(trained, "labelled", [Label("key", "unknown", "no")])["pending"] == 1
+        add(labels_of(keys, truth))
+    assert add([Label("key", "unknown", "no")])["pending"] == 1
     found = product.monitoring_performance(trained, "labelled")
-    y = np.array([["no", "yes"].index(name) for name in truth[:200]])
+    y = np.array([["no", "yes"].index(name) for name in truth])
     own = p[:200]
     assert found["labelled"] == 200 and found["coverage"] == pytest.approx(200 / 300)
     assert found["accuracy"] == pytest.approx((own.argmax(axis=1) == y).mean())
     assert found["log_loss"] == pytest.approx(-np.log(own[np.arange(200), y]).mean())
     *before, last = found["over_time"]
     assert len(before) == 6 and {each["labelled"] for each in before} == {0} and before[0]["ece"] is None
-    assert last == {"since": last["since"]} | {
-        name: found[name] for name in ("labelled", "accuracy", "expected_accuracy", "ece")
-    }
+    names = ("labelled", "accuracy", "expected_accuracy", "ece")
+    assert last == {"since": last["since"]} | {name: found[name] for name in names}
     with pytest.raises(InvalidRequest, match="steps; the limit"):
         product.monitoring_performance(trained, "labelled", window="9000h", step="1h")
     with pytest.raises(InvalidRequest, match="'maybe' is not a class"):
-        product.add_prediction_labels(trained, "labelled", [Label("key", "k0", "maybe")])
+        add([Label("key", "k0", "maybe")])
 
 
 def test_keys_are_not_written(trained):
@@ -146,36 +152,31 @@ def test_keys_are_not_written(trained):
 
 
 def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
-    day = timedelta(days=1)
+    def update(minutes):
+        """What changes so many minutes after noon of yesterday."""
+        return alerting.update_model_alerts(trained, "alerting", YESTERDAY + timedelta(minutes=minutes))
+
     product.set_alert_rule(trained, "alerting", {"window": "2h"})
-    serve(trained, "alerting", broken(2000, 52), NOON - day)
-    first = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=30))
-    assert first == [], "once is not lasting"
-    fired = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=61))
-    assert ("fired", "out_of_range size") in [(change, one["subject"]) for change, one in fired]
-    assert alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=62)) == []
+    serve(trained, "alerting", broken(2000, 52), YESTERDAY)
+    assert update(30) == [], "once is not lasting"
+    assert ("fired", "out_of_range size") in [(change, one["subject"]) for change, one in update(61)]
+    assert update(62) == []
     opened = product.list_alerts(trained, "alerting", is_open=True)
     assert product.acknowledge_alert(trained, opened[0]["id"])["acknowledged_at"]
     with pytest.raises(NotFound, match="no alert 'none'"):
         product.acknowledge_alert(trained, "none")
     assert product.mute_alert(trained, opened[0]["id"])["is_muted"]
     assert not product.resolve_alert(trained, opened[0]["id"])["is_sent"]
-    again = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=63))
-    assert [(change, one["id"]) for change, one in again] == [("resolved", opened[0]["id"])], "told once, and not fired"
-    assert alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=64)) == []
-    serve(trained, "alerting", broken(2000, 54), NOON - day + timedelta(minutes=61))
-    (refired,) = [
-        one for change, one in alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(minutes=125))
-    ]
+    assert [(change, one["id"]) for change, one in update(63)] == [("resolved", opened[0]["id"])], "once, and not fired"
+    assert update(64) == []
+    serve(trained, "alerting", broken(2000, 54), YESTERDAY + timedelta(minutes=61))
+    ((_, refired),) = update(125)
     assert refired["subject"] == opened[0]["subject"] and refired["is_muted"], "it has lasted anew, and stays muted"
     assert alerting.notify_alert_webhooks(trained, "fired", refired) == []
     assert not product.mute_alert(trained, refired["id"], is_muted=False)["is_muted"]
-    serve(trained, "alerting", problems.rows(2000, 53), NOON - day + timedelta(hours=5))
-    ended = alerting.update_model_alerts(trained, "alerting", NOON - day + timedelta(hours=5, minutes=10))
-    assert {change for change, _ in ended} == {"resolved"}
-    assert product.list_alerts(trained, "alerting", is_open=True) == [], product.monitoring_window_report(
-        trained, "alerting", window="2h", until=NOON - day + timedelta(hours=5, minutes=10)
-    )["alarms"]
+    serve(trained, "alerting", problems.rows(2000, 53), YESTERDAY + timedelta(hours=5))
+    assert {change for change, _ in update(310)} == {"resolved"}
+    assert product.list_alerts(trained, "alerting", is_open=True) == []
 
 
 @contextlib.contextmanager
@@ -192,11 +193,24 @@ def receiver(failures=0):
         yield f"http://{address}/hook", got
 
 
-def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
+@contextlib.contextmanager
+def webhook(workspace, url, models=()):
+    hook = product.create_webhook(workspace, url, list(models))
+    yield hook
+    product.delete_webhook(workspace, hook["id"])
+
+
+@pytest.fixture
+def quickly(monkeypatch):
+    """What failed is tried again at once."""
     monkeypatch.setattr(alerting, "FIRST_WAIT_S", 0.01)
-    with receiver(failures=2) as (url, got):
-        made = product.create_webhook(trained, url, ["alerting"])
+
+
+def test_webhooks_are_signed_and_tried_again(trained, quickly):
+    with receiver(failures=2) as (url, got), webhook(trained, url, ["alerting"]) as made:
         told = product.test_webhook(trained, made["id"])
+        assert all("secret" not in one for one in product.list_webhooks(trained))
+        assert product.list_webhook_deliveries(trained, made["id"])[0]["id"] == told["id"]
     assert (told["attempts"], told["status"], told["error"]) == (3, 204, None)
     headers, body = got[-1]
     key = base64.b64decode(made["secret"].removeprefix("whsec_"))
@@ -205,27 +219,16 @@ def test_webhooks_are_signed_and_tried_again(trained, monkeypatch):
     assert headers["webhook-signature"] == f"v1,{expected}"
     event = json.loads(body)
     assert event["specversion"] == "1.0" and event["type"] == "fewpass.test"
-    assert all("secret" not in one for one in product.list_webhooks(trained))
-    assert product.list_webhook_deliveries(trained, made["id"])[0]["id"] == told["id"]
-    product.delete_webhook(trained, made["id"])
 
 
-@pytest.mark.parametrize("port", ["0", "00", "65536", "x"])
-def test_a_port_that_is_none_is_refused(trained, port):
-    with pytest.raises(InvalidRequest, match="must be from 1 to 65535"):
-        product.create_webhook(trained, f"http://127.0.0.1:{port}/hook", [])
-
-
-def test_a_name_that_means_another_address_a_moment_later_leads_nowhere(trained, monkeypatch):
+def test_a_name_that_means_another_address_a_moment_later_leads_nowhere(trained, quickly, monkeypatch):
     """Rebinding: what was looked at is connected to, and every attempt looks again."""
     answers = iter(["93.184.216.34", *["169.254.169.254"] * 9])
     found = lambda *_, **__: [(2, 1, 6, "", (next(answers), 80))]  # noqa: E731
     monkeypatch.setattr(alerting.socket, "getaddrinfo", found)
-    monkeypatch.setattr(alerting, "FIRST_WAIT_S", 0.01)
-    made = product.create_webhook(trained, "http://rebinding.example/", [])
-    told = product.test_webhook(trained, made["id"])
+    with webhook(trained, "http://rebinding.example/") as made:
+        told = product.test_webhook(trained, made["id"])
     assert told["status"] is None and "169.254.169.254, which is not a public address: link-local" in told["error"]
-    product.delete_webhook(trained, made["id"])
 
 
 class Leading(Quiet):
@@ -243,57 +246,53 @@ class Leading(Quiet):
                 self.wfile.write(b"x" * 65536)
 
 
-def test_redirects_are_not_followed_and_answers_are_not_read(trained, monkeypatch):
-    monkeypatch.setattr(alerting, "FIRST_WAIT_S", 0.01)
+def test_redirects_are_not_followed_and_answers_are_not_read(trained, quickly):
     with receiver() as (Leading.elsewhere, got), serving(Leading) as address:
         for path, status, error in (("lead", 307, "the receiver answered 307"), ("endless", 200, None)):
-            made = product.create_webhook(trained, f"http://{address}/{path}", [])
-            told = product.test_webhook(trained, made["id"])
+            with webhook(trained, f"http://{address}/{path}") as made:
+                told = product.test_webhook(trained, made["id"])
             assert (told["status"], told["error"]) == (status, error)
-            product.delete_webhook(trained, made["id"])
     assert got == []
 
 
-@pytest.mark.parametrize(
-    "url", ["http://localhost:1/x", "http://169.254.169.254/latest", "http://10.0.0.1/", "http://[::1]:80/"]
-)
-def test_inner_addresses_are_refused(trained, url):
-    with pytest.raises(InvalidRequest, match=r"is not a public address|is not found"):
+REFUSED = dict.fromkeys((f"http://127.0.0.1:{port}/" for port in ("0", "00", "65536", "x")), "must be from 1 to 65535")
+INNER = ("http://localhost:1/x", "http://169.254.169.254/latest", "http://10.0.0.1/", "http://[::1]:80/")
+REFUSED |= dict.fromkeys(INNER, "is not a public address|is not found")
+NO_URLS = ("ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing")
+REFUSED |= dict.fromkeys(NO_URLS, "must be an http or https URL")
+
+
+@pytest.mark.parametrize("url", REFUSED)
+def test_where_no_webhook_may_lead(trained, url):
+    with pytest.raises(InvalidRequest, match=REFUSED[url]):
         product.create_webhook(trained, url, [])
 
 
-@pytest.mark.parametrize("url", ["ftp://example.com/", "file:///etc/passwd", "http://user@example.com/", "nothing"])
-def test_what_is_no_url_of_a_host_is_refused(trained, url):
-    with pytest.raises(InvalidRequest, match="must be an http or https URL"):
-        product.create_webhook(trained, url, [])
-
-
-def test_a_look_sends_alerts_and_sets_series(trained, monkeypatch):
-    monkeypatch.setattr(alerting, "FIRST_WAIT_S", 0.01)
+def test_a_look_sends_alerts_and_sets_series(trained, quickly, monkeypatch):
     monkeypatch.setattr(alerting, "PERSISTENCE", 1)
-    with receiver() as (url, got):
-        made = product.create_webhook(trained, url, ["measured"])
+    with receiver() as (url, got), webhook(trained, url, ["measured"]):
         serve(trained, "measured", broken(2000, 54), datetime.now(UTC))
         monitoring_loop.Looker(trained).look()
     types = [json.loads(body)["type"] for _, body in got]
     assert types and set(types) == {"fewpass.alert.fired"}
     assert monitoring_loop.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
-    product.delete_webhook(trained, made["id"])
 
 
 def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):
     day = datetime(2026, 1, 5, tzinfo=UTC)
+
+    def report():
+        return product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1))
+
     for hour in range(4):
         serve(trained, "compacted", problems.rows(100, 60 + hour), day + timedelta(hours=hour))
-    before = product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1))
-    files = MonitoringFiles(trained.layout.root, "compacted")
+    before, files = report(), MonitoringFiles(trained.layout.root, "compacted")
     kept = {one.path: one.path.read_bytes() for one in files.slices(1)}
     assert compact_hourly_counts(files, day + timedelta(days=2)) == 4
-    assert len(files.slices(1)) == 1
-    assert product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert len(files.slices(1)) == 1 and report() == before
     for path, content in kept.items():  # as if it had been killed before it removed them
         path.write_bytes(content)
-    assert product.monitoring_window_report(trained, "compacted", window="24h", until=day + timedelta(days=1)) == before
+    assert report() == before
     assert compact_hourly_counts(files, day + timedelta(days=2)) == 4
     assert files.remove_before(day + timedelta(days=400), day) == 1 and files.slices(1) == ()
 
@@ -361,29 +360,24 @@ def test_the_commands_say_the_same(trained, tmp_path):
     assert "rows against training" in fewpass("monitor", "labelled", **where).stdout
     assert "size" in fewpass("alerts", **where).stdout
     assert fewpass("webhooks", "list", "--json", **where).stdout.strip() == "[]"
-    assert "is not a public address" in fewpass(
-        "webhooks", "add", "http://localhost:1/", **where, code=1
-    ).stderr.replace("\n", " ")
+    refused = fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr
+    assert "is not a public address" in refused.replace("\n", " ")
 
 
 def test_a_champion_that_labels_find_worse_goes_back(trained, tmp_path):
-    table = problems.rows(4000, 80)
-    wrong = table.set_column(
-        table.num_columns - 1, "class", table["class"].take(np.random.default_rng(0).permutation(4000))
-    )
+    table, label = problems.rows(4000, 80), np.random.default_rng(0).permutation(4000)
+    wrong = table.set_column(table.num_columns - 1, "class", table["class"].take(label))
     schema = map_model_version(product.find_version(trained, "labelled")).schema
     cuts = {a.name: {"cuts": list(a.cuts)} for a in schema.attributes if a.kind == "numeric"}
     for number, rows in enumerate((table, wrong)):
         pq.write_table(rows, tmp_path / f"{number}.parquet")
-        asked = {"uris": [str(tmp_path / f"{number}.parquet")], "target": "class", "learner": "nb", "columns": cuts}
-        product.train_model_version(trained, TrainRequest(**asked, model="back", aliases=["champion"]))
+        learned(trained, tmp_path / f"{number}.parquet", "back", columns=cuts, aliases=["champion"])
     keys, now = [f"b{row}" for row in range(300)], datetime.now(UTC)
     served = problems.rows(300, 81)
     serve(trained, "back", served, now, keys, {"mode": "rows"})
     end = now + timedelta(minutes=1)
     assert "0 labelled rows are fewer" in compare_with_previous(trained, "back", 100, end)["reason"]
-    truth = served["class"].to_pylist()
-    product.add_prediction_labels(trained, "back", [Label("key", key, y) for key, y in zip(keys, truth, strict=True)])
+    product.add_prediction_labels(trained, "back", labels_of(keys, served["class"].to_pylist()))
     done = compare_with_previous(trained, "back", 100, end)
     assert done["is_rolled_back"], done["reason"]
     assert product.find_version(trained, "back@champion").version == 1

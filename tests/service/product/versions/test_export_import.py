@@ -9,13 +9,13 @@ import pytest
 
 from service import product
 from service.requests.problems import InvalidRequest
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.files.atomic_files import sha256_of_file
 from storage.models.bundle import check_decoded_model_size
 from storage.models.model_file import read_model_file, write_model
+from tests.service.asking import learned
 from tests.service.product.versions.test_registry import parts_of, rebuilt
 
 
@@ -23,10 +23,7 @@ from tests.service.product.versions.test_registry import parts_of, rebuilt
 def workspace(tmp_path_factory, weather_files):
     with Workspace(Settings(workspace=tmp_path_factory.mktemp("import") / "workspace")) as workspace:
         for name, learner, target in (("lookup", "tan", "class"), ("joint", "spn", None)):
-            product.train_model_version(
-                workspace,
-                TrainRequest(uris=[str(weather_files[0])], target=target, learner=learner, model=name, holdout=0),
-            )
+            learned(workspace, weather_files[0], name, learner, target, holdout=0)
         yield workspace
 
 
@@ -61,6 +58,18 @@ def test_a_model_without_classes_is_imported_and_answers(workspace, tmp_path):
     assert ours[0] == theirs[0] and all(np.array_equal(ours[1][name], theirs[1][name]) for name in ours[1])
 
 
+def export(workspace, folder):
+    """The manifest and the model of an export, and where a changed one may be written."""
+    product.write_export(workspace, "lookup", folder / "bundle.tar")
+    return *parts_of(folder / "bundle.tar"), folder / "bundle.tar"
+
+
+def assert_refused(workspace, bundle, manifest, model, words):
+    bundle.write_bytes(rebuilt(manifest, model))
+    with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{words}"):
+        product.import_version(workspace, bundle, "bad")
+
+
 @pytest.mark.parametrize(
     ("member", "value", "words"),
     [
@@ -70,12 +79,8 @@ def test_a_model_without_classes_is_imported_and_answers(workspace, tmp_path):
     ],
 )
 def test_a_manifest_that_no_answer_could_hold_is_refused(workspace, tmp_path, member, value, words):
-    bundle = tmp_path / "bundle.tar"
-    product.write_export(workspace, "lookup", bundle)
-    manifest, model = parts_of(bundle)
-    bundle.write_bytes(rebuilt(manifest | {member: value}, model))
-    with pytest.raises(InvalidRequest, match=f"Nothing was imported: its {words}"):
-        product.import_version(workspace, bundle, "bad")
+    manifest, model, bundle = export(workspace, tmp_path)
+    assert_refused(workspace, bundle, manifest | {member: value}, model, words)
 
 
 @pytest.mark.parametrize(
@@ -88,15 +93,16 @@ def test_a_manifest_that_no_answer_could_hold_is_refused(workspace, tmp_path, me
     ],
 )
 def test_a_file_whose_tables_are_others_is_refused(workspace, tmp_path, statement, words):
-    bundle, model = tmp_path / "bundle.tar", tmp_path / "model.duckdb"
-    product.write_export(workspace, "lookup", bundle)
-    manifest, content = parts_of(bundle)
+    manifest, content, bundle = export(workspace, tmp_path)
+    model = tmp_path / "model.duckdb"
     model.write_bytes(content)
     with duckdb.connect(str(model)) as connection:
         connection.execute(statement)
-    bundle.write_bytes(rebuilt(manifest | {"sha256": sha256_of_file(model)}, model.read_bytes()))
-    with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{words}"):
-        product.import_version(workspace, bundle, "bad")
+    assert_refused(workspace, bundle, manifest | {"sha256": sha256_of_file(model)}, model.read_bytes(), words)
+
+
+SIZE = "INSERT INTO arrays SELECT * REPLACE ({} AS n_bytes) FROM arrays LIMIT 1"
+NINE_TIMES = "INSERT INTO arrays SELECT a.* REPLACE (16_000_000 AS n_bytes) FROM (FROM arrays LIMIT 1) AS a, range(9)"
 
 
 @pytest.mark.parametrize(
@@ -106,15 +112,9 @@ def test_a_file_whose_tables_are_others_is_refused(workspace, tmp_path, statemen
         ("INSERT INTO provenance SELECT 'x', repeat('y', 1000) FROM range(20_000)", "table 'provenance' it takes 20,"),
         ("CREATE TABLE extra AS SELECT repeat('y', 1000) AS text FROM range(20_000)", "table 'extra' it takes 20,"),
         ("CREATE TABLE extra AS SELECT range(5_000_000) AS list", "table 'extra' it takes"),
-        (
-            "INSERT INTO arrays SELECT * REPLACE (1_000_000_000_000 AS n_bytes) FROM arrays LIMIT 1",
-            "from 0 to 16,777,216",
-        ),
-        ("INSERT INTO arrays SELECT * REPLACE (-1 AS n_bytes) FROM arrays LIMIT 1", "from 0 to 16,777,216"),
-        (
-            "INSERT INTO arrays SELECT a.* REPLACE (16_000_000 AS n_bytes) FROM (FROM arrays LIMIT 1) AS a, range(9)",
-            "table 'arrays' it takes 144,",
-        ),
+        (SIZE.format(1_000_000_000_000), "from 0 to 16,777,216"),
+        (SIZE.format(-1), "from 0 to 16,777,216"),
+        (NINE_TIMES, "table 'arrays' it takes 144,"),
     ],
 )
 def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path, change, words):
@@ -130,6 +130,4 @@ def test_a_model_that_unpacks_to_much_is_refused_before_it_is_read(tmp_path, cha
         told = {"format": "fewpass-model", "format_version": 1, "name": "m", "version": 1, "learner": "nb"}
         told |= {"parameters": {}, "dataset": None, "metrics": {}, "files": [], "n_rows": 1, "tags": {}}
         told |= {"sha256": sha256_of_file(draft)}
-        (tmp_path / "bundle.tar").write_bytes(rebuilt(told, draft.read_bytes()))
-        with pytest.raises(InvalidRequest, match=f"Nothing was imported: .*{re.escape(words)}"):
-            product.import_version(workspace, tmp_path / "bundle.tar", "bad")
+        assert_refused(workspace, tmp_path / "bundle.tar", told, draft.read_bytes(), re.escape(words))

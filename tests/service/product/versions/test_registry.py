@@ -4,6 +4,7 @@ import io
 import json
 import os
 import tarfile
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -13,34 +14,38 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.steps import run_job_steps
 from service.product.promotion import Measured, promotion_verdict
 from service.requests import problems
 from service.requests.problems import InvalidRequest
-from service.requests.requests import DatasetRequest, PromotionRule, RefreshRequest, TrainRequest
+from service.requests.requests import DatasetRequest, PromotionRule, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.errors import Conflict, NotFound
+from storage.errors import NotFound
+from storage.files.atomic_files import sha256_of_file
 from storage.models import promotions
 from tests.processes import wait_for
-from tests.service.asking import PATIENCE_S, job_at_end
+from tests.service.asking import PATIENCE_S, ended_job, finished, train_job
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
+from tests.service.http.test_predict import problem
+from tests.service.product.conftest import run_refresh
 
 pytestmark = pytest.mark.usefixtures("weather_set")
 
 
+NB = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"}
+
+
 def train(workspace, **changes):
-    values = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"}
-    return product.train_model_version(workspace, TrainRequest.model_validate(values | changes))
+    return product.train_model_version(workspace, TrainRequest.model_validate(NB | changes))
 
 
 def refresh(workspace, job, rule=None, **changes):
-    values = {"dataset": "weather", "learner": "nb", "parameters": {"m": 1.0}, "model": "weather"} | changes
-    request = RefreshRequest.model_validate({"train": values, "promotion": rule or {}})
-    return run_job_steps(
-        product.job_steps_by_kind(workspace)["refresh"], f"local-{job}", request.model_dump(), lambda _: None
-    )
+    return run_refresh(workspace, NB | changes, job, promotion=rule or {})
+
+
+def champion(workspace):
+    return product.aliases_of(workspace, "weather")["champion"]
 
 
 # Champion and challenger
@@ -80,11 +85,11 @@ def test_who_cannot_be_measured_wins_nothing():
 
 def test_a_refresh_promotes_the_better_and_keeps_the_decision(workspace):
     first = refresh(workspace, "a")
-    assert first["promotion"]["is_promoted"] and product.aliases_of(workspace, "weather") == {"champion": 1}
+    assert first["promotion"]["is_promoted"] and champion(workspace) == 1
     worse = refresh(workspace, "b", {"margin": 0.01}, parameters={"m": 5000.0})
-    assert not worse["promotion"]["is_promoted"] and product.aliases_of(workspace, "weather") == {"champion": 1}
+    assert not worse["promotion"]["is_promoted"] and champion(workspace) == 1
     better = refresh(workspace, "c", {"metric": "rmse", "margin": -1, "max_ece_increase": None})
-    assert product.aliases_of(workspace, "weather") == {"champion": 3}
+    assert champion(workspace) == 3
     newest, middle, oldest = product.list_promotions(workspace, "weather").items
     assert (newest.challenger, newest.champion, newest.rule["metric"]) == (3, 1, "rmse")
     assert newest.champion_metrics["n_test_rows"] == newest.challenger_metrics["n_test_rows"] > 100
@@ -111,26 +116,33 @@ def write_day(folder, day, table):
     os.utime(path, (day * 86_400, day * 86_400))
 
 
+def deciding_files(result):
+    return [Path(file).name for file in result["promotion"]["measured_on"]["files"]]
+
+
+OF_DAYS = {"dataset": "days", "model": "days"}
+
+
 def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(workspace, days):
-    assert refresh(workspace, "a", dataset="days", model="days")["promotion"]["is_promoted"]
+    assert refresh(workspace, "a", **OF_DAYS)["promotion"]["is_promoted"]
     table = weather(2000, 6)
     rain = np.where(np.arange(2000) % 3 == 0, "maybe", np.array(table["class"].to_pylist()))
     write_day(days, 2, table.set_column(4, "class", [rain]))
-    result = refresh(workspace, "b", dataset="days", model="days")["promotion"]
-    assert [Path(file).name for file in result["measured_on"]["files"]] == ["2.parquet"]
+    told = refresh(workspace, "b", **OF_DAYS)
+    assert deciding_files(told) == ["2.parquet"]
+    result = told["promotion"]
     assert not result["is_promoted"] and "could not be measured" in result["reason"] and "'maybe'" in result["reason"]
     assert result["challenger_metrics"]["n_test_rows"] == pytest.approx(400, abs=80)
     write_day(days, 3, weather(20, 7))
-    more = refresh(workspace, "c", dataset="days", model="days")["promotion"]  # twenty rows are too few, so two files
-    assert [Path(file).name for file in more["measured_on"]["files"]] == ["3.parquet", "2.parquet"]
+    more = refresh(workspace, "c", **OF_DAYS)  # twenty rows are too few, so two files
+    assert deciding_files(more) == ["3.parquet", "2.parquet"]
 
 
 def test_a_refresh_that_updates_reads_new_files_only(workspace, days):
-    refresh(workspace, "a", dataset="days", model="days", update=True)
+    refresh(workspace, "a", **OF_DAYS, update=True)
     write_day(days, 2, weather(1000, 6))
-    result = refresh(workspace, "b", dataset="days", model="days", update=True)
-    assert {account["n_rows_read"] for account in result["passes"]} == {1000}
-    assert [Path(file).name for file in result["promotion"]["measured_on"]["files"]] == ["2.parquet"]
+    told = refresh(workspace, "b", **OF_DAYS, update=True)
+    assert {account["n_rows_read"] for account in told["passes"]} == {1000} and deciding_files(told) == ["2.parquet"]
 
 
 def test_a_champion_that_is_moved_meanwhile_is_measured_anew(workspace, monkeypatch):
@@ -160,16 +172,15 @@ def test_an_evaluation_set_is_used_instead(workspace, weather_files):
 def test_pruning_keeps_the_newest_and_what_aliases_point_at(workspace):
     versions = [train(workspace) for _ in range(4)]
     product.set_alias(workspace, "weather", "champion", 1)
-    assert (
-        product.prune_model_versions(workspace, "weather") == [] and product.retention_of(workspace, "weather") is None
-    )
+    prune = partial(product.prune_model_versions, workspace, "weather")
+    assert prune() == [] and product.retention_of(workspace, "weather") is None
     product.set_retention(workspace, "weather", 2)
-    assert product.prune_model_versions(workspace, "weather") == [2]
+    assert prune() == [2]
     assert not versions[1].duckdb_path.exists() and versions[0].duckdb_path.exists()
     assert [version.version for version in product.list_versions(workspace, "weather").items] == [4, 3, 1]
     result = refresh(workspace, "a", {"margin": 50})  # the rule of retention holds after each refresh
     assert result["pruned"] == [3] and not result["promotion"]["is_promoted"]
-    assert product.prune_model_versions(workspace, "weather", 1) == [4]
+    assert prune(1) == [4]
     with pytest.raises(NotFound, match="no model 'nothing'"):
         product.set_retention(workspace, "nothing", 3)
 
@@ -197,10 +208,8 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
         assert product.import_version(elsewhere, exported, "copied").version == 1
         assert product.import_version(elsewhere, exported).version == 2
         assert np.array_equal(product.load_served_model(elsewhere, "weather@2").classify(record), before)
-        assert (
-            product.version_lineage(elsewhere, "copied")["files"]
-            == product.version_lineage(workspace, "weather")["files"]
-        )
+        ours, theirs = product.version_lineage(workspace, "weather"), product.version_lineage(elsewhere, "copied")
+        assert ours["files"] == theirs["files"]
     product.write_export(workspace, "weather", tmp_path / "again.tar")
     assert (tmp_path / "again.tar").read_bytes() == exported.read_bytes()
     with pytest.raises(InvalidRequest, match="exists already"):
@@ -230,11 +239,8 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
     manifest, model = parts_of(exported)
     evil = tmp_path / "evil.duckdb"
     with duckdb.connect(str(evil)) as connection:  # would read a file of the server
-        connection.execute(
-            "CREATE VIEW header AS SELECT content AS json, 'x' AS sha256 FROM read_text('/etc/hostname')"
-        )
-    from storage.files.atomic_files import sha256_of_file
-
+        file = "SELECT content AS json, 'x' AS sha256 FROM read_text('/etc/hostname')"
+        connection.execute(f"CREATE VIEW header AS {file}")
     flipped = bytearray(sound)
     flipped[len(sound) // 2] ^= 1
     cases = {
@@ -247,13 +253,12 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
         "not one that `export` writes": rebuilt(manifest | {"tags": {"a": 1}}, model),
         "is a view": rebuilt(manifest | {"sha256": sha256_of_file(evil)}, evil.read_bytes()),
     }
-    for words, content in cases.items():
+    for content, words in [
+        *((content, words) for words, content in cases.items()),
+        *((sound[:length], "Nothing was imported") for length in (0, 100, 600, len(sound) // 2, len(sound) - 2000)),
+    ]:
         (tmp_path / "bad.tar").write_bytes(content)
         with pytest.raises(InvalidRequest, match=words):
-            product.import_version(workspace, tmp_path / "bad.tar", "bad")
-    for length in (0, 100, 600, len(sound) // 2, len(sound) - 2000):
-        (tmp_path / "bad.tar").write_bytes(sound[:length])
-        with pytest.raises(InvalidRequest, match="Nothing was imported"):
             product.import_version(workspace, tmp_path / "bad.tar", "bad")
     with pytest.raises(NotFound, match="There is no"):
         product.find_version(workspace, "bad")
@@ -265,16 +270,15 @@ def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):
 
 def test_tags_lineage_rollback_and_pictures_over_rest(site):
     client = site.client
-    body = {"uris": [str(site.train)], "target": "class", "learner": "nb", "model": "registered", "kind": "train"}
-    jobs = [client.post("/v1/jobs", json=body).json()["id"] for _ in range(2)]
-    assert {job_at_end(site.client, job)["state"] for job in jobs} == {"succeeded"}
+    body = train_job(site.train, "registered")
+    first, _ = (ended_job(client, body) for _ in range(2))
     path = "/v1/models/registered"
     assert client.put(f"{path}@1/tags/checked-by", json={"value": "Ana"}).json()["tags"] == {"checked-by": "Ana"}
     assert client.put(f"{path}@1/tags/{'x' * 65}", json={"value": "Ana"}).status_code == 422
     assert client.delete(f"{path}@1/tags/checked-by").json()["tags"] == {}
     assert client.delete(f"{path}@1/tags/checked-by").status_code == 404
     lineage = client.get(f"{path}@1/lineage").json()
-    assert lineage["job_id"] == jobs[0] and lineage["files"][0]["path"] == str(site.train)
+    assert lineage["job_id"] == first["id"] and lineage["files"][0]["path"] == str(site.train)
     assert lineage["schema"]["target"] == "class" and lineage["provenance"]["learner"] == "nb"
     assert "duckdb" in lineage["libraries"]
     picture = client.get(f"{path}/structure.svg")
@@ -283,16 +287,16 @@ def test_tags_lineage_rollback_and_pictures_over_rest(site):
         client.put(f"{path}/aliases/champion", json={"version": version})
     assert client.post(f"{path}/aliases/champion/rollback").json() == {"aliases": {"champion": 1}}
     assert client.post(f"{path}/predict", json={"records": [{}]}).json()["version"] == 1
-    assert client.post(f"{path}/aliases/champion/rollback").status_code == 409
     moves = client.get(f"{path}/history?limit=2").json()
     assert [(move["version"], move["reason"]) for move in moves["items"]] == [(1, "rolled back"), (2, "")]
-    assert client.get("/v1/models/nothing/history").status_code == 404
-    assert client.get("/v1/models/nothing/promotions").status_code == 404
     assert moves["next_cursor"] and client.get(f"{path}/promotions").json()["items"] == []
+    problem(client.post(f"{path}/aliases/champion/rollback"), 409)
+    for absent in ("history", "promotions"):
+        problem(client.get(f"/v1/models/nothing/{absent}"), 404)
     assert client.put(f"{path}/retention", json={"keep": 1}).json() == client.get(f"{path}/retention").json()
     client.delete(f"{path}/aliases/champion")
     assert client.post(f"{path}/prune").json() == {"removed": [1]}
-    assert client.put(f"{path}/retention", json={"keep": 0}).status_code == 422
+    problem(client.put(f"{path}/retention", json={"keep": 0}), 422)
 
 
 def test_a_model_is_not_deleted_under_a_job(workspace):
@@ -306,80 +310,71 @@ def test_a_model_is_not_deleted_under_a_job(workspace):
 
 def test_a_model_is_deleted_whole(site):
     client = site.client
-    body = {"uris": [str(site.train)], "target": "class", "learner": "nb", "model": "doomed", "kind": "train"}
-    job_at_end(client, client.post("/v1/jobs", json=body | {"aliases": ["champion"]}).json()["id"])
+    body, path, rows = train_job(site.train, "doomed"), "/v1/models/doomed", {"records": [{}]}
+    finished(client, body | {"aliases": ["champion"]})
     folder = site.workspace / "models" / "doomed"
-    assert client.post("/v1/models/doomed/predict", json={"records": [{}]}).status_code == 200 and any(folder.iterdir())
-    assert client.delete("/v1/models/doomed").json() == {"removed": [1]}
-    assert client.delete("/v1/models/doomed").status_code == client.get("/v1/models/doomed").status_code == 404
-    assert client.post("/v1/models/doomed/predict", json={"records": [{}]}).status_code == 404
+    assert client.post(f"{path}/predict", json=rows).status_code == 200 and any(folder.iterdir())
+    assert client.delete(path).json() == {"removed": [1]}
+    for gone in (client.delete(path), client.get(path), client.post(f"{path}/predict", json=rows)):
+        problem(gone, 404)
     assert not list(folder.glob("*.duckdb")) and not list(folder.glob("*.arrow"))
-    job = job_at_end(client, client.post("/v1/jobs", json=body).json()["id"])
-    assert job["result"]["version"] == 2  # numbers go on
-    assert client.get("/v1/models/doomed/history").json()["items"] == []
+    assert finished(client, body)["version"] == 2  # numbers go on
+    assert client.get(f"{path}/history").json()["items"] == []
 
 
 def test_export_and_import_over_rest(site, tmp_path):
-    client, tar = site.client, {"content-type": "application/x-tar"}
+    client, path = site.client, "/v1/models/imported/import"
+    tar = {"headers": {"content-type": "application/x-tar"}}
     exported = client.get("/v1/models/weather@1/export")
     assert exported.headers["content-disposition"] == 'attachment; filename="weather-1.fewpass.tar"'
     assert len(exported.content) > 200_000  # more than any other body may have here
-    imported = client.post("/v1/models/imported/import", content=exported.content, headers=tar)
+    imported = client.post(path, content=exported.content, **tar)
     assert imported.status_code == 201, imported.text
     assert imported.headers["location"] == "/v1/models/imported@1"
     record = {"records": [{"outlook": "rain"}]}
     answers = [client.post(f"/v1/models/{name}/predict", json=record).json() for name in ("weather@1", "imported")]
     assert answers[0]["probabilities"] == answers[1]["probabilities"]
-    refused = client.post("/v1/models/imported/import", content=exported.content[:-9000], headers=tar)
-    assert refused.status_code == 422 and "Nothing was imported" in refused.json()["detail"]
-    assert client.post("/v1/models/imported/import", content=b"x").status_code == 415
-    assert client.post("/v1/models/NOT/import", content=exported.content, headers=tar).status_code == 422
+    refused = problem(client.post(path, content=exported.content[:-9000], **tar), 422)
+    assert "Nothing was imported" in refused["detail"]
+    problem(client.post(path, content=b"x"), 415)
+    problem(client.post("/v1/models/NOT/import", content=exported.content, **tar), 422)
     # They go when the request was answered; processes have folders of their own beside them.
     wait_for(lambda: not list((site.workspace / "scratch").glob(".*/upload.tar")))
-    url = f"{site.server.url}/v1/models/imported/import"
     with pytest.raises(httpx.HTTPError):  # a client that goes away in the middle
 
         def breaking():
             yield exported.content[:1000]
             raise httpx.ReadError("gone")
 
-        httpx.post(url, content=breaking(), headers=tar, timeout=PATIENCE_S)
+        httpx.post(f"{site.server.url}{path}", content=breaking(), timeout=PATIENCE_S, **tar)
     assert client.get("/v1/models/imported").json()["version"] == 1
 
 
 def test_the_registry_on_the_command_line(tmp_path, weather_files):
-    workspace = tmp_path / "workspace"
+    workspace, bundle = tmp_path / "workspace", tmp_path / "two.tar"
+
+    def models(*arguments, code=0):
+        done = fewpass("models", *arguments, workspace=workspace, code=code)
+        return done.stderr if code else done.stdout
+
     for _ in range(2):
-        fewpass("train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather", "--alias",
-                "champion", workspace=workspace)  # fmt: skip
-    tags = fewpass("models", "tag", "weather@1", "checked-by", "Ana", "--json", workspace=workspace).stdout
-    assert json.loads(tags) == {"checked-by": "Ana"}
-    assert "train.parquet" in "".join(fewpass("models", "lineage", "weather", workspace=workspace).stdout.split())
-    assert "version 1 again" in fewpass("models", "rollback", "weather", workspace=workspace).stdout
-    assert "rolled back" in fewpass("models", "history", "weather", workspace=workspace).stdout
-    moves = json.loads(fewpass("models", "history", "weather", "--json", workspace=workspace).stdout)
-    assert moves[0]["reason"] == "rolled back"
-    assert "none yet" in fewpass("models", "promotions", "weather", workspace=workspace).stdout
-    assert "newest 1" in fewpass("models", "retention", "weather", "--keep", 1, workspace=workspace).stdout
-    assert "nothing to remove" in fewpass("models", "prune", "weather", workspace=workspace).stdout
-    fewpass("models", "export", "weather@2", "--out", tmp_path / "two.tar", workspace=workspace)
-    assert "weather@3" in fewpass("models", "import", tmp_path / "two.tar", workspace=workspace).stdout
-    (tmp_path / "two.tar").chmod(0o644)
-    (tmp_path / "two.tar").write_bytes(b"damaged")
-    failed = fewpass("models", "import", tmp_path / "two.tar", workspace=workspace, code=1)
-    assert "Nothing was imported" in failed.stderr
-    assert "--all" in fewpass("models", "delete", "weather", workspace=workspace, code=2).stderr
-    assert "version" in fewpass("models", "delete", "weather@3", "--all", workspace=workspace, code=2).stderr
-    fewpass("models", "delete", "weather@3", workspace=workspace)
-    assert "2, 1" in fewpass("models", "delete", "weather", "--all", workspace=workspace).stdout
-    assert "no models" in fewpass("models", workspace=workspace).stdout
-
-
-def test_a_decision_about_another_champion_is_refused(workspace):
-    train(workspace)
-    train(workspace)
-    product.set_alias(workspace, "weather", "champion", 2)
-    decision = promotions.Promotion("weather", "champion", 2, 1, True, "", {}, None, None, {}, "job-x")
-    with pytest.raises(Conflict, match="was moved in the meantime"):
-        promotions.record_promotion(workspace.control, decision)
-    assert promotions.list_promotions(workspace.control, "weather").items == ()
+        train = ["train", weather_files[0], "-t", "class", "-l", "nb", "-n", "weather", "--alias", "champion"]
+        fewpass(*train, workspace=workspace)
+    assert json.loads(models("tag", "weather@1", "checked-by", "Ana", "--json")) == {"checked-by": "Ana"}
+    assert "train.parquet" in "".join(models("lineage", "weather").split())
+    assert "version 1 again" in models("rollback", "weather")
+    assert "rolled back" in models("history", "weather")
+    assert json.loads(models("history", "weather", "--json"))[0]["reason"] == "rolled back"
+    assert "none yet" in models("promotions", "weather")
+    assert "newest 1" in models("retention", "weather", "--keep", 1)
+    assert "nothing to remove" in models("prune", "weather")
+    models("export", "weather@2", "--out", bundle)
+    assert "weather@3" in models("import", bundle)
+    bundle.chmod(0o644)
+    bundle.write_bytes(b"damaged")
+    assert "Nothing was imported" in models("import", bundle, code=1)
+    assert "--all" in models("delete", "weather", code=2)
+    assert "version" in models("delete", "weather@3", "--all", code=2)
+    models("delete", "weather@3")
+    assert "2, 1" in models("delete", "weather", "--all")
+    assert "no models" in models()

@@ -3,17 +3,17 @@
 import json
 from xml.etree import ElementTree
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import UnknownColumn
-from service import product
 from service.product.views.column_graphs import ColumnGraph, GraphEdge, graph_outline, structure_column_graph
 from service.product.views.graph_svg import column_graph_svg
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import learned
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert('1')</script>\x00\u202e\"&" + "x" * 100
@@ -60,12 +60,9 @@ def test_the_family_of_a_column_over_rest(site, network):
     told = site.client.get(f"/v1/models/{network}/families/{child}").json()
     parent = next(edge["from"] for edge in structure["edges"] if edge["rank"] == 1 and edge["to"] == child)
     assert told["parents"] == ["class", parent]
-    assert (
-        sum(sum(context["n_rows"]) for context in told["contexts"])
-        == site.client.get(f"/v1/models/{network}").json()["n_rows"]
-    )
-    for context in told["contexts"]:
-        assert sum(context["probability"]) == pytest.approx(1.0)
+    n_rows = sum(sum(context["n_rows"]) for context in told["contexts"])
+    assert n_rows == site.client.get(f"/v1/models/{network}").json()["n_rows"]
+    assert [sum(each["probability"]) for each in told["contexts"]] == pytest.approx([1.0] * len(told["contexts"]))
     of_class = site.client.get(f"/v1/models/{network}/families/class").json()
     assert of_class["values"] == ["no", "yes"] and of_class["parents"] == []
     assert site.client.get(f"/v1/models/{network}/families/nothing").status_code == 422
@@ -81,10 +78,8 @@ def test_pages_of_the_graph(site, network, circuit):
     assert "<text" in page(f"{network}/graph") and "windy" in page(f"{network}/graph")
     assert "columns around windy" in page(f"{network}/graph?around=windy").lower()
     assert "Given class" in page(f"{network}/graph/windy")
-    assert (
-        "A circuit of" in page("sky/graph")
-        and "structure.svg" not in page("sky/graph").partition("The same over REST")[0]
-    )
+    shown = page("sky/graph").partition("The same over REST")[0]
+    assert "A circuit of" in shown and "structure.svg" not in shown
     folded = page("sky/regions?open=")
     assert folded.count('class="node') == 1 and "unfold " in folded and "fold " in page("sky/regions")
     assert 'data-value="0"' in page("sky/regions") and 'data-value="0"' not in folded
@@ -95,26 +90,16 @@ def test_pages_of_the_graph(site, network, circuit):
 
 
 def test_a_thousand_columns_show_a_neighbourhood(site, tmp_path):
-    import numpy as np
-
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 200)
-    table = pa.table(
-        {f"c{i:03d}": np.where(rng.random(200) < 0.5, y, rng.integers(0, 2, 200)) for i in range(1000)} | {"y": y}
-    )
-    pq.write_table(table, tmp_path / "wide.parquet")
+    copies = {f"c{i:03d}": np.where(rng.random(200) < 0.5, y, rng.integers(0, 2, 200)) for i in range(1000)}
+    pq.write_table(pa.table(copies | {"y": y}), tmp_path / "wide.parquet")
     with Workspace(Settings(workspace=site.workspace)) as workspace:
-        request = TrainRequest(
-            uris=[str(tmp_path / "wide.parquet")],
-            target="y",
-            learner="nb",
-            parameters={"m": 1.0},
-            model="wide",
-            columns={"c000": {"kind": "nominal"}},
-            holdout=0,
-        )
-        product.train_model_version(workspace, request)
-    answer = site.client.get("/console/models/wide/graph", headers={"accept": "application/json"}).json()
-    assert answer["n_columns"] > 900 and answer["n_shown"] <= 40
-    start = site.client.get("/console/models/wide/what-if", headers={"accept": "application/json"}).json()["start"]
-    assert len(json.dumps(start)) < 400_000
+        wide = {"target": "y", "parameters": {"m": 1.0}, "columns": {"c000": {"kind": "nominal"}}, "holdout": 0}
+        learned(workspace, tmp_path / "wide.parquet", "wide", **wide)
+
+    def answer(page):
+        return site.client.get(f"/console/models/wide/{page}", headers={"accept": "application/json"}).json()
+
+    assert answer("graph")["n_columns"] > 900 and answer("graph")["n_shown"] <= 40
+    assert len(json.dumps(answer("what-if")["start"])) < 400_000

@@ -1,10 +1,10 @@
-"""A request to a network that is too large for a circuit, from its checks to its answers."""
+"""Queries from their checks to their answers: of a network that is too large for a circuit, and of a posterior over structures."""
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from fewpass import ESKDB, KDB, Conditional, Map, Marginal, Sampling, StructurePosterior
+from fewpass import ESKDB, KDB, Conditional, Edges, Map, Marginal, Sampling, StructurePosterior
 from learners.circuits.structures.from_network import NetworkTooLarge
 from service.product.inference import queries
 from service.product.submission.prechecks import check_queries
@@ -42,3 +42,18 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
     for refused in (Conditional("class"), Map(("a",))):
         with pytest.raises(NetworkTooLarge, match="sampling in the query"):
             queries.check_query_answer_size(model, [refused, *limited], 100)
+
+
+def test_a_posterior_answers_about_structures_and_about_its_best_graph():
+    """In the order in which queries of both kinds are asked."""
+    rng = np.random.default_rng(2)
+    a = rng.choice(["x", "y"], 200)
+    model = StructurePosterior().fit(pa.table({"a": a, "b": np.where(rng.random(200) < 0.8, a, "z")})).model_
+    asked = [Conditional(("a",), {"b": "x"}), Edges(), Map(evidence={"b": "y"})]
+    check_queries(model, asked)
+    queries.check_query_answer_size(model, queries.limit_queries(model, asked, 10, 5.0), 100)
+    first, edges, best = queries.answer_model_queries(model, asked)
+    assert first["graph"] == best["graph"] == "best" and best["assignment"] == {"a": "y"}
+    assert first["distributions"]["a"]["x"] > 0.9
+    assert edges["kind"] == "edges" and "graph" not in edges
+    assert queries.answer_model_queries(model, [Edges()])[0] == edges
