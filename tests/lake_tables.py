@@ -37,56 +37,32 @@ TYPES = {pa.int64(): "long", pa.string(): "string", pa.date32(): "date"}
 
 
 class WrittenTable:
-    """A Delta Lake table with columns under other names than in its files.
+    """A Delta Lake table below `root` with a pyarrow `schema`, whose columns are col-0, col-1, … in its files.
 
-    Parameters
-    ----------
-    root : Path
-    schema : pyarrow.Schema
-        Of the table; a file has its columns as col-0, col-1, …
-    partition : str or None
-        The column that only the log has.
-    features : tuple of str
-        What the table asks of its readers.
+    `partition` names the column that only the log has, if there is one, and `features` what the table asks of its readers.
     """
 
-    def __init__(
-        self,
-        root,
-        schema,
-        partition=None,
-        features=("columnMapping", "deletionVectors"),
-    ):
+    def __init__(self, root, schema, partition=None, features=("columnMapping", "deletionVectors")):
         self.root, self.schema, self.partition, self.version = root, schema, partition, -1
         self.adds: dict[str, dict] = {}
         (root / "_delta_log").mkdir(parents=True)
         self.physical = {name: f"col-{i}" for i, name in enumerate(schema.names)}
-        fields = [
-            {
-                "name": one.name,
-                "type": TYPES[one.type],
-                "nullable": True,
-                "metadata": {
-                    "delta.columnMapping.id": i + 1,
-                    "delta.columnMapping.physicalName": self.physical[one.name],
-                },
-            }
-            for i, one in enumerate(schema)
-        ]
+        mapping = "delta.columnMapping"
+        fields = []
+        for i, one in enumerate(schema):
+            names = {f"{mapping}.id": i + 1, f"{mapping}.physicalName": self.physical[one.name]}
+            fields.append({"name": one.name, "type": TYPES[one.type], "nullable": True, "metadata": names})
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-        self.commit(
-            {"protocol": protocol | {"readerFeatures": list(features), "writerFeatures": list(features)}},
-            {
-                "metaData": {
-                    "id": str(uuid.uuid4()),
-                    "format": {"provider": "parquet", "options": {}},
-                    "schemaString": json.dumps({"type": "struct", "fields": fields}),
-                    "partitionColumns": [] if partition is None else [partition],
-                    "configuration": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"},
-                    "createdTime": 1,
-                }
-            },
-        )
+        metadata = {
+            "id": str(uuid.uuid4()),
+            "format": {"provider": "parquet", "options": {}},
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
+            "partitionColumns": [] if partition is None else [partition],
+            "configuration": {f"{mapping}.mode": "name", f"{mapping}.maxColumnId": "99"},
+            "createdTime": 1,
+        }
+        protocol |= {"readerFeatures": list(features), "writerFeatures": list(features)}
+        self.commit({"protocol": protocol}, {"metaData": metadata})
 
     def commit(self, *actions):
         self.version += 1
@@ -112,9 +88,8 @@ class WrittenTable:
         words = BitMap(positions).serialize()
         blob = struct.pack("<IQI", 1681511377, 1, 0) + words
         place = uuid.uuid4()
-        (self.root / f"deletion_vector_{place}.bin").write_bytes(
-            b"\x01" + struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
-        )
+        content = b"\x01" + struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
+        (self.root / f"deletion_vector_{place}.bin").write_bytes(content)
         vector = {
             "storageType": "u",
             "pathOrInlineDv": b85encode(place.bytes).decode().translate(str.maketrans(B85, Z85)),
@@ -254,15 +229,7 @@ class Deletes(ManifestWriterV2):
 def delete_by_file(table, path, content, rows):
     """Give an unpartitioned Iceberg table a snapshot with a file of deletes, which pyiceberg reads and does not write.
 
-    Parameters
-    ----------
-    table : pyiceberg.table.Table
-    path : str
-        Where the file is written, below the table's folder.
-    content : DataFileContent
-        POSITION_DELETES or EQUALITY_DELETES.
-    rows : pyarrow.Table
-        file_path and pos; or values.
+    `path` is below the table's folder. The rows are (file_path, pos) for POSITION_DELETES, values for EQUALITY_DELETES.
     """
     pq.write_table(rows, path)
     parent = table.current_snapshot()
@@ -278,14 +245,12 @@ def delete_by_file(table, path, content, rows):
     )
     file.spec_id = 0
     folder = f"{table.location()}/metadata"
-    with Deletes(
-        table.spec(), table.schema(), table.io.new_output(f"{folder}/d{number}.avro"), number, "null"
-    ) as writer:
+    deletes = table.io.new_output(f"{folder}/d{number}.avro")
+    with Deletes(table.spec(), table.schema(), deletes, number, "null") as writer:
         writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=number, data_file=file))
     listing = f"{folder}/list{number}.avro"
-    with write_manifest_list(
-        2, table.io.new_output(listing), number, parent.snapshot_id, sequence, "null"
-    ) as manifests:
+    output = table.io.new_output(listing)
+    with write_manifest_list(2, output, number, parent.snapshot_id, sequence, "null") as manifests:
         manifests.add_manifests([*parent.manifests(table.io), writer.to_manifest_file()])
     told = json.loads(table.metadata.model_dump_json())
     told["snapshots"].append(
