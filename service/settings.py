@@ -235,12 +235,12 @@ class Settings(BaseSettings):
 
     @field_validator(*SECRETS, mode="before")
     @classmethod
-    def _from_file(cls, given: Any, info: ValidationInfo) -> Any:
+    def _from_file(cls, value: Any, info: ValidationInfo) -> Any:
         variable = f"FEWPASS_{str(info.field_name).upper()}{FILE}"
         path = os.environ.get(variable)
         if not path:
-            return given
-        if given is not None:
+            return value
+        if value is not None:
             raise ValueError(f"is set, and {variable} is, too: keep one of them")
         try:
             return Path(path).read_text(encoding="utf-8").strip()
@@ -256,13 +256,13 @@ class Settings(BaseSettings):
 
     @field_validator("trusted_hosts", "data_roots", "webhook_hosts", mode="before")
     @classmethod
-    def _is_list(cls, given: Any) -> Any:
-        if not isinstance(given, str):
-            return given
+    def _is_list(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
         try:
-            return json.loads(given or "[]")
+            return json.loads(value or "[]")
         except ValueError:
-            raise ValueError(f"{given!r} must be a JSON list, such as {json.dumps([given])}") from None
+            raise ValueError(f"{value!r} must be a JSON list, such as {json.dumps([value])}") from None
 
     @field_validator("data_roots")
     @classmethod
@@ -306,8 +306,8 @@ class Settings(BaseSettings):
         """An environment that gives another process these same settings; other variables of it stay."""
         names = {f"FEWPASS_{name.upper()}" for name in type(self).model_fields}  # also read in lower case
         names |= {f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS}  # which have been read
-        kept = {name: value for name, value in environment.items() if name.upper() not in names}
-        return kept | self.environment()
+        others = {name: value for name, value in environment.items() if name.upper() not in names}
+        return others | self.environment()
 
 
 def unknown_setting_warnings(environment: Mapping[str, str]) -> list[str]:

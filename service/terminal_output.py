@@ -35,14 +35,14 @@ out = Console()
 err = Console(stderr=True)
 
 
-def command_line_settings(workspace: Path | None = None, **given: Any) -> Settings:
+def command_line_settings(workspace: Path | None = None, **options: Any) -> Settings:
     """The settings of the environment, with what was given on the command line instead; logs go to standard error."""
     send_logs_to_stderr()
-    return _settings(workspace, given)
+    return _settings(workspace, options)
 
 
-def _settings(workspace: Path | None, given: JSONMapping) -> Settings:
-    chosen = {name: value for name, value in {"workspace": workspace, **given}.items() if value is not None}
+def _settings(workspace: Path | None, options: JSONMapping) -> Settings:
+    chosen = {name: value for name, value in {"workspace": workspace, **options}.items() if value is not None}
     return Settings(**chosen)
 
 

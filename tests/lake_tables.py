@@ -37,9 +37,9 @@ TYPES = {pa.int64(): "long", pa.string(): "string", pa.date32(): "date"}
 
 
 class WrittenTable:
-    """A Delta Lake table whose files have its columns as col-0, col-1, …; only the log has the one of the partition.
+    """A Delta Lake table below `root` with a pyarrow `schema`, whose columns are col-0, col-1, … in its files.
 
-    `features` are those that it asks of its readers.
+    `partition` names the column that only the log has, if there is one, and `features` what the table asks of its readers.
     """
 
     def __init__(self, root, schema, partition=None, features=("columnMapping", "deletionVectors")):
@@ -47,22 +47,22 @@ class WrittenTable:
         self.adds: dict[str, dict] = {}
         (root / "_delta_log").mkdir(parents=True)
         self.physical = {name: f"col-{i}" for i, name in enumerate(schema.names)}
+        mapping = "delta.columnMapping"
+        fields = []
+        for i, one in enumerate(schema):
+            names = {f"{mapping}.id": i + 1, f"{mapping}.physicalName": self.physical[one.name]}
+            fields.append({"name": one.name, "type": TYPES[one.type], "nullable": True, "metadata": names})
         protocol = {"minReaderVersion": 3, "minWriterVersion": 7}
-        protocol |= {"readerFeatures": list(features), "writerFeatures": list(features)}
         metadata = {
             "id": str(uuid.uuid4()),
             "format": {"provider": "parquet", "options": {}},
-            "schemaString": json.dumps({"type": "struct", "fields": [*map(self._field, schema, range(1, 99))]}),
+            "schemaString": json.dumps({"type": "struct", "fields": fields}),
             "partitionColumns": [] if partition is None else [partition],
-            "configuration": {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "99"},
+            "configuration": {f"{mapping}.mode": "name", f"{mapping}.maxColumnId": "99"},
             "createdTime": 1,
         }
+        protocol |= {"readerFeatures": list(features), "writerFeatures": list(features)}
         self.commit({"protocol": protocol}, {"metaData": metadata})
-
-    def _field(self, field, number):
-        mapping = {"id": number, "physicalName": self.physical[field.name]}
-        metadata = {f"delta.columnMapping.{name}": value for name, value in mapping.items()}
-        return {"name": field.name, "type": TYPES[field.type], "nullable": True, "metadata": metadata}
 
     def commit(self, *actions):
         self.version += 1
@@ -88,7 +88,7 @@ class WrittenTable:
         words = BitMap(positions).serialize()
         blob = struct.pack("<IQI", 1681511377, 1, 0) + words
         place = uuid.uuid4()
-        content = struct.pack(">BI", 1, len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
+        content = b"\x01" + struct.pack(">I", len(blob)) + blob + struct.pack(">I", zlib.crc32(blob))
         (self.root / f"deletion_vector_{place}.bin").write_bytes(content)
         vector = {
             "storageType": "u",
@@ -229,7 +229,7 @@ class Deletes(ManifestWriterV2):
 def delete_by_file(table, path, content, rows):
     """Give an unpartitioned Iceberg table a snapshot with a file of deletes, which pyiceberg reads and does not write.
 
-    The rows, file_path and pos or else values, are written at the path, which lies below the table's folder.
+    `path` is below the table's folder. The rows are (file_path, pos) for POSITION_DELETES, values for EQUALITY_DELETES.
     """
     pq.write_table(rows, path)
     parent = table.current_snapshot()
@@ -245,16 +245,19 @@ def delete_by_file(table, path, content, rows):
     )
     file.spec_id = 0
     folder = f"{table.location()}/metadata"
-    output = table.io.new_output(f"{folder}/d{number}.avro")
-    with Deletes(table.spec(), table.schema(), output, number, "null") as writer:
+    deletes = table.io.new_output(f"{folder}/d{number}.avro")
+    with Deletes(table.spec(), table.schema(), deletes, number, "null") as writer:
         writer.add_entry(ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=number, data_file=file))
     listing = f"{folder}/list{number}.avro"
     output = table.io.new_output(listing)
     with write_manifest_list(2, output, number, parent.snapshot_id, sequence, "null") as manifests:
         manifests.add_manifests([*parent.manifests(table.io), writer.to_manifest_file()])
-    metadata, snapshot = (json.loads(of.model_dump_json()) for of in (table.metadata, parent))
-    snapshot |= {"snapshot-id": number, "parent-snapshot-id": parent.snapshot_id, "sequence-number": sequence}
-    metadata["snapshots"].append(snapshot | {"manifest-list": listing, "timestamp-ms": parent.timestamp_ms + 1})
-    metadata |= {"current-snapshot-id": number, "last-sequence-number": sequence}
-    metadata["refs"]["main"]["snapshot-id"] = number
-    Path(folder.removeprefix("file://"), f"99999-{number}.metadata.json").write_text(json.dumps(metadata))
+    told = json.loads(table.metadata.model_dump_json())
+    told["snapshots"].append(
+        json.loads(parent.model_dump_json())
+        | {"snapshot-id": number, "parent-snapshot-id": parent.snapshot_id, "sequence-number": sequence}
+        | {"manifest-list": listing, "timestamp-ms": parent.timestamp_ms + 1}
+    )
+    told |= {"current-snapshot-id": number, "last-sequence-number": sequence}
+    told["refs"]["main"]["snapshot-id"] = number
+    Path(folder.removeprefix("file://"), f"99999-{number}.metadata.json").write_text(json.dumps(told))

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import TypeVar
@@ -54,6 +55,26 @@ def meet(own, other):
     with contextlib.suppress(AssertionError):
         wait_for(other.is_file, 30)
     own.write_text("met" if other.is_file() else "alone")
+
+
+@contextlib.contextmanager
+def in_threads(work, n_threads):
+    """So many threads that call `work` until it answers False, or the block is left; waits for them."""
+    stop = threading.Event()
+
+    def run():
+        while not stop.is_set() and work() is not False:
+            pass
+
+    threads = [threading.Thread(target=run) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def record(facts):

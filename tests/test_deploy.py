@@ -20,10 +20,15 @@ KUBERNETES = "1.37"
 FOLDERS = sorted((DEPLOY / "kubernetes").iterdir())
 
 
-def manifests(folder):
-    """Every object of a folder, the kustomization apart."""
+of_each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+PATHS = f"{os.environ['PATH']}:/usr/sbin"  # nginx lies where only root looks
+
+
+def manifests(folder, kind=None):
+    """Every object of a folder, the kustomization apart; or those of a kind."""
     names = read(folder)["resources"]
-    return [each for name in names for each in yaml.safe_load_all((folder / name).read_text())]
+    found = [each for name in names for each in yaml.safe_load_all((folder / name).read_text())]
+    return [each for each in found if kind in (None, each["kind"])]
 
 
 def read(folder):
@@ -43,7 +48,7 @@ def containers(folder):
         yield from ((each, spec) for each in [*spec.get("initContainers", ()), *spec["containers"]])
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@of_each_folder
 def test_kubernetes_takes_every_manifest(folder):
     for each in manifests(folder):
         kubernetes_validate.validate(each, KUBERNETES, strict=True)
@@ -51,17 +56,16 @@ def test_kubernetes_takes_every_manifest(folder):
     assert set(read(folder)["resources"]) == known
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@of_each_folder
 def test_a_kustomization_has_known_members_and_names_what_is_there(folder):
-    told = read(folder)
-    assert (told["apiVersion"], told["kind"]) == ("kustomize.config.k8s.io/v1beta1", "Kustomization")
-    assert told.keys() == {"apiVersion", "kind", "namespace", "resources", "images", "configMapGenerator"}
-    (image,), (generated,) = told["images"], told["configMapGenerator"]
+    members = read(folder)
+    assert (members["apiVersion"], members["kind"]) == ("kustomize.config.k8s.io/v1beta1", "Kustomization")
+    assert members.keys() == {"apiVersion", "kind", "namespace", "resources", "images", "configMapGenerator"}
+    (image,), (generated,) = members["images"], members["configMapGenerator"]
     assert image.keys() == {"name", "newName", "newTag"} and generated.keys() == {"name", "literals"}
     images = {container["image"] for container, _ in containers(folder)}
     assert image["name"] in {each.partition(":")[0] for each in images}
-    spaces = {each["metadata"]["name"] for each in manifests(folder) if each["kind"] == "Namespace"}
-    assert spaces == {told["namespace"]}
+    assert {each["metadata"]["name"] for each in manifests(folder, "Namespace")} == {members["namespace"]}
 
 
 def test_a_manifest_that_is_wrong_is_noticed():
@@ -71,7 +75,7 @@ def test_a_manifest_that_is_wrong_is_noticed():
         kubernetes_validate.validate(server, KUBERNETES, strict=True)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@of_each_folder
 def test_settings_are_settings_and_no_secret_stands_in_a_manifest(folder, monkeypatch, tmp_path):
     (generated,) = read(folder)["configMapGenerator"]
     environment = dict(text.split("=", 1) for text in generated["literals"])
@@ -90,16 +94,16 @@ def test_settings_are_settings_and_no_secret_stands_in_a_manifest(folder, monkey
     assert Settings().needs_keys is False  # until it listens on another address, as the command says
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@of_each_folder
 def test_commands_probes_and_volumes_are_there(folder):
     known = get_command(app).commands
-    claims = {each["metadata"]["name"] for each in manifests(folder) if each["kind"] == "PersistentVolumeClaim"}
+    claims = {each["metadata"]["name"] for each in manifests(folder, "PersistentVolumeClaim")}
+    locked = {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     for container, spec in containers(folder):
         shell = " ".join(container["command"])
         for name, rest in re.findall(r"^(?:\s*)fewpass (\w+)(.*)$", shell, re.MULTILINE):
-            options = re.findall(r"--[a-z-]+", rest)
-            taken = {option for parameter in known[name].params for option in parameter.opts}
-            assert set(options) <= taken, name
+            options = {option for parameter in known[name].params for option in parameter.opts}
+            assert set(re.findall(r"--[a-z-]+", rest)) <= options, name
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             assert ("ports" in container) == (kind in container)
             if kind in container:
@@ -107,40 +111,28 @@ def test_commands_probes_and_volumes_are_there(folder):
                 assert asked["path"] in OPEN and asked["httpHeaders"] == [{"name": "Host", "value": "localhost"}]
         volumes = {each["name"]: each for each in spec["volumes"]}
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes.keys()
-        assert {
-            v["persistentVolumeClaim"]["claimName"] for v in volumes.values() if "persistentVolumeClaim" in v
-        } <= claims
-        locked = {"readOnlyRootFilesystem": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        claimed = [v["persistentVolumeClaim"] for v in volumes.values() if "persistentVolumeClaim" in v]
+        assert {claim["claimName"] for claim in claimed} <= claims
         assert container["securityContext"] == locked and spec["securityContext"]["runAsNonRoot"]
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@of_each_folder
 def test_selectors_find_pods(folder):
     labels = [found for _, found, _ in pods(folder)]
-    asked = [
-        each["spec"]["selector"]
-        for each in manifests(folder)
-        if each["kind"] in ("Service", "PodDisruptionBudget", "Deployment")
-    ]
-    wanted = [selector.get("matchLabels", selector) for selector in asked]
-    assert wanted and all(any(each.items() <= found.items() for found in labels) for each in wanted)
+    kinds = ("Service", "PodDisruptionBudget", "Deployment")
+    asked = [each["spec"]["selector"] for kind in kinds for each in manifests(folder, kind)]
+    selectors = [selector.get("matchLabels", selector) for selector in asked]
+    assert selectors and all(any(each.items() <= found.items() for found in labels) for each in selectors)
 
 
 def test_a_cluster_survives_the_drain_of_a_node_and_is_backed_up():
     folder = DEPLOY / "kubernetes" / "cluster"
-    budgets = [
-        each["spec"]["selector"]["matchLabels"]["part"]
-        for each in manifests(folder)
-        if each["kind"] == "PodDisruptionBudget"
-    ]
+    budgets = [each["spec"]["selector"]["matchLabels"]["part"] for each in manifests(folder, "PodDisruptionBudget")]
     assert sorted(budgets) == ["server", "worker"]
-    (workspace, _) = (each for each in manifests(folder) if each["kind"] == "PersistentVolumeClaim")
+    workspace, _ = manifests(folder, "PersistentVolumeClaim")
     assert workspace["spec"]["accessModes"] == ["ReadWriteMany"]
     for each in FOLDERS:
         assert [one["kind"] for one, _, _ in pods(each)].count("CronJob") == 1
-
-
-PATHS = f"{os.environ['PATH']}:/usr/sbin"  # nginx lies where only root looks
 
 
 def needs(name):
@@ -155,7 +147,7 @@ def run(*command):
 
 
 @needs("kubectl")
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
+@of_each_folder
 def test_kubectl_builds_every_kustomization(folder):
     built = [each["kind"] for each in yaml.safe_load_all(run("kubectl", "kustomize", str(folder)))]
     assert sorted(built) == sorted([each["kind"] for each in manifests(folder)] + ["ConfigMap"])
@@ -169,21 +161,11 @@ def test_caddy_reads_its_file():
 @needs("nginx")
 @needs("openssl")
 def test_nginx_reads_its_file(tmp_path):
-    run(
-        "openssl",
-        *["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=localhost"],
-        "-keyout",
-        str(tmp_path / "models.key"),
-        "-out",
-        str(tmp_path / "models.pem"),
-    )
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-keyout", str(tmp_path / "models.key")]
+    run("openssl", "req", "-x509", *key, "-nodes", "-subj", "/CN=localhost", "-out", str(tmp_path / "models.pem"))
     # Ports and places that need no root; nothing listens.
-    own = (
-        (DEPLOY / "nginx.conf")
-        .read_text()
-        .replace("/etc/ssl/", f"{tmp_path}/")
-        .replace("listen ", "listen 127.0.0.1:18")
-    )
+    own = (DEPLOY / "nginx.conf").read_text()
+    own = own.replace("/etc/ssl/", f"{tmp_path}/").replace("listen ", "listen 127.0.0.1:18")
     places = "".join(f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("proxy", "fastcgi", "uwsgi", "scgi"))
     around = f"pid {tmp_path}/pid; events {{}} http {{ access_log off; client_body_temp_path {tmp_path}/body; {places} {own} }}"
     (tmp_path / "nginx.conf").write_text(around)
@@ -192,17 +174,14 @@ def test_nginx_reads_its_file(tmp_path):
 
 def test_proxies_say_who_was_asked_and_hold_no_events_back():
     nginx, caddy = (DEPLOY / "nginx.conf").read_text(), (DEPLOY / "Caddyfile").read_text()
+    port = Settings.model_fields["port"].default
     for line in (
         "proxy_set_header Host $host;",
         "proxy_set_header X-Forwarded-Proto $scheme;",
         "proxy_buffering off;",
         "client_max_body_size 0;",
+        f"server 127.0.0.1:{port};",
     ):
         assert line in nginx
+    assert f"reverse_proxy 127.0.0.1:{port}" in caddy and "flush_interval -1" in caddy
     assert "max_size" not in caddy, "the server has limits of its own; of uploads a higher one"
-    port = Settings.model_fields["port"].default
-    assert (
-        f"server 127.0.0.1:{port};" in nginx
-        and f"reverse_proxy 127.0.0.1:{port}" in caddy
-        and "flush_interval -1" in caddy
-    )

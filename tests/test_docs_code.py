@@ -18,9 +18,8 @@ from tests.service.forks import local_server, shell
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PAGES += [
-    page for room in ("how-to", "reference", "explanation") for page in sorted((ROOT / "docs" / room).glob("*.md"))
-]
+ROOMS = ("how-to", "reference", "explanation")
+PAGES += [page for room in ROOMS for page in sorted((ROOT / "docs" / room).glob("*.md"))]
 # Pages whose Python needs nothing but a few tables; other pages have tests of their own.
 ALONE = ("how-to/python.md", "how-to/in-and-out.md", "how-to/evaluation.md", "reference/learners.md")
 COMMANDS = typer.main.get_command(command_line)

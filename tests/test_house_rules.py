@@ -20,18 +20,23 @@ REPEATED = {
     "one resource, kept, used, served and shown": "datasets models query",
 }
 # What implements a paper, and says which.
-OF_PAPERS = [
-    "learners/classifiers/estimates/context_tree.py::ContextTree",
-    "learners/classifiers/estimates/context_tree.py::m_estimates",
-    "learners/classifiers/m_selection.py::select_m_by_hold_out",
-    "learners/classifiers/structure.py::k_dependence_structure",
-    "learners/classifiers/structure.py::tree_augmented_structure",
-    "learners/counts/row_samples.py::draw",
-    "learners/counts/information.py::conditional_mutual_information",
-    "learners/counts/information.py::mutual_information",
-    "learners/schema/discretise.py::mdl_cut_points",
-]
+OF_PAPERS = {
+    "classifiers/estimates/context_tree.py": "ContextTree m_estimates",
+    "classifiers/m_selection.py": "select_m_by_hold_out",
+    "classifiers/structure.py": "k_dependence_structure tree_augmented_structure",
+    "counts/row_samples.py": "draw",
+    "counts/information.py": "conditional_mutual_information mutual_information",
+    "schema/discretise.py": "mdl_cut_points",
+}
 FOUND_BY = re.compile(r"\((18|19|20)\d\d\)|https://")
+# Where alone a library may be imported.
+PLACES = {"numba": "learners/kernels", "llvmlite": "learners/kernels", "duckdb": "storage", "fastapi": "service"}
+KERNEL_TOOLS = ("learners.kernels.jit", "learners.kernels.intrinsics", "learners.kernels.simd")
+# For others than kernels.
+OF_JIT = {f"learners.kernels.jit.{name}" for name in ("notify_on_kernel_compilation", "load_numba_registries")}
+MEMBERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Participles that say nothing of what a variable holds: it has the field's noun.
+EMPTY_WORDS = {"told", "asked", "made", "taken", "meant", "said", "wanted"}
 
 
 def relative(path):
@@ -76,15 +81,6 @@ def test_names_repeat_with_a_reason():
     names = Counter(path.stem for path in FILES if path.stem != "__init__")
     reasons = [name for words in REPEATED.values() for name in words.split()]
     assert sorted(name for name, n in names.items() if n > 1) == sorted(reasons)
-
-
-# Where alone a library may be imported.
-PLACES = {"numba": "learners/kernels", "llvmlite": "learners/kernels", "duckdb": "storage", "fastapi": "service"}
-KERNEL_TOOLS = ("learners.kernels.jit", "learners.kernels.intrinsics", "learners.kernels.simd")
-OF_JIT = {
-    "learners.kernels.jit.notify_on_kernel_compilation",
-    "learners.kernels.jit.load_numba_registries",
-}  # for others than kernels
 
 
 def test_libraries_stay_in_their_places():
@@ -141,20 +137,15 @@ def test_files_say_what_they_are_and_open_nothing_on_import():
 
 
 def test_everything_public_has_a_docstring():
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    bare = [
-        f"{relative(path)}: {node.name}"
-        for path in FILES
-        for node in tree_of(path).body
-        if isinstance(node, kinds) and node.name[0] != "_" and not ast.get_docstring(node)
-    ]
+    members = [(path, node) for path in FILES for node in tree_of(path).body if isinstance(node, MEMBERS)]
+    bare = [(path, node.name) for path, node in members if node.name[0] != "_" and not ast.get_docstring(node)]
     assert bare == []
 
 
 def documented(tree):
     """Docstrings of a file: its own, and those of classes and functions."""
-    kinds = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return [text for node in ast.walk(tree) if isinstance(node, kinds) and (text := ast.get_docstring(node))]
+    nodes = [node for node in ast.walk(tree) if isinstance(node, (ast.Module, *MEMBERS))]
+    return [text for node in nodes if (text := ast.get_docstring(node))]
 
 
 def test_references_can_be_found():
@@ -165,30 +156,26 @@ def test_references_can_be_found():
     assert [text for text in of_papers if not FOUND_BY.search(text)] == []
 
 
-@pytest.mark.parametrize("name", OF_PAPERS)
-def test_what_implements_a_paper_names_it(name):
-    path, member = name.split("::")
-    tree = tree_of(ROOT / path)
-    kinds = (ast.FunctionDef, ast.ClassDef)
-    (found,) = [node for node in ast.walk(tree) if isinstance(node, kinds) and node.name == member]
-    assert "References\n----------" in ast.get_docstring(found)
-
-
-# Participles that say nothing of what a variable holds: it has the field's noun.
-EMPTY_WORDS = {"told", "asked", "made", "taken", "meant", "said", "wanted"}
+@pytest.mark.parametrize("path", OF_PAPERS)
+def test_what_implements_a_paper_names_it(path):
+    members = [node for node in ast.walk(tree_of(ROOT / "learners" / path)) if isinstance(node, MEMBERS)]
+    for name in OF_PAPERS[path].split():
+        (member,) = [node for node in members if node.name == name]
+        assert "References\n----------" in ast.get_docstring(member)
 
 
 def test_variables_say_what_they_hold():
     """Kernels excepted: a renamed one is compiled again by every user."""
-    empty = [
-        f"{relative(path)}:{node.lineno}"
-        for path in FILES
-        if not path.name.endswith("kernels.py") and path.parent.name != "kernels"
-        for node in ast.walk(tree_of(path))
-        if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id.strip("_") in EMPTY_WORDS)
-        or (isinstance(node, ast.arg) and node.arg.strip("_") in EMPTY_WORDS)
-    ]
-    assert empty == []
+    files = [path for path in FILES if not path.name.endswith("kernels.py") and path.parent.name != "kernels"]
+    found = [(path, node, name_of(node).strip("_")) for path in files for node in ast.walk(tree_of(path))]
+    assert [f"{relative(path)}:{node.lineno}" for path, node, name in found if name in EMPTY_WORDS] == []
+
+
+def name_of(node):
+    """The name that gets a value here, if any does."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return node.id
+    return node.arg if isinstance(node, ast.arg) else ""
 
 
 def test_no_test_is_skipped_on_the_quiet():

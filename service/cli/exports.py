@@ -61,19 +61,21 @@ def export_structure(
 ) -> None:
     """Show the graph of a model: the parents of each attribute."""
     with open_existing_workspace(workspace) as here:
-        found = product.version_structure(here, reference, member)
-    print_json_and_exit(found, json_output)
-    for edge in found["edges"]:
+        structure = product.version_structure(here, reference, member)
+    print_json_and_exit(structure, json_output)
+    for edge in structure["edges"]:
         out.print(f"{escape_rich_markup(str(edge['from']))} -> {escape_rich_markup(str(edge['to']))}", highlight=False)
-    if not found["edges"]:
+    if not structure["edges"]:
         of_circuit = f"It is a circuit, whose nodes fewpass models circuit {escape_rich_markup(reference)} shows."
-        why = of_circuit if "circuit" in found else "None was found to tell of another."
-        out.print(f"No edge joins any two of {count_with_noun(len(found['nodes']), 'column')}. {why}", highlight=False)
-    facts = dict(found.get("facts", {}))
+        why = of_circuit if "circuit" in structure else "None was found to tell of another."
+        out.print(
+            f"No edge joins any two of {count_with_noun(len(structure['nodes']), 'column')}. {why}", highlight=False
+        )
+    facts = dict(structure.get("facts", {}))
     if selection := facts.pop("selection", None):
         show_skdb_selection_losses(selection)
     facts.pop("concentrations", None)
-    for title, table in (("circuit", found.get("circuit", {})), ("training", facts)):
+    for title, table in (("circuit", structure.get("circuit", {})), ("training", facts)):
         if table:
             print_table(title, ["fact", "value"], [[name, table_cell_text(value)] for name, value in table.items()])
 

@@ -257,33 +257,33 @@ def schema_command(
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with terminal_progress_bar(not json_output) as report:
-        found = product.infer_schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
-    print_json_and_exit(json.loads(found.to_json()), json_output)
+        schema = product.infer_schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
+    print_json_and_exit(json.loads(schema.to_json()), json_output)
     print_table(
-        f"{found.n_attributes} attributes",
+        f"{schema.n_attributes} attributes",
         ["attribute", "type", "kind", "codes", "missing"],
         [
             [a.name, _plain(a.arrow_type), str(a.kind), a.n_values, "yes" if a.has_missing else "no"]
-            for a in found.attributes
+            for a in schema.attributes
         ],
     )
-    if found.target is not None:
+    if schema.target is not None:
         out.print(
-            f"target [bold]{escape_rich_markup(found.target)}[/]: {', '.join(map(escape_rich_markup, map(str, found.classes[:20])))}"
+            f"target [bold]{escape_rich_markup(schema.target)}[/]: {', '.join(map(escape_rich_markup, map(str, schema.classes[:20])))}"
         )
-    for column in found.left_out:
+    for column in schema.left_out:
         out.print(f"[yellow]left out[/] {escape_rich_markup(column.name)}: {escape_rich_markup(str(column.reason))}")
 
 
 def _plain(arrow_type: str) -> str:
     """The type of a column's values: files are read with a dictionary where that saves work."""
-    found = re.fullmatch(r"dictionary<values=([^,]+),.*>", arrow_type)
-    return arrow_type if found is None else found[1]
+    match = re.fullmatch(r"dictionary<values=([^,]+),.*>", arrow_type)
+    return arrow_type if match is None else match[1]
 
 
-def _columns(given: str | None, *options: tuple[str | None, str, str | bool | None]) -> JSONObject:
+def _columns(text: str | None, *options: tuple[str | None, str, str | bool | None]) -> JSONObject:
     """What `--columns` says, and what options of their own say of a column."""
-    columns = _read_json(given) if given else {}
+    columns = _read_json(text) if text else {}
     for name, field, value in options:
         if name is not None and value is not None:
             known = columns.get(name, {})
@@ -291,11 +291,11 @@ def _columns(given: str | None, *options: tuple[str | None, str, str | bool | No
     return columns
 
 
-def _read_json(given: str) -> JSONObject:
+def _read_json(text: str) -> JSONObject:
     try:
-        found = json.loads(given if given.lstrip().startswith("{") else Path(given).read_text())
+        content = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{given}: {error}", param_hint="--columns") from error
-    if not isinstance(found, dict):
-        raise typer.BadParameter(f"{given} holds no JSON object.", param_hint="--columns")
-    return found
+        raise typer.BadParameter(f"{text}: {error}", param_hint="--columns") from error
+    if not isinstance(content, dict):
+        raise typer.BadParameter(f"{text} holds no JSON object.", param_hint="--columns")
+    return content

@@ -106,8 +106,8 @@ def alias_model(
     with open_existing_workspace(workspace) as here:
         version = product.find_version(here, reference)
         product.set_alias(here, version.name, alias_name, version.version)
-        found = product.aliases_of(here, version.name)
-    print_json_or_text(found, f"{version.name}@{alias_name} is version {version.version}", json_output)
+        aliases = product.aliases_of(here, version.name)
+    print_json_or_text(aliases, f"{version.name}@{alias_name} is version {version.version}", json_output)
 
 
 @app.command("delete")
@@ -154,17 +154,17 @@ def tag_model(
 def show_lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Show where a version comes from: files, job, what was asked for, libraries."""
     with open_existing_workspace(workspace) as here:
-        found = product.version_lineage(here, reference)
-    print_json_and_exit(found, json_output)
-    out.print(f"[bold]{found['name']}@{found['version']}[/], sha256 {found['sha256']}", soft_wrap=True)
-    facts = {name: found[name] for name in ("job_id", "dataset", "n_rows")} | found["provenance"]
+        lineage = product.version_lineage(here, reference)
+    print_json_and_exit(lineage, json_output)
+    out.print(f"[bold]{lineage['name']}@{lineage['version']}[/], sha256 {lineage['sha256']}", soft_wrap=True)
+    facts = {name: lineage[name] for name in ("job_id", "dataset", "n_rows")} | lineage["provenance"]
     passes = facts.pop("passes", [])
     print_table(None, ["what", "value"], [[name, table_cell_text(value)] for name, value in facts.items()])
     if passes:
         out.print(rows_read_summary(passes), highlight=False)
-    rows = [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in found["files"]]
+    rows = [[file["path"], file["n_rows"], file["size"], file["footer_sha256"][:12]] for file in lineage["files"]]
     print_table("files", ["path", "rows", "bytes", "footer"], rows)
-    print_table("libraries", ["library", "version"], list(found["libraries"].items()))
+    print_table("libraries", ["library", "version"], list(lineage["libraries"].items()))
 
 
 @app.command("rollback")
@@ -220,9 +220,9 @@ def set_retention(
     with open_existing_workspace(workspace) as here:
         if keep is not None or keep_all:
             product.set_retention(here, name, keep)
-        kept = product.retention_of(here, name)
-    text = "all versions are kept" if kept is None else f"the newest {kept} versions and aliased ones are kept"
-    print_json_or_text({"keep": kept}, text, json_output)
+        n_kept = product.retention_of(here, name)
+    text = "all versions are kept" if n_kept is None else f"the newest {n_kept} versions and aliased ones are kept"
+    print_json_or_text({"keep": n_kept}, text, json_output)
 
 
 @app.command("prune")

@@ -150,10 +150,10 @@ def doctor_command(
     """Look whether everything is sound and say what to do; exit code 1 if something is not."""
     from service.operations.doctor import run_doctor_checks
 
-    found = run_doctor_checks(command_line_settings(workspace), is_repairing=repair)
-    rows = [[finding.state, finding.check, f"{finding.detail} {finding.remedy}".strip()] for finding in found]
-    print_json_or_table(found, json_output, ["", "check", "finding"], rows)
-    if any(finding.state == "failed" for finding in found):
+    findings = run_doctor_checks(command_line_settings(workspace), is_repairing=repair)
+    rows = [[finding.state, finding.check, f"{finding.detail} {finding.remedy}".strip()] for finding in findings]
+    print_json_or_table(findings, json_output, ["", "check", "finding"], rows)
+    if any(finding.state == "failed" for finding in findings):
         raise typer.Exit(EXIT_FAILED)
 
 
@@ -202,9 +202,9 @@ def create_schedule(
     from service.requests.requests import ScheduleRequest
     from service.workspace import Workspace
 
-    given = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_job_request(job)}
+    fields = {"name": name, "cron": cron, "timezone": timezone, "missed": missed, "job": read_job_request(job)}
     with Workspace(command_line_settings(workspace)) as here:
-        _show(product.create_schedule(here, build_request_or_usage_error(ScheduleRequest, given)), json_output)
+        _show(product.create_schedule(here, build_request_or_usage_error(ScheduleRequest, fields)), json_output)
 
 
 @schedules_app.command("change")
@@ -220,10 +220,10 @@ def change_schedule(
     """Change a schedule; what is not given stays."""
     from service.requests.requests import ScheduleChange
 
-    given: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
-    given["job"] = None if job is None else read_job_request(job)
+    fields: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
+    fields["job"] = None if job is None else read_job_request(job)
     with open_existing_workspace(workspace) as here:
-        _show(product.change_schedule(here, name, build_request_or_usage_error(ScheduleChange, given)), json_output)
+        _show(product.change_schedule(here, name, build_request_or_usage_error(ScheduleChange, fields)), json_output)
 
 
 @schedules_app.command("show")

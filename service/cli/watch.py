@@ -60,33 +60,33 @@ def drift_command(
 
     limits = Limits(q, nats, points)
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
-        found = product.file_drift_report(here, model, uris, against=against or (), limits=limits, report=report)
+        drift = product.file_drift_report(here, model, uris, against=against or (), limits=limits, report=report)
     if json_output:
-        print_json_document(found)
+        print_json_document(drift)
     else:
-        show_drift(found)
-    if check and found["is_drifting"]:
+        show_drift(drift)
+    if check and drift["is_drifting"]:
         raise typer.Exit(EXIT_DRIFT)
 
 
-def show_drift(found: JSONObject) -> None:
+def show_drift(drift: JSONObject) -> None:
     """Causes first, then the columns with the largest effects."""
-    rows, reference = found["rows"], found["reference"]
-    for warning in found.get("warnings", []):
+    rows, reference = drift["rows"], drift["reference"]
+    for warning in drift.get("warnings", []):
         out.print(f"[yellow]warning[/]: {escape_rich_markup(warning)}", highlight=False)
     out.print(f"{rows['counted']:,} rows against {escape_rich_markup(reference['name'])} ({reference['rows']:,} rows)")
-    if not found["causes"]:
+    if not drift["causes"]:
         out.print("[green]no drift[/]: no difference is both sure and large enough")
-    for number, cause in enumerate(found["causes"], 1):
+    for number, cause in enumerate(drift["causes"], 1):
         out.print(f"[bold]{number}.[/] {escape_rich_markup(cause['words'])}", highlight=False)
     shown = [
         [column["column"], column["family_nats"], column["family_q"], column["psi"], column["js"], _worst(column)]
-        for column in found["columns"][:MOST_COLUMNS]
+        for column in drift["columns"][:MOST_COLUMNS]
     ]
     print_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
-    if len(found["columns"]) > MOST_COLUMNS:
-        out.print(f"The {MOST_COLUMNS} largest of {len(found['columns']):,} columns; --json tells all.")
-    estimated = found["estimated"]
+    if len(drift["columns"]) > MOST_COLUMNS:
+        out.print(f"The {MOST_COLUMNS} largest of {len(drift['columns']):,} columns; --json tells all.")
+    estimated = drift["estimated"]
     if estimated["accuracy"] is not None:
         out.print(
             f"estimated accuracy {estimated['accuracy']:.4f}, log loss {estimated['log_loss']:.4f}: {estimated['caveat']}"
@@ -120,14 +120,14 @@ def monitor_command(
                 "are subtracted from the counts"
             )
             return
-        found = product.monitoring_window_report(here, model, window=window, against=against)
+        drift = product.monitoring_window_report(here, model, window=window, against=against)
     if json_output:
-        print_json_document(found)
-    elif found["is_drifting"] is None:
-        out.print(escape_rich_markup(str(found["why"])))
+        print_json_document(drift)
+    elif drift["is_drifting"] is None:
+        out.print(escape_rich_markup(str(drift["why"])))
     else:
-        show_drift(found)
-    if check and found["is_drifting"]:
+        show_drift(drift)
+    if check and drift["is_drifting"]:
         raise typer.Exit(EXIT_DRIFT)
 
 
@@ -169,12 +169,12 @@ def alerts_command(
             product.mute_alert(here, alert, is_muted=False)
         for alert in resolve or ():
             product.resolve_alert(here, alert)
-        found = product.list_alerts(here, model, is_open=True if is_open else None)
+        alerts = product.list_alerts(here, model, is_open=True if is_open else None)
     rows = [
         [one["id"], f"{one['model']}@{one['version']}", one["fired_at"][:16], _state(one), one["words"]]
-        for one in found
+        for one in alerts
     ]
-    print_json_or_table(found, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
+    print_json_or_table(alerts, json_output, ["id", "model", "fired", "state", "cause"], rows, "no alerts")
 
 
 def _state(alert: AlertRecord) -> str:
@@ -187,9 +187,9 @@ def _state(alert: AlertRecord) -> str:
 def list_webhooks(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List webhooks."""
     with open_existing_workspace(workspace) as here:
-        found = product.list_webhooks(here)
-    rows = [[one["id"], one["url"], one["created_at"]] for one in found]
-    print_json_or_table(found, json_output, ["id", "url", "created"], rows)
+        webhooks = product.list_webhooks(here)
+    rows = [[one["id"], one["url"], one["created_at"]] for one in webhooks]
+    print_json_or_table(webhooks, json_output, ["id", "url", "created"], rows)
 
 
 @webhooks_app.command("add")
@@ -270,10 +270,10 @@ def submit_job(
     from service.workspace import Workspace
 
     limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
-    given = read_job_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
+    job_request = read_job_request(job) | {name: limit for name, limit in limits.items() if limit is not None}
     from service.requests.requests import SubmissionRequest
 
-    request = build_request_or_usage_error(SubmissionRequest, {"job": given, "priority": priority})
+    request = build_request_or_usage_error(SubmissionRequest, {"job": job_request, "priority": priority})
     with Workspace(command_line_settings(workspace)) as here:
         submitted, _ = product.submit_job(here, request.job, key, is_remote=False, priority=request.priority)
     _show(submitted, json_output)
@@ -371,14 +371,14 @@ def read_job_request(text: str) -> JSONObject:
         ) from error
 
 
-def build_request_or_usage_error(shape: Any, given: JSONObject) -> Any:
+def build_request_or_usage_error(shape: Any, fields: JSONObject) -> Any:
     """A shape of what was given, or a usage error that names what does not fit."""
     from pydantic import ValidationError
 
     from service.requests.validation_messages import validation_messages_by_place
 
     try:
-        return shape(**given)
+        return shape(**fields)
     except ValidationError as error:
         messages = (
             f"{'.'.join(map(str, place))}: {words}"

@@ -53,7 +53,7 @@ def find_static_asset(name: str) -> Asset | None:
 
 def static_asset_url(name: str) -> str:
     """Where a browser gets a static file, in its present form; LookupError if there is none of that name."""
-    found = find_static_asset(name)
-    if found is None:
+    asset = find_static_asset(name)
+    if asset is None:
         raise LookupError(f"service/console/static has no file {name!r}")
-    return f"{PREFIX}{name}?v={found.digest}"
+    return f"{PREFIX}{name}?v={asset.digest}"

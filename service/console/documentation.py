@@ -104,7 +104,7 @@ def vendored_files() -> tuple[JSONObject, ...]:
 
 
 def _text(name: str) -> str:
-    found = find_static_asset(f"{FOLDER}/{name}")
-    if found is None:
+    asset = find_static_asset(f"{FOLDER}/{name}")
+    if asset is None:
         raise LookupError(f"service/console/static/{FOLDER} has no file {name!r}")
-    return found.content.decode()
+    return asset.content.decode()

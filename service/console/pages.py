@@ -52,7 +52,7 @@ class Call:
 @cache
 def page_template_environment() -> Environment:
     """The templates; every value is escaped, and a name that a page model lacks is an error."""
-    found = Environment(
+    environment = Environment(
         # The parts of a report are those of the page that `fewpass report` writes.
         loader=ChoiceLoader([PackageLoader("service.console"), PackageLoader("service.product.views")]),
         autoescape=True,
@@ -60,8 +60,8 @@ def page_template_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.globals |= {"asset": static_asset_url, "fewpass_version": VERSION}
-    found.filters |= {
+    environment.globals |= {"asset": static_asset_url, "fewpass_version": VERSION}
+    environment.filters |= {
         "age": format_age,
         "digits": format_number,
         "short": shorten_text,
@@ -71,7 +71,7 @@ def page_template_environment() -> Environment:
         "interval": interval_words,
         "number_of": count_with_noun,
     }
-    return found
+    return environment
 
 
 def role_from_request(request: Request) -> Role | None:

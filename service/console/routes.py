@@ -81,14 +81,14 @@ def login_page(request: Request) -> Response:
 
 def static_file_response(request: Request) -> Response:
     """A static file; under the digest of what it holds it never changes."""
-    found = find_static_asset(request.path_params["name"])
-    if found is None:
+    asset = find_static_asset(request.path_params["name"])
+    if asset is None:
         return Response("There is no such file.", HTTPStatus.NOT_FOUND, media_type="text/plain")
-    tag = f'"{found.digest}"'
-    is_fixed = request.query_params.get("v", "")[:N_DIGITS] == found.digest
+    tag = f'"{asset.digest}"'
+    is_fixed = request.query_params.get("v", "")[:N_DIGITS] == asset.digest
     headers = {"etag": tag, "vary": "Accept-Encoding", "cache-control": A_YEAR if is_fixed else A_LOOK}
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(found.packed, headers=headers | {"content-encoding": "gzip"}, media_type=found.media_type)
-    return Response(found.content, headers=headers, media_type=found.media_type)
+        return Response(asset.packed, headers=headers | {"content-encoding": "gzip"}, media_type=asset.media_type)
+    return Response(asset.content, headers=headers, media_type=asset.media_type)

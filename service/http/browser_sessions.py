@@ -87,20 +87,20 @@ class Sessions:
         """The session of an id, if it is of this origin and has not ended."""
         sha256 = browser_session_sha256(session_id)
         now = time.monotonic()
-        until, found = self._known.get(sha256, (0.0, None))
-        if found is None or until < now:
+        until, session = self._known.get(sha256, (0.0, None))
+        if session is None or until < now:
             with anyio.fail_after(LOOK_UP_S):
-                found = await anyio.to_thread.run_sync(
+                session = await anyio.to_thread.run_sync(
                     find_browser_session, control, sha256, abandon_on_cancel=True, limiter=self._one_at_a_time
                 )
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
             self._known.pop(sha256, None)
-            if found is not None:
-                self._known[sha256] = now + REMEMBERED_S, found
-        if found is None or found.origin != origin or found.expires_at.timestamp() <= time.time():
+            if session is not None:
+                self._known[sha256] = now + REMEMBERED_S, session
+        if session is None or session.origin != origin or session.expires_at.timestamp() <= time.time():
             return None
-        return found
+        return session
 
     def forget(self, id_sha256: str) -> None:
         """A session has ended here."""

@@ -112,11 +112,11 @@ def unknown_path_message(document: JSONObject, path: str) -> str:
 
 def allowed_methods(document: JSONObject, path: str) -> list[str]:
     """The methods that a path knows; none if no path matches."""
-    found: set[str] = set()
+    methods: set[str] = set()
     for template, operations in document["paths"].items():
         if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
-            found |= {method.upper() for method in operations}
-    return sorted(found)
+            methods |= {method.upper() for method in operations}
+    return sorted(methods)
 
 
 def _filled(template: str, path: str) -> str:

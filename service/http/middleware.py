@@ -186,11 +186,11 @@ def _route_of(scope: Scope) -> str:
 
 def _traceparent(given: bytes | None) -> str:
     """The trace that a client's header names, with a span of our own; empty without one, or of a header that is none."""
-    found = None if given is None else TRACE.fullmatch(str(given[:128], "latin-1"))
+    match = None if given is None else TRACE.fullmatch(str(given[:128], "latin-1"))
     # Version 00 has no fifth part; of later versions the first four parts are as we know them.
-    if found is None or (found[0].startswith("00") and found[4]):
+    if match is None or (match[0].startswith("00") and match[4]):
         return ""
-    return f"00-{found[1]}-{secrets.token_hex(8)}-{found[3]}"
+    return f"00-{match[1]}-{secrets.token_hex(8)}-{match[3]}"
 
 
 def _given_id(scope: Scope) -> str | None:

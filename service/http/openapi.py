@@ -103,15 +103,15 @@ def _say_problem_json(schema: JSONObject) -> None:
 def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -> list[int]:
     changes = method != "get" and not PREDICTING.has(method.upper(), path)
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
-    found = {403, 500, 503}
-    found |= set() if is_open else {401, 429}
-    found |= {404} if "path" in places or "requestBody" in operation else set()
-    found |= {422} if places or "requestBody" in operation else set()
-    found |= {409, 507} if changes else set()
-    found |= {409} if path.endswith("/output") else set()  # of a job that has written none
-    found |= {413} if method in {"post", "put", "patch"} else set()
-    found |= {400, 415} if "requestBody" in operation else set()
-    return sorted(found)
+    statuses = {403, 500, 503}
+    statuses |= set() if is_open else {401, 429}
+    statuses |= {404} if "path" in places or "requestBody" in operation else set()
+    statuses |= {422} if places or "requestBody" in operation else set()
+    statuses |= {409, 507} if changes else set()
+    statuses |= {409} if path.endswith("/output") else set()  # of a job that has written none
+    statuses |= {413} if method in {"post", "put", "patch"} else set()
+    statuses |= {400, 415} if "requestBody" in operation else set()
+    return sorted(statuses)
 
 
 ARROW_CONTENT = {ARROW: {"schema": {"type": "string", "format": "binary", "description": "An Arrow IPC stream."}}}

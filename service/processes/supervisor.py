@@ -103,9 +103,9 @@ def _serve(settings: Settings) -> None:
     from service.http.connections import Server
     from service.processes.forking import uvicorn_config
 
-    given = settings.within(os.environ)
+    environment = settings.within(os.environ)
     os.environ.clear()
-    os.environ.update(given)
+    os.environ.update(environment)
     config = uvicorn_config(settings)
     server = Server(config)
     listening = config.bind_socket()

@@ -16,7 +16,7 @@ _compiling = threading.Lock()
 def n_compiled_network_edges() -> int:
     """The edges of all circuits of networks that this process keeps."""
     with _compiling:
-        return sum(int(kept.circuit.children.size) for kept in _compiled.values())
+        return sum(int(network.circuit.children.size) for network in _compiled.values())
 
 
 def compiled_network(model: LookupModel | OrderModel, max_edges: int = MAX_EDGES) -> CircuitModel:

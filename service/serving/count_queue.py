@@ -46,13 +46,13 @@ def logged_predictions(
     `x` is (n_attributes, n_rows), `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
     """
     n_rows = x.shape[1]
-    given = [b""] * n_rows if keys is None else list(keys)
+    named_keys = [b""] * n_rows if keys is None else list(keys)
     if not keeps_rows:
-        named = np.flatnonzero([bool(key) for key in given])
-        return Logged(b"".join(given), moment, probabilities[named], None, is_counted[named])
+        named = np.flatnonzero([bool(key) for key in named_keys])
+        return Logged(b"".join(named_keys), moment, probabilities[named], None, is_counted[named])
     random = secrets.token_bytes(KEY_BYTES * n_rows)
     places = range(0, KEY_BYTES * n_rows, KEY_BYTES)
-    own = (key or random[place : place + KEY_BYTES] for key, place in zip(given, places, strict=True))
+    own = (key or random[place : place + KEY_BYTES] for key, place in zip(named_keys, places, strict=True))
     joined = random if keys is None else b"".join(own)
     return Logged(joined, moment, probabilities, np.ascontiguousarray(x.T), is_counted)
 

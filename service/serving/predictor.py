@@ -96,8 +96,8 @@ def _key(version: ModelVersion) -> tuple[str, int, str]:
 def _mark(version: ModelVersion) -> tuple[int, int]:
     """What changes when the compiled form is made anew."""
     with contextlib.suppress(OSError):
-        found = version.arrow_path.stat()
-        return found.st_mtime_ns, found.st_ino
+        status = version.arrow_path.stat()
+        return status.st_mtime_ns, status.st_ino
     return 0, 0
 
 

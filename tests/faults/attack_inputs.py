@@ -1,8 +1,8 @@
 """Hostile inputs: files for jobs and data sets, and models to import, from a seed."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count, cycle
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from service import product
-from service.requests.requests import TrainRequest
 from storage.models.model_file import read_model_file, write_model
 from tests.classifiers.baselines.booster_mutants import change
 from tests.passes.hostile import MB, REPEATING, long_texts, written
+from tests.service.asking import learn
 from tests.service.product.versions.test_registry import parts_of, rebuilt
 
 ENCODINGS = {
@@ -82,82 +82,67 @@ def damaged(whole, rng):
 
 def damaged_files(folder, rng):
     """Endless: every encoding in turn."""
-    number = 0
-    while True:
-        for encoding in ENCODINGS:
-            path = folder / f"damaged-{number}.parquet"
-            whole = parquet(path, encoding, rng.choice(COMPRESSIONS))
-            path.write_bytes(damaged(whole, rng))
-            number += 1
-            yield Hostile(f"damaged {encoding}", path, {})
+    for number, encoding in enumerate(cycle(ENCODINGS)):
+        path = folder / f"damaged-{number}.parquet"
+        whole = parquet(path, encoding, rng.choice(COMPRESSIONS))
+        path.write_bytes(damaged(whole, rng))
+        yield Hostile(f"damaged {encoding}", path, {})
 
 
 def bombs(folder, rng):
     """Endless: small files that unpack to much."""
-    number = 0
-    while True:
-        path = folder / f"bomb-{number}.csv.zst"
-        frame = pa.compress(b"x,class\n" + b"1,a\n2,b\n" * (12 * MB), "zstd", asbytes=True)
-        path.write_bytes(frame * 100)  # ten gigabytes of rows
-        yield Hostile("bomb of csv", path, {})
-        number += 1
-        for name, how in (("one page", {"use_dictionary": False, "data_page_size": 600 * MB}), ("text", REPEATING)):
-            path = folder / f"bomb-{number}.parquet"
-            written(path, long_texts(rng.choice([200, 300, 400]), MB), **how)
-            yield Hostile(f"bomb of {name}", path, {})
-            number += 1
+    kinds = {"csv": {}, "one page": {"use_dictionary": False, "data_page_size": 600 * MB}, "text": REPEATING}
+    for number, kind in enumerate(cycle(kinds)):
+        path = folder / f"bomb-{number}.{'csv.zst' if kind == 'csv' else 'parquet'}"
+        if kind == "csv":
+            frame = pa.compress(b"x,class\n" + b"1,a\n2,b\n" * (12 * MB), "zstd", asbytes=True)
+            path.write_bytes(frame * 100)  # ten gigabytes of rows
+        else:
+            written(path, long_texts(rng.choice([200, 300, 400]), MB), **kinds[kind])
+        yield Hostile(f"bomb of {kind}", path, {})
 
 
 def endless_csv(folder, rng):
     """Endless: lines, texts, headers and files without an end."""
-    number = 0
-    while True:
-        for name in ("zeros", "quote", "line", "header", "columns"):
-            path = folder / f"endless-{number}.csv"
-            with path.open("wb") as file:
-                if name == "header":
-                    file.write(b"a," * (8 * MB))
-                elif name == "columns":
-                    file.write(b",".join(b"c%d" % i for i in range(200_000)) + b",class\n" + b"1," * 200_000 + b"a\n")
-                else:
-                    file.write(b"x,class\n1,a\n2,b\n")
-                if name == "quote":
-                    file.write(b'"' + b"1,a\n" * (rng.choice([8, 16]) * MB))
-                elif name == "line":
-                    file.write(b"1" * (64 * MB))
-                elif name == "zeros":
-                    file.truncate(ENDLESS)
-            yield Hostile(f"endless csv: {name}", path, {})
-            number += 1
+    for number, kind in enumerate(cycle(("zeros", "quote", "line", "header", "columns"))):
+        path = folder / f"endless-{number}.csv"
+        with path.open("wb") as file:
+            if kind == "header":
+                file.write(b"a," * (8 * MB))
+            elif kind == "columns":
+                file.write(b",".join(b"c%d" % i for i in range(200_000)) + b",class\n" + b"1," * 200_000 + b"a\n")
+            else:
+                file.write(b"x,class\n1,a\n2,b\n")
+            if kind == "quote":
+                file.write(b'"' + b"1,a\n" * (rng.choice([8, 16]) * MB))
+            elif kind == "line":
+                file.write(b"1" * (64 * MB))
+            elif kind == "zeros":
+                file.truncate(ENDLESS)
+        yield Hostile(f"endless csv: {kind}", path, {})
 
 
 def weights(folder, rng):
     """Endless: rows that count 2^40 times and more."""
-    number = 0
-    while True:
+    for number in count():
         path = folder / f"weights-{number}.parquet"
-        counts = rng.choice([[ENDLESS] * N_ROWS, [2**63 - 1] * N_ROWS, [-1] * N_ROWS, [float("nan")] * N_ROWS])
-        pq.write_table(table().append_column("n", pa.array(counts)), path)
+        n_times = rng.choice([ENDLESS, 2**63 - 1, -1, float("nan")])
+        pq.write_table(table().append_column("n", pa.array([n_times] * N_ROWS)), path)
         yield Hostile("weights", path, {"n": {"weight": True}})
-        number += 1
 
 
 def models(folder, rng, workspace):
     """Endless: exports with a changed booster or other arrays, whose checksums are right; each third is a damaged file."""
     source = folder / "models.parquet"
     pq.write_table(table(), source)
-    request = TrainRequest(
-        uris=[str(source)], target="class", learner="xgboost", model="trees", holdout=0, parameters={"rounds": 3}
-    )
-    product.train_model_version(workspace, request)
+    learn(workspace, source, "trees", learner="xgboost", parameters={"rounds": 3}, holdout=0)
     product.write_export(workspace, "trees", folder / "trees.tar")
     whole = (folder / "trees.tar").read_bytes()
     manifest, _ = parts_of(folder / "trees.tar")
     header, arrays = read_model_file(product.find_version(workspace, "trees").duckdb_path)
-    number = 0
-    while True:
-        path = folder / f"mutant-{number}.tar"
-        if number % 3 == 2:
+    for number in count():
+        path, is_damaged = folder / f"mutant-{number}.tar", number % 3 == 2
+        if is_damaged:
             content = bytearray(whole)
             content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
             path.write_bytes(content[: rng.choice([len(content), rng.randrange(len(content))])])
@@ -165,22 +150,13 @@ def models(folder, rng, workspace):
             mutant = arrays | {"booster": change(arrays["booster"], rng)}
             files = write_model(folder / f"mutant-{number}", "made-up", 1, header, mutant, {})
             path.write_bytes(rebuilt(manifest | {"sha256": files.sha256}, files.duckdb_path.read_bytes()))
-        yield Hostile("damaged export" if number % 3 == 2 else "XGBoost mutant", path, is_model=True)
-        number += 1
+        yield Hostile("damaged export" if is_damaged else "XGBoost mutant", path, is_model=True)
 
 
 def hostile_inputs(folder, workspace, n, seed):
     """So many inputs; of ten, five are damaged Parquet, and each other kind is among them."""
     rng = random.Random(seed)
-    makers: list[Callable[[], Hostile]] = [
-        iterator.__next__
-        for iterator in (
-            damaged_files(folder, rng),
-            endless_csv(folder, rng),
-            models(folder, rng, workspace),
-            bombs(folder, rng),
-            weights(folder, rng),
-        )
-    ]
-    order = [0, 1, 2, 0, 3, 0, 4, 0, 0, 1]
-    return [makers[order[i % len(order)]]() for i in range(n)]
+    damaged, csv, exports = damaged_files(folder, rng), endless_csv(folder, rng), models(folder, rng, workspace)
+    packed, counted = bombs(folder, rng), weights(folder, rng)
+    order = [damaged, csv, exports, damaged, packed, damaged, counted, damaged, damaged, csv]
+    return [next(order[i % len(order)]) for i in range(n)]

@@ -4,6 +4,7 @@
 with a line. It has run everything once, so that a forked run costs what its own work costs.
 """
 
+import contextlib
 import ctypes
 import gc
 import hashlib
@@ -55,16 +56,35 @@ def asked(folder, model, **given):
     return TrainRequest(uris=[str(folder / "data")], model=model, **(plain | given))
 
 
-def train(folder):
-    with Workspace(settings_of(folder)) as workspace:
-        product.train_model_version(workspace, asked(folder, "fresh", aliases=["champion"]))
-        acknowledge()
+def in_workspace(operation):
+    """An operation on the opened workspace of a folder; the caller has his answer before it is closed."""
+
+    def run(folder):
+        with Workspace(settings_of(folder)) as workspace:
+            operation(workspace, folder)
+            acknowledge()
+
+    return run
 
 
-def update(folder):
-    with Workspace(settings_of(folder)) as workspace:
-        product.train_model_version(workspace, asked(folder, "m", update=True, aliases=["champion"]))
-        acknowledge()
+@in_workspace
+def train(workspace, folder):
+    product.train_model_version(workspace, asked(folder, "fresh", aliases=["champion"]))
+
+
+@in_workspace
+def update(workspace, folder):
+    product.train_model_version(workspace, asked(folder, "m", update=True, aliases=["champion"]))
+
+
+@in_workspace
+def alias(workspace, _):
+    product.set_alias(workspace, "m", "other", 1)
+
+
+@in_workspace
+def publish(workspace, folder):
+    product.import_version(workspace, folder / "m.tar", "imported")
 
 
 def forget(folder):
@@ -72,24 +92,9 @@ def forget(folder):
         product.forget_rows(workspace, ForgetRequest(model="m", where="outlook = 'rain' AND windy"))
 
 
-def alias(folder):
-    with Workspace(settings_of(folder)) as workspace:
-        product.set_alias(workspace, "m", "other", 1)
-        acknowledge()
-
-
-def publish(folder):
-    with Workspace(settings_of(folder)) as workspace:
-        product.import_version(workspace, folder / "m.tar", "imported")
-        acknowledge()
-
-
 def delete(folder):
-    with Workspace(settings_of(folder)) as workspace:
-        try:
-            product.delete_version(workspace, "old", 1)
-        except NotFound:  # an earlier start has deleted it
-            return
+    with Workspace(settings_of(folder)) as workspace, contextlib.suppress(NotFound):  # an earlier start has deleted it
+        product.delete_version(workspace, "old", 1)
 
 
 def copy(folder):

@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import httpx
@@ -17,15 +18,13 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from service import product
 from service.jobs.steps import process_memory_bytes
 from service.processes.local_server import local_server
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.faults.attack_inputs import hostile_inputs
 from tests.processes import children_of, wait_for, whole_lines
-from tests.service.asking import ENDS, client_of
+from tests.service.asking import ENDS, client_of, learn
 from tests.service.conftest import weather
 
 SEED = int(os.environ.get("FEWPASS_TEST_SEED", "0"))
@@ -47,8 +46,7 @@ class Steady:
         self.waits: list[float] = []
         self.own: list[float] = []
         self.wrong: list[str] = []
-        self.threads = [threading.Thread(target=self._ask, args=(i,)) for i in range(N_CLIENTS)]
-        self.threads.append(threading.Thread(target=self._look))
+        self.pool = ThreadPoolExecutor(N_CLIENTS + 1)
 
     def _ask(self, number):
         period = N_CLIENTS / PER_SECOND
@@ -72,14 +70,13 @@ class Steady:
             self.own.append(time.monotonic() - begin - 0.005)
 
     def __enter__(self):
-        for thread in self.threads:
-            thread.start()
+        self.pool.submit(self._look)
+        self.pool.map(self._ask, range(N_CLIENTS))
         return self
 
     def __exit__(self, *_):
         self.stop.set()
-        for thread in self.threads:
-            thread.join()
+        self.pool.shutdown()
 
     def told(self):
         waits = sorted(self.waits)
@@ -98,11 +95,8 @@ class Watch:
         # What a process of a job has before it reads: all of the process that forks it.
         self.own_mb = max(process_memory_bytes(pid) for pid in forks) / 2**20
         # Whose parent is the fork server waits for a job.
-        self.first = {
-            process.pid: (process, process.memory_info().rss, name)
-            for process, name in named
-            if process.ppid() not in forks
-        }
+        own = [(process, name) for process, name in named if process.ppid() not in forks]
+        self.first = {process.pid: (process, process.memory_info().rss, name) for process, name in own}
         self.server = server
         self.largest: Counter[int] = Counter()
         self.job_mb = 0.0
@@ -135,37 +129,32 @@ class Watch:
         self.stop.set()
         self.thread.join()
         ended = [name for process, _, name in self.first.values() if not process.is_running()]
-        grown = {
-            f"{name} {pid}": (self.largest[pid] - rss) / 2**20
-            for pid, (_, rss, name) in self.first.items()
-            if self.largest[pid]
-        }
-        return ended, grown
+        seen = [(pid, rss, name) for pid, (_, rss, name) in self.first.items() if self.largest[pid]]
+        return ended, {f"{name} {pid}": (self.largest[pid] - rss) / 2**20 for pid, rss, name in seen}
 
 
 def _name(process):
     words = process.cmdline()
     if any(FORK_SERVER in word for word in words):
         return FORK_SERVER
-    return next(
-        (word for word in reversed(words) if word in ("serve", "worker") or word.startswith("service.")), process.name()
-    )
+    named = [word for word in words if word in ("serve", "worker") or word.startswith("service.")]
+    return named[-1] if named else process.name()
 
 
 def send(client, hostile, number):
     """How an input ended: with a job, or with an answer."""
     if hostile.is_model:
-        answer = client.post(
-            "/v1/models/taken/import", content=hostile.path.read_bytes(), headers={"content-type": "application/x-tar"}
-        )
+        tar = {"content-type": "application/x-tar"}
+        answer = client.post("/v1/models/taken/import", content=hostile.path.read_bytes(), headers=tar)
+    else:
+        asked = {"uris": [str(hostile.path)], "target": "class", "columns": hostile.columns}
+        if number % 7 == 4:
+            answer = client.post("/v1/datasets", json=asked | {"name": f"d{number}"})
+        else:
+            asked |= {"kind": "train", "learner": "nb", "model": "m", "holdout": 0}
+            answer = client.post("/v1/jobs", json=asked)
+    if answer.status_code != 202:  # no job
         return ("taken" if answer.status_code == 201 else f"refused {answer.status_code}"), answer.json()
-    asked = {"uris": [str(hostile.path)], "target": "class", "columns": hostile.columns}
-    if number % 7 == 4:
-        answer = client.post("/v1/datasets", json=asked | {"name": f"d{number}"})
-        return ("taken" if answer.status_code == 201 else f"refused {answer.status_code}"), answer.json()
-    answer = client.post("/v1/jobs", json=asked | {"kind": "train", "learner": "nb", "model": "m", "holdout": 0})
-    if answer.status_code != 202:
-        return f"refused {answer.status_code}", answer.json()
     place = f"/v1/jobs/{answer.json()['id']}"
     job = wait_for(lambda: job if (job := client.get(place).json())["state"] in ENDS else None, 600)
     return job["state"], job["error"] or {}
@@ -175,20 +164,11 @@ def send(client, hostile, number):
 def prepared(folder, n):
     data = folder / "weather.parquet"
     pq.write_table(weather(500, 2), data)
-    settings = Settings(
-        workspace=folder / "workspace",
-        job_poll_s=0.05,
-        progress_s=0.1,
-        job_memory=f"{JOB_MEMORY_MB}MiB",
-        job_timeout_s=4,
-        request_timeout_s=15,
-        job_concurrency=2,
-        threads=1,
-        workers=2,
-    )
+    limits = {"job_memory": f"{JOB_MEMORY_MB}MiB", "job_timeout_s": 4, "request_timeout_s": 15}
+    processes = {"job_concurrency": 2, "threads": 1, "workers": 2}
+    settings = Settings(workspace=folder / "workspace", job_poll_s=0.05, progress_s=0.1, **limits, **processes)
     with Workspace(settings.model_copy(update={"job_timeout_s": None})) as workspace:
-        plain = {"target": "class", "learner": "nb", "holdout": 0}
-        product.train_model_version(workspace, TrainRequest(uris=[str(data)], model="kept", **plain))
+        learn(workspace, data, "kept", parameters={}, holdout=0)
         inputs = hostile_inputs(folder, workspace, n, SEED)
     # A short path, for there are sockets in it.
     with tempfile.TemporaryDirectory() as temporary, pytest.MonkeyPatch.context() as patch:
@@ -204,35 +184,22 @@ def attack(folder, n):
         wait_for(lambda: client.get("/readyz").json().get("status") == "ok")
         with Steady(server) as before:
             time.sleep(1)
-        watch, ends, bare = Watch(server), Counter(), []
-        lock, left = threading.Lock(), list(enumerate(inputs))
+        watch = Watch(server)
 
-        def run():
-            with client_of(server) as own:
-                while True:
-                    with lock:
-                        if not left:
-                            return
-                        number, hostile = left.pop(0)
-                    try:
-                        how, told = send(own, hostile, number)
-                    except Exception as error:  # or this thread would end, and nobody would notice
-                        how, told = "no answer", {"detail": repr(error)}
-                    with lock:
-                        ends[how] += 1
-                        if not is_sentence(how, told):
-                            bare.append(f"{hostile.kind} ({hostile.path.name}): {how} {str(told)[:500]}")
+        def outcome(number, hostile):
+            try:
+                with client_of(server) as own:
+                    return send(own, hostile, number)
+            except Exception as error:
+                return "no answer", {"detail": repr(error)}
 
         begin = time.monotonic()
-        with Steady(server) as steady:
-            threads = [threading.Thread(target=run) for _ in range(MOST_WAITING)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+        with Steady(server) as steady, ThreadPoolExecutor(MOST_WAITING) as pool:
+            outcomes = list(pool.map(outcome, range(n), inputs))
         seconds = time.monotonic() - begin
         wait_for(lambda: not watch.at_work(), 60)  # also what a request was answered for that took too long
         ended, grown = watch.end()
+        ends = Counter(how for how, _ in outcomes)
         log = [line for line in whole_lines(server.log) if '"level": "error"' in line or "Traceback" in line]
         print(
             f"\n{n} hostile inputs in {seconds:.0f} s: {dict(ends)}; before: {before.told()}; meanwhile: {steady.told()}"
@@ -241,6 +208,11 @@ def attack(folder, n):
             f"grown, MB: { {name: round(mb) for name, mb in grown.items()} }; a job at most {watch.job_mb:.0f} MB, {watch.own_mb:.0f} of them its own; server log: {log[:5]}"
         )
         assert client.get("/readyz").status_code == 200 and client.get("/v1/jobs").status_code == 200
+    bare = [
+        f"{hostile.kind} ({hostile.path.name}): {how} {str(answer)[:500]}"
+        for hostile, (how, answer) in zip(inputs, outcomes, strict=True)
+        if not is_sentence(how, answer)
+    ]
     assert not bare, bare
     assert not ended
     assert not steady.wrong, steady.wrong[:5]

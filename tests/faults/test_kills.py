@@ -12,7 +12,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import httpx
 import psutil
@@ -23,11 +22,10 @@ from service import product
 from service.operations import backup, doctor
 from service.processes.local_server import LocalServer, local_server
 from service.requests.problems import NotReady
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.processes import children_of, wait_for, whole_lines
-from tests.service.asking import client_of, job_at_end
+from tests.processes import children_of, record, wait_for, whole_lines
+from tests.service.asking import client_of, job_at_end, learn
 from tests.service.conftest import weather
 
 PLAIN = {"target": "class", "learner": "nb", "parameters": {"m": 1.0}}
@@ -121,13 +119,13 @@ class Pair:
             return
         if what == "serving process":
             victims = [rng.choice(victims)]
-        if what == "whole server":
-            server.running = None
+        is_whole = what == "whole server"
+        server.running = None if is_whole else server.running
         for victim in victims:
             with contextlib.suppress(psutil.NoSuchProcess):
                 victim.send_signal(signal.SIGKILL)
         self.kills[what] += 1
-        if what == "whole server":
+        if is_whole:
             server.start()
 
     def close(self):
@@ -235,21 +233,11 @@ def settings(tmp_path, data):
 
 def prepared(folder, data, **given):
     """A workspace with a model, and its export beside it."""
-    made = Settings(
-        workspace=folder / "workspace",
-        job_poll_s=0.05,
-        progress_s=0.1,
-        generation_poll_s=0.05,
-        job_attempts=100,
-        lease_s=3,
-        threads=1,
-        workers=2,
-        warm_up=False,
-        **given,
-    )
+    quick = {"job_poll_s": 0.05, "progress_s": 0.1, "generation_poll_s": 0.05, "lease_s": 3, "warm_up": False}
+    limits = {"job_attempts": 100, "threads": 1, "workers": 2}
+    made = Settings(workspace=folder / "workspace", **quick, **limits, **given)
     with Workspace(made) as workspace:
-        request = TrainRequest(uris=[str(data)], model="kept", update=True, holdout=0, **PLAIN)
-        product.train_model_version(workspace, request)
+        learn(workspace, data, "kept", update=True, holdout=0)
         product.write_export(workspace, "kept", folder / "kept.tar")
     return made
 
@@ -335,8 +323,4 @@ def check_whole(settings):
 @pytest.mark.faults
 @pytest.mark.timeout(7200)
 def test_many_kills(settings, data):
-    told = survive(settings, data, int(os.environ.get("FEWPASS_TEST_KILLS", "200")), 1)
-    print(json.dumps(told))
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(json.dumps(told) + "\n")
+    record(survive(settings, data, int(os.environ.get("FEWPASS_TEST_KILLS", "200")), 1))

@@ -19,26 +19,14 @@ from service import product
 from service.http.app import create_app
 from service.jobs.worker_leases import worker_crew_status
 from service.operations import doctor
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import learn
 from tests.service.conftest import weather
 
-PATHS = [
-    "/v1/models",
-    "/v1/models/m-00007",
-    "/v1/models/m-00007/versions",
-    "/v1/jobs",
-    "/v1/jobs?state=queued",
-    "/v1/schedules",
-    "/v1/datasets",
-    "/healthz",
-    "/readyz",
-    "/console",
-    "/console/jobs",
-    "/console/models/m-00007",
-    "/metrics",
-]
+PATHS = ["/v1/models", "/v1/models/m-00007", "/v1/models/m-00007/versions", "/v1/jobs", "/v1/jobs?state=queued"]
+PATHS += ["/v1/schedules", "/v1/datasets", "/healthz", "/readyz", "/metrics"]
+PATHS += ["/console", "/console/jobs", "/console/models/m-00007"]
 LONG_PATHS = ["/v1/models?limit=500", "/v1/jobs?limit=500", "/console/monitoring"]  # pages of up to 500
 SLACK = 3  # statements and files: a connection that is made anew asks for its version
 
@@ -86,8 +74,7 @@ def settings(tmp_path):
     pq.write_table(weather(200, 1), tmp_path / "a.parquet")
     made = Settings(workspace=tmp_path / "workspace", threads=1, warm_up=False, monitoring="off", generation_poll_s=60)
     with Workspace(made) as workspace:
-        asked = {"uris": [str(tmp_path / "a.parquet")], "target": "class", "learner": "nb", "parameters": {"m": 1.0}}
-        product.train_model_version(workspace, TrainRequest(**asked, model="m-00000", holdout=0, aliases=["champion"]))
+        learn(workspace, tmp_path / "a.parquet", "m-00000", holdout=0, aliases=["champion"])
         product.job_queue(workspace).submit("train", {"model": "m-00000", "dataset": "d"})
     return made
 

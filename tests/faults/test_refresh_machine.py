@@ -30,13 +30,18 @@ from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from tests.machines import run_machine
 from tests.passes.test_engine import same
+from tests.processes import record
 
 DAY_S = 86_400
 START_S = 1_767_225_600
 NAMES = ["+first", *(f"{day:02d}" for day in range(6))]
+WINDOWS = [None, None, "1f", "2f", "1d", "30h", "3d"]  # files, days, hours
 DROPPABLE = ("x1", "x2", "number")
 LEARNERS = [("nb", {}), ("nb", {"m": 1.0}), ("tan", {"m": 1.0}), ("kdb", {"k": 2}), ("skdb", {"k": 2, "m": 1.0})]
 WIDTHS = {"double": pa.float64(), "float": pa.float32(), "int": pa.int32(), "short": pa.int16()}
+
+
+PER_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 HOW = {"compression": "none", "use_dictionary": False, "row_group_size": 90}  # what changes in place stays as long
 
 changes = st.fixed_dictionaries(
@@ -73,9 +78,7 @@ def rows_of(day, change, *, is_zoned):
     number = np.round(rng.normal(size=n) * 3 + 4 * y + change["moved"])
     columns["number"] = pa.array(number, mask=masked(number)).cast(WIDTHS[change["width"]])
     columns["user"] = pa.array(rng.integers(0, 5, n))
-    seconds = (START_S + day * DAY_S + rng.integers(0, DAY_S, n)) * {"ms": 10**3, "us": 10**6, "ns": 10**9}[
-        change["unit"]
-    ]
+    seconds = (START_S + day * DAY_S + rng.integers(0, DAY_S, n)) * PER_SECOND[change["unit"]]
     zone = change["zone"] if is_zoned else None
     columns["time"] = pa.array(seconds, mask=masked(seconds)).cast(pa.timestamp(change["unit"], zone))
     columns["class"] = pa.array(np.array(classes)[y])
@@ -86,9 +89,9 @@ def rows_of(day, change, *, is_zoned):
 
 def seconds_of(table):
     """Seconds since 1970 as float64; NaN for null."""
-    unit = {"ms": 10**3, "us": 10**6, "ns": 10**9}[table["time"].type.unit]
     counted = table["time"].combine_chunks().cast(pa.int64())
-    return counted.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False) / unit
+    floats = counted.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(zero_copy_only=False)
+    return floats / PER_SECOND[table["time"].type.unit]
 
 
 class Refreshes(RuleBasedStateMachine):
@@ -161,9 +164,8 @@ class Refreshes(RuleBasedStateMachine):
     @precondition(lambda self: self.has_model and len(self.users) < 3)
     @rule(user=st.integers(0, 4))
     def forget(self, user):
-        product.forget_rows(
-            self.workspace, ForgetRequest(model="m", where=f"user = {user}", retrain=False, prove=False)
-        )
+        request = ForgetRequest(model="m", where=f"user = {user}", retrain=False, prove=False)
+        product.forget_rows(self.workspace, request)
         self.users.add(user)
         self.counted["forget"] += 1
 
@@ -175,24 +177,13 @@ class Refreshes(RuleBasedStateMachine):
         self.kept = {}
         self.counted["new cut points"] += 1
 
-    @rule(
-        window=st.sampled_from([None, None, "1f", "2f", "1d", "30h", "3d"]),
-        verify=st.sampled_from([False, False, True]),
-    )
+    @rule(window=st.sampled_from(WINDOWS), verify=st.sampled_from([False, False, True]))
     def train(self, window, verify):
-        self._compare(window, verify)
-
-    def _compare(self, window, verify):
         (name, parameters), columns = self.learner, dict.fromkeys({"user", "time", *self.dropped}, "drop")
         asked = {"uris": [str(self.data)], "target": "class", "learner": name, "parameters": parameters, "model": "m"}
+        asked |= {"update": True, "holdout": 0, "window": window, "verify": verify}
         # An update keeps what an earlier one said of a column: an empty entry takes it back.
-        asked |= {
-            "columns": {column: {} for column in DROPPABLE} | columns,
-            "update": True,
-            "holdout": 0,
-            "window": window,
-            "verify": verify,
-        }
+        asked |= {"columns": {column: {} for column in DROPPABLE} | columns}
         asked |= {"timestamp": "time"} if window and window[-1] != "f" else {}
         key = frozenset(self.dropped)
         try:
@@ -247,6 +238,4 @@ def test_a_few_steps():
 def test_many_steps():
     n_steps = int(os.environ.get("FEWPASS_TEST_STEPS", "4000"))
     run(max(1, n_steps // 40), 40, 1)
-    if record := os.environ.get("FEWPASS_TEST_RECORD"):
-        with Path(record).open("a") as file:
-            file.write(f"refreshes {dict(Refreshes.counted)}\n")
+    record({"refreshes": dict(Refreshes.counted)})

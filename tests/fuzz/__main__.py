@@ -24,42 +24,40 @@ SLOW_S = 30
 
 def one_target(name, seconds, work, seed):
     """Fuzz one parser; its process ends with the first input that breaks it."""
-    last = work / "last"
-    if importlib.util.find_spec("atheris") is not None:
+    is_guided = importlib.util.find_spec("atheris") is not None
+    if is_guided:
         import atheris
 
         with atheris.instrument_imports(include=["service", "learners", "storage"]):
             from tests.fuzz.targets import TARGETS
-        target = TARGETS[name]
+    else:
+        from tests.fuzz.targets import TARGETS
+    target, n_cases = TARGETS[name], 0
+
+    def one(content):
+        nonlocal n_cases
+        n_cases += 1
+        (work / "last").write_bytes(content)
+        if n_cases % 16 == 0:
+            (work / "cases").write_text(str(n_cases))
+        target.parse(content)
+
+    seeds = target.seeds()
+    if is_guided:
         corpus = work / "corpus"
         corpus.mkdir(exist_ok=True)
-        for n, content in enumerate(target.seeds()):
+        for n, content in enumerate(seeds):
             (corpus / f"seed-{n}").write_bytes(content)
-        n_cases = 0
-
-        def one(content):
-            nonlocal n_cases
-            n_cases += 1
-            last.write_bytes(content)
-            (work / "cases").write_text(str(n_cases)) if n_cases % 16 == 0 else None
-            target.parse(content)
-
         flags = [f"-max_total_time={int(seconds)}", f"-timeout={SLOW_S}", "-rss_limit_mb=6000", f"-seed={seed}"]
         flags += ["-max_len=65536", f"-artifact_prefix={work}/", "-print_final_stats=1", "-len_control=0"]
         atheris.Setup([sys.argv[0], *flags, str(corpus)], one)
         atheris.Fuzz()
         return
     from tests.fuzz.mutating import mutated
-    from tests.fuzz.targets import TARGETS
 
-    target, rng, end, n_cases = TARGETS[name], random.Random(seed), time.monotonic() + seconds, 0
-    seeds = target.seeds()
+    rng, end = random.Random(seed), time.monotonic() + seconds
     while time.monotonic() < end:
-        n_cases += 1
-        content = mutated(rng, seeds)
-        last.write_bytes(content)
-        (work / "cases").write_text(str(n_cases)) if n_cases % 16 == 0 else None
-        target.parse(content)
+        one(mutated(rng, seeds))
 
 
 def share(name, seconds):

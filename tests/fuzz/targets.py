@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import httpx
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -22,10 +23,10 @@ from service import product
 from service.http.app import create_app
 from service.jobs.cron import Cron
 from service.requests.problems import is_expected_error
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate
+from tests.service.asking import learn
 from tests.service.conftest import weather
 
 ARROW = b"application/vnd.apache.arrow.stream"
@@ -41,6 +42,7 @@ CIRCUIT = """vars 2 0 3  # a boolean, a number, a colour
 8 sum 6:0.3 7:0.7
 root 8
 """
+CRONS = [b"30 2 * * mon-fri", b"*/5 0-6,22 L 1-12/3 *", b"@daily", b"0 0 29 feb *"]
 
 
 class Answered(Exception):
@@ -78,8 +80,7 @@ class Application:
         settings = Settings(workspace=root / "workspace", default_model="weather", **how)
         with Workspace(settings) as workspace:
             pq.write_table(weather(300, 1), root / "a.parquet")
-            asked = {"uris": [str(root / "a.parquet")], "target": "class", "learner": "tan", "holdout": 0}
-            product.train_model_version(workspace, TrainRequest(model="weather", **asked))
+            learn(workspace, root / "a.parquet", learner="tan", parameters={}, holdout=0)
             product.write_export(workspace, "weather", root / "weather.tar")
         self.export = (root / "weather.tar").read_bytes()
         self.loop = asyncio.new_event_loop()
@@ -97,29 +98,17 @@ class Application:
         return self.loop.run_until_complete(self._ask(path, body, headers))
 
     async def _ask(self, path, body, headers):
-        raw = [(b"host", b"localhost"), (b"content-length", str(len(body)).encode()), *headers.items()]
-        scope = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "POST", "scheme": "http"}
-        scope |= {"path": path, "raw_path": path.encode(), "query_string": b"", "root_path": "", "headers": raw}
-        scope |= {"client": ("127.0.0.1", 1), "server": ("localhost", 80), "state": {}}
-        messages = [{"type": "http.request", "body": body, "more_body": False}]
-        status, sent = 0, io.BytesIO()
+        # The client keeps its connection.
+        transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=True)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            answer = await client.post(path, content=body, headers=list(headers.items()))
+        if answer.status_code >= 500 and answer.status_code != 503:
+            raise Answered(f"{path} answered {answer.status_code}: {answer.content[:500]!r}")
+        return answer.status_code
 
-        async def receive():
-            if messages:
-                return messages.pop()
-            return await asyncio.Event().wait()  # type: ignore[return-value]  # the client stays
 
-        async def send(message):
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = int(str(message["status"]))
-            elif message["type"] == "http.response.body":
-                sent.write(message.get("body", b""))  # type: ignore[arg-type]
-
-        await self.app(scope, receive, send)
-        if status >= 500 and status != 503:
-            raise Answered(f"{path} answered {status}: {sent.getvalue()[:500]!r}")
-        return status
+def encoded(*bodies):
+    return [json.dumps(body).encode() for body in bodies]
 
 
 @cache
@@ -182,34 +171,32 @@ def arrow_streams():
 
 
 def tensors():
-    def tensor(name, kind, content, n):
-        told = {"name": name, "shape": [n], "datatype": kind, "parameters": {"binary_data_size": len(content)}}
-        return told, content
-
     texts = b"".join(len(each).to_bytes(4, "little") + each for each in (b"rain", b"sunny"))
     numbers = b"\0\0\0\0\0\0\xf0?\0\0\0\0\0\0\0@"
-    parts = [tensor("outlook", "BYTES", texts, 2), tensor("humidity", "FP64", numbers, 2)]
-    head = json.dumps({"inputs": [told for told, _ in parts], "outputs": [{"name": "probabilities"}]}).encode()
-    return [len(head).to_bytes(2, "little") + head + b"".join(content for _, content in parts)]
+    parts = [("outlook", "BYTES", texts), ("humidity", "FP64", numbers)]
+    inputs = [
+        {"name": name, "shape": [2], "datatype": kind, "parameters": {"binary_data_size": len(content)}}
+        for name, kind, content in parts
+    ]
+    (head,) = encoded({"inputs": inputs, "outputs": [{"name": "probabilities"}]})
+    return [len(head).to_bytes(2, "little") + head + texts + numbers]
 
 
 def records():
-    told = [
+    return encoded(
         {"records": [{"outlook": "rain", "humidity": 60.5, "windy": True, "station": None}]},
         {"columns": {"outlook": ["rain", None], "humidity": [1e300, -3]}},
-    ]
-    return [json.dumps(each).encode() for each in told]
+    )
 
 
 def queries():
     rain = {"outlook": "rain"}
-    told = [
+    return encoded(
         {"queries": [{"kind": "marginal", "evidence": {"humidity": 60.5, "windy": None}}]},
         {"queries": [{"kind": "conditional", "variables": ["class"], "evidence": rain}]},
         {"queries": [{"kind": "map", "evidence": rain, "time_limit_s": 1.0}]},
         {"queries": [{"kind": "sample", "n": 3, "evidence": {"windy": True}, "seed": 1}, {"kind": "marginal"}]},
-    ]
-    return [json.dumps(each).encode() for each in told]
+    )
 
 
 def parquet_files():
@@ -231,7 +218,7 @@ CONDITIONS = [
     b"TRY_CAST(outlook AS INTEGER) % 3 = 1 AND lower(station) LIKE 'n%'",
     b"coalesce(humidity, 3e0) > -1 AND (windy OR \"class\" <> 'no') -- why",
 ]
-CRONS = [b"30 2 * * mon-fri", b"*/5 0-6,22 L 1-12/3 *", b"@daily", b"0 0 29 feb *"]
+
 
 TARGETS = {
     "predict-arrow": Target(asked("/v1/models/weather/predict", ARROW), arrow_streams),

@@ -1,4 +1,4 @@
-"""How the tests ask servers, and what they ask of jobs over REST."""
+"""How the tests ask servers, what they ask of jobs over REST, and what they train beside a server."""
 
 import asyncio
 import ssl
@@ -79,3 +79,16 @@ def learned(workspace, uri, *what, **more):
 def model_of(version):
     """What a version of the registry has learned."""
     return load_model(*map_compiled(version.arrow_path))
+
+
+def learn(workspace, uri, model="weather", **fields):
+    """A version learned beside the servers: by naive Bayes of "class", if the fields do not say otherwise."""
+    request = {"uris": [str(uri)], "target": "class", "learner": "nb", "parameters": {"m": 1.0}} | fields
+    return product.train_model_version(workspace, TrainRequest(model=model, **request))
+
+
+def run_job(client, body):
+    """The job of a request as soon as it has ended."""
+    answer = client.post("/v1/jobs", json=body)
+    assert answer.status_code == 202, answer.text
+    return job_at_end(client, answer.json()["id"])

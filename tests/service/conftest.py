@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -14,12 +15,15 @@ import pytest
 from service import product
 from service.jobs.queue import JobQueue
 from service.processes.local_server import LocalServer
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.asking import client_of
+from storage.control import api_keys_and_sessions
+from storage.control.api_keys_and_sessions import Role
+from tests.service.asking import client_of, learn
 from tests.service.clocks import Wall, compiled
 from tests.service.forks import local_server, started
+
+ADMIN_KEY = "an-administrator-of-tests"
 
 
 def weather(n_rows, seed):
@@ -53,8 +57,7 @@ class Site:
     def learn(self, model, learner, target="class", **parameters):
         """A model of the rows of training, learned beside the server."""
         with Workspace(Settings(workspace=self.workspace)) as workspace:
-            asked = {"uris": [str(self.train)], "target": target, "learner": learner, "parameters": parameters}
-            return product.train_model_version(workspace, TrainRequest(**asked, model=model))
+            return learn(workspace, self.train, model, learner=learner, target=target, parameters=parameters)
 
 
 @pytest.fixture(scope="session")
@@ -82,9 +85,7 @@ def site(tmp_path_factory, weather_files):
         query_s=60,
     )
     with Workspace(settings) as workspace:
-        # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero.
-        asked = {"uris": [str(train)], "target": "class", "learner": "nb", "parameters": {"m": 1.0}}
-        product.train_model_version(workspace, TrainRequest(**asked, model="weather"))
+        learn(workspace, train)  # m = 1, because a hold-out may choose m = 0, which lets probabilities be zero
     with local_server(settings) as server, client_of(server) as client:
         yield Site(server, client, settings.workspace, train, test, pq.read_table(test))
 
@@ -93,6 +94,45 @@ def site(tmp_path_factory, weather_files):
 def circuit(site):
     """A circuit in the site's workspace, without a class."""
     return site.learn("sky", "spn", None, passes=3, states=3)
+
+
+@dataclass(frozen=True)
+class Fortress:
+    """A server that requires keys, a client without any, and one key per role."""
+
+    client: httpx.Client
+    workspace: Path
+    tables: Path
+    tokens: dict[str, str]
+    log: Path
+
+    @property
+    def url(self):
+        return str(self.client.base_url).rstrip("/")
+
+    def ask(self, role, method, path, **body):
+        return self.ask_with(self.tokens[role], method, path, **body)
+
+    def ask_with(self, token, method, path, **body):
+        return self.client.request(method, path, headers={"authorization": f"Bearer {token}"}, **body)
+
+
+@pytest.fixture(scope="session")
+def fortress(tmp_path_factory):
+    root = tmp_path_factory.mktemp("fortress")
+    tables = root / "tables"
+    tables.mkdir()
+    pq.write_table(weather(500, 3), tables / "train.parquet")
+    limits = {"generation_poll_s": 0.05, "max_body_bytes": 100_000, "max_rows": 100}
+    keys = {"require_keys": True, "admin_key": ADMIN_KEY}
+    settings = Settings(workspace=root / "workspace", data_roots=(str(tables),), job_workers=0, **keys, **limits)
+    with Workspace(settings) as workspace:
+        learn(workspace, tables)
+        tokens = {str(role): product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
+        expired = datetime.now(UTC) - timedelta(seconds=1)
+        tokens["expired"] = api_keys_and_sessions.create_api_key(workspace.control, "expired", Role.ADMIN, expired)[1]
+    with local_server(settings) as server, client_of(server) as client:
+        yield Fortress(client, settings.workspace, tables, tokens, server.log)
 
 
 class Workers:

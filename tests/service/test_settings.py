@@ -33,6 +33,7 @@ NONSENSE = [
     ("WORKSPACE", "", "must name a folder"),
     ("LOG_LEVEL", "loud", "'debug', 'info'"),
 ]
+OF_SECRETS = {"admin_key": "a-key-of-24-characters-x", "control_url": "sqlite:///x"}
 
 
 def refusal(monkeypatch, name, value):
@@ -48,19 +49,13 @@ def test_nonsense_is_refused_by_its_name(monkeypatch, name, value, words):
     assert told.startswith(f"FEWPASS_{name}") and words in told
 
 
-def test_a_key_that_is_refused_is_not_told(monkeypatch):
-    told = refusal(monkeypatch, "ADMIN_KEY", "hush-hush")
-    assert "at least 16 characters" in told and "hush" not in told
-
-
-OF_SECRETS = {"admin_key": "a-key-of-24-characters-x", "control_url": "sqlite:///x"}
-
-
-def test_every_secret_is_hidden_and_may_stand_in_a_file():
+def test_every_secret_is_hidden_and_may_stand_in_a_file(monkeypatch):
     hidden = {name for name, field in Settings.model_fields.items() if not field.repr}
     named = {name for name in Settings.model_fields if re.search("key$|secret|password|token|_url$", name)}
     assert hidden == named == set(SECRETS) == set(OF_SECRETS)
     assert not any(value in repr(Settings(**OF_SECRETS)) for value in OF_SECRETS.values())
+    refused = refusal(monkeypatch, "ADMIN_KEY", "hush-hush")
+    assert "at least 16 characters" in refused and "hush" not in refused
 
 
 @pytest.mark.parametrize(("name", "value"), OF_SECRETS.items())
@@ -85,14 +80,6 @@ def test_what_names_a_cluster_is_taken(address):
     assert Settings(cluster=address).cluster == address
 
 
-def test_lists_are_read_from_json_and_given_on(monkeypatch):
-    monkeypatch.setenv("FEWPASS_DATA_ROOTS", '["/a b", "s3://c"]')
-    settings = Settings()
-    assert settings.data_roots == ("/a b", "s3://c")
-    monkeypatch.setenv("FEWPASS_DATA_ROOTS", settings.environment()["FEWPASS_DATA_ROOTS"])
-    assert Settings() == settings
-
-
 def test_what_was_given_wins_in_every_process_over_what_the_environment_says():
     """Also where it is the default, and in a process that gets its settings from this one."""
     given = Settings(port=8000, workspace=Path("workspace"), workers=2)
@@ -100,23 +87,30 @@ def test_what_was_given_wins_in_every_process_over_what_the_environment_says():
     assert given.within(around) == {"FEWPASS_DEBUG": "1", "HOME": "/", "FEWPASS_WORKERS": "2"}
 
 
+def test_settings_are_given_on_by_the_environment(monkeypatch):
+    """Those that were given, lists as JSON."""
+    given = {"data_roots": ("/a b", "s3://c"), "threads": 3, "warm_up": False, "log_level": "debug"}
+    settings = Settings(workspace=Path("/w"), **given)
+    environment = settings.environment()
+    assert environment.keys() == {f"FEWPASS_{name.upper()}" for name in ("workspace", *given)}
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert Settings() == settings
+
+
 @pytest.mark.parametrize(
     ("variables", "options", "expected"),
     [
-        (
-            {"FEWPASS_LOG_FORMAT": "console", "FEWPASS_PORT": "9000"},
-            ["--json", "--port", "8000"],
-            ("json", 8000, False),
-        ),
-        ({"FEWPASS_PREDICT_ONLY": "true"}, ["--no-predict-only"], ("json", 8000, False)),
-        ({"FEWPASS_PREDICT_ONLY": "true", "FEWPASS_LOG_FORMAT": "console"}, [], ("console", 8000, True)),
+        ({"LOG_FORMAT": "console", "PORT": "9000"}, ["--json", "--port", "8000"], ("json", 8000, False)),
+        ({"PREDICT_ONLY": "true"}, ["--no-predict-only"], ("json", 8000, False)),
+        ({"PREDICT_ONLY": "true", "LOG_FORMAT": "console"}, [], ("console", 8000, True)),
     ],
 )
 def test_options_win_over_variables(monkeypatch, variables, options, expected):
     served: list[Settings] = []
     monkeypatch.setattr(supervisor, "run_server", served.append)
     for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+        monkeypatch.setenv(f"FEWPASS_{name}", value)
     assert CliRunner().invoke(app, ["serve", *options]).exit_code == 0
     assert (served[0].log_format, served[0].port, served[0].predict_only) == expected
 
@@ -131,14 +125,8 @@ def test_who_only_predicts_starts_no_worker(monkeypatch, predict_only, n_workers
 
 
 def test_variables_that_are_no_setting_are_told():
-    environment = {
-        "FEWPASS_WORKRS": "3",
-        "FEWPASS_DEBUG": "1",
-        "FEWPASS_PORT": "1",
-        "HOME": "/",
-        "FEWPASS_ZZZZZZZZZZ": "",
-    }
-    assert unknown_setting_warnings(environment) == [
+    names = ("FEWPASS_WORKRS", "FEWPASS_DEBUG", "FEWPASS_PORT", "HOME", "FEWPASS_ZZZZZZZZZZ")
+    assert unknown_setting_warnings(dict.fromkeys(names, "1")) == [
         "FEWPASS_WORKRS is not a setting and has no effect (similar: FEWPASS_WORKERS).",
         "FEWPASS_ZZZZZZZZZZ is not a setting and has no effect.",
     ]

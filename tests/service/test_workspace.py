@@ -1,7 +1,6 @@
 """Verbs of the workspace that need no server: data roots, and leaving nothing behind."""
 
 import json
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +14,7 @@ from service.requests.requests import DatasetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
+from tests.service.asking import learn
 
 
 def files_below(directory):
@@ -56,42 +56,24 @@ def test_a_cancelled_or_failed_training_leaves_nothing(tmp_path, weather_files):
         bad = tmp_path / "empty.parquet"
         pq.write_table(pa.table({"a": pa.array([], pa.string()), "class": pa.array([], pa.string())}), bad)
         with pytest.raises(Exception, match="rows"):
-            product.train_model_version(workspace, request.model_copy(update={"uris": [str(bad)]}))
+            learn(workspace, bad, "m")
         assert product.list_models(workspace).items == () and files_below(workspace.layout.root) == before
     assert list(workspace.layout.scratch.iterdir()) == []
 
 
-def test_settings_survive_the_environment():
-    settings = Settings(
-        workspace=Path("/w"), data_roots=("/a b", "s3://c"), threads=3, warm_up=False, log_level="debug"
-    )
-    assert set(settings.environment()) == {
-        "FEWPASS_WORKSPACE",
-        "FEWPASS_DATA_ROOTS",
-        "FEWPASS_THREADS",
-        "FEWPASS_WARM_UP",
-        "FEWPASS_LOG_LEVEL",
-    }
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in settings.environment().items():
-            patch.setenv(name, value)
-        assert Settings() == settings
-
-
 def test_a_models_file_says_where_it_comes_from_and_how_good_it_is(tmp_path, weather_files):
+    train, test = map(str, weather_files)
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
-        request = TrainRequest(
-            uris=[str(weather_files[0])], target="class", learner="tan", model="m", test_uris=[str(weather_files[1])]
-        )
-        version = product.train_model_version(workspace, request)
+        version = learn(workspace, train, "m", learner="tan", parameters={}, test_uris=[test])
     with duckdb.connect(version.duckdb_path, read_only=True) as file:
-        metrics = dict(file.execute("SELECT name, value FROM metrics").fetchall())
-        provenance = dict(file.execute("SELECT name, value FROM provenance").fetchall())
+        metrics, provenance = (
+            dict(file.execute(f"SELECT name, value FROM {table}").fetchall()) for table in ("metrics", "provenance")
+        )
         sources = file.execute("SELECT path, n_rows FROM source_files").fetchall()
         libraries = dict(file.execute("SELECT name, version FROM libraries").fetchall())
     assert float(metrics["rmse"]) == version.metrics["rmse"]
     assert json.loads(provenance["learner"]) == "tan" and json.loads(provenance["n_rows"]) == 3000
-    assert sources == [(str(weather_files[0]), 3000)]
+    assert sources == [(train, 3000)]
     assert libraries["pyarrow"] == pa.__version__
 
 

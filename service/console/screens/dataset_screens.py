@@ -24,17 +24,17 @@ def datasets_screen(request: Request) -> JSONObject:
 def dataset_screen(request: Request) -> JSONObject:
     """One data set: files, target, and the schema if a pass has found it."""
     workspace, name = workspace_from_request(request), request.path_params["name"]
-    found = product.get_dataset(workspace, name)
-    schema = None if found.schema_json is None else Schema.from_json(found.schema_json)
+    dataset = product.get_dataset(workspace, name)
+    schema = None if dataset.schema_json is None else Schema.from_json(dataset.schema_json)
     columns = [] if schema is None else describe_dataset_columns(schema)
     guess = guess_target_column({str(each["name"]): each["n_values"] for each in columns if each["kind"] == "nominal"})
-    target = request.query_params.get("target") or found.target or guess
+    target = request.query_params.get("target") or dataset.target or guess
     return {
         "target": target,
         "names": product.dataset_columns(workspace, name),
         "search": request.query_params.get("search", ""),
-        "dataset": found,
-        "n_rows": sum(n for file in found.files if isinstance(n := file.get("n_rows"), int)),
+        "dataset": dataset,
+        "n_rows": sum(n for file in dataset.files if isinstance(n := file.get("n_rows"), int)),
         "columns": columns,
         "left_out": [] if schema is None else schema.left_out,
         "classes": () if schema is None or schema.target is None else schema.classes,
@@ -48,15 +48,15 @@ def dataset_rows_screen(request: Request) -> JSONObject:
     """Some rows of a data set, and a histogram of each column by class."""
     workspace, name = workspace_from_request(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
-    found = product.get_dataset(workspace, name)
+    dataset = product.get_dataset(workspace, name)
     profile = product.dataset_profile(workspace, name, target, search)
     columns, classes = profile["columns"], profile["classes"]
     n_values = {str(each["name"]): len(each["labels"]) for each in columns if each["kind"] == "nominal"}
     shown = classes if len(classes) <= N_SERIES else [*classes[: N_SERIES - 1], "other classes"]
     return profile | {
         "search": search,
-        "is_sample": found.schema_json is None,
-        "has_target": found.target is not None,
+        "is_sample": dataset.schema_json is None,
+        "has_target": dataset.target is not None,
         "guess": guess_target_column(n_values),
         "shown_classes": shown,
         "columns": [
@@ -75,7 +75,7 @@ def stacked_histogram_bars(labels: list[str], counts: list[list[int]], n_shown: 
     """A bar a value in a picture of 100 by 40, a piece for each class; beyond `n_shown` classes the last piece holds the rest."""
     shown = [*counts[: n_shown - 1], [sum(each) for each in zip(*counts[n_shown - 1 :], strict=True)]]
     totals = [sum(each) for each in zip(*shown, strict=True)]
-    most, width, found = max(totals, default=0) or 1, 100 / max(1, len(labels)), []
+    most, width, bars = max(totals, default=0) or 1, 100 / max(1, len(labels)), []
     for place, label in enumerate(labels):
         pieces, top = [], 40.0
         for series, own in enumerate(shown):
@@ -83,8 +83,8 @@ def stacked_histogram_bars(labels: list[str], counts: list[list[int]], n_shown: 
             top -= height
             pieces.append({"series": series + 1, "y": round(top, 2), "height": round(height, 2), "n": own[place]})
         words = interval_words(label)
-        found.append({"label": words, "x": place * width, "width": 0.9 * width, "n": totals[place], "pieces": pieces})
-    return found
+        bars.append({"label": words, "x": place * width, "width": 0.9 * width, "n": totals[place], "pieces": pieces})
+    return bars
 
 
 def describe_dataset_columns(schema: Schema) -> list[JSONObject]:

@@ -109,23 +109,23 @@ def _regions(request: Request) -> JSONObject:
     opened = None if text is None else {int(each) for each in text.split(",") if each.isdecimal()}
     if isinstance(served.model, GaussianModel):
         columns = tuple(column["name"] for column in context["start"]["columns"])
-        found: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}
+        drawn: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}
     else:
-        found = region_graph(served.model, opened)
-    numbers = {name: number for number, name in found["names"].items()}
+        drawn = region_graph(served.model, opened)
+    numbers = {name: number for number, name in drawn["names"].items()}
 
     def link(name: str) -> str | None:
         number = numbers.get(name)
-        if number is None or not found["regions"][number].children:
+        if number is None or not drawn["regions"][number].children:
             return None
         base = f"/console/models/{quote(reference)}/regions"
-        return f"{base}?open={','.join(map(str, sorted(found['opened'] ^ {number})))}"
+        return f"{base}?open={','.join(map(str, sorted(drawn['opened'] ^ {number})))}"
 
-    graph = found.pop("graph")
+    graph = drawn.pop("graph")
     picture = column_graph_svg(graph, f"{context['name']}@{served.version}", link, alone=False, bars=bars)
     links = {number: link(name) for name, number in numbers.items()}
     calls = [*context["calls"], Call("GET", f"/v1/models/{reference}/circuit?format=json")]
-    return context | found | {"picture": Markup(picture), "links": links, "calls": calls}
+    return context | drawn | {"picture": Markup(picture), "links": links, "calls": calls}
 
 
 def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObject, dict[str, Bars]]:
@@ -143,15 +143,15 @@ def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObj
 
 def explorer_value_bars(start: JSONObject) -> dict[str, Bars]:
     """A bar for each value that the explorer knows; of numbers without intervals, where most of them lie."""
-    found = {}
+    bars = {}
     for column in start["columns"]:
         is_numeric = column["kind"] == "numeric"
         has_list = not column["is_continuous"] and (not is_numeric or len(column["values"]) <= MOST_UPRIGHT)
         words = [each["words"] for each in column["values"] if has_list or each["value"] is None]
-        found[column["name"]] = Bars(words, is_numeric, None if has_list else column["ends"])
+        bars[column["name"]] = Bars(words, is_numeric, None if has_list else column["ends"])
     if start["target"] is not None:
-        found[start["target"]] = Bars([str(each) for each in start["classes"]])
-    return found
+        bars[start["target"]] = Bars([str(each) for each in start["classes"]])
+    return bars
 
 
 def drift_alarm_columns(
@@ -165,12 +165,12 @@ def drift_alarm_columns(
     against = parameters.get("against")
     if not against:
         against = product.alert_rule(workspace, product.find_version(workspace, reference).name)["against"]
-    found = product.monitoring_family_drift(
+    drift = product.monitoring_family_drift(
         workspace, reference, window=parameters["drift"], until=until, against=against
     )
     return {
         each["column"]: f"changed: {each['family_nats']:.3g} of added log loss"
-        for each in found["families"]
+        for each in drift["families"]
         if each["is_alarming"]
     }
 

@@ -89,11 +89,11 @@ def jobs_screen(request: Request) -> JSONObject:
 def job_screen(request: Request) -> JSONObject:
     """One job: what was asked, how far it is, what came of it, and the end of its log."""
     workspace, job_id = workspace_from_request(request), request.path_params["job_id"]
-    found = product.job_queue(workspace).get(job_id)
+    job = product.job_queue(workspace).get(job_id)
     lines = product.read_job_log(workspace, job_id).splitlines()
     log = [parse_job_log_line(line) for line in lines[-N_LINES:]]
     return {
-        "job": found,
+        "job": job,
         "log": log,
         "traceback": next((line["traceback"] for line in reversed(log) if line["traceback"]), None),
         "n_lines": len(lines),

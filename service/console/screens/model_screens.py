@@ -42,8 +42,8 @@ def models_overview_screen(request: Request) -> JSONObject:
     search, sort = parameters.get("q", "").strip(), parameters.get("sort", "")
     limit, cursor = page_limit_and_cursor(request)
     if search or sort in SORTS:  # of all models, not of one page
-        found = islice(iterate_page_items(partial(product.list_models, workspace)), MOST)
-        lines = [line for model in found if matches_model_search(line := model_summary(workspace, model), search)]
+        models = islice(iterate_page_items(partial(product.list_models, workspace)), MOST)
+        lines = [line for model in models if matches_model_search(line := model_summary(workspace, model), search)]
         next_cursor = None
     else:
         listed = product.list_models(workspace, limit, cursor)
@@ -206,12 +206,12 @@ def version_graph_edges(workspace: Workspace, version: ModelVersion) -> set[tupl
 
 def version_differences(left: JSONMapping, right: JSONMapping) -> list[JSONObject]:
     """What each of two has of every name, and their difference where both have numbers."""
-    found = []
+    differences = []
     for name in sorted(left.keys() | right.keys(), key=_rank):
         a, b = left.get(name), right.get(name)
         difference = float(b) - float(a) if is_plain_number(a) and is_plain_number(b) else None
-        found.append({"name": name, "left": a, "right": b, "difference": difference, "is_equal": a == b})
-    return found
+        differences.append({"name": name, "left": a, "right": b, "difference": difference, "is_equal": a == b})
+    return differences
 
 
 def is_plain_number(value: object) -> TypeGuard[int | float]:

@@ -67,15 +67,17 @@ def model_monitoring_screen(request: Request) -> JSONObject:
         ],
     }
     try:
-        found = product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
+        report = product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
     except (InvalidRequest, NotFound) as reason:
         return head | {"reason": f"{NO_DATA} {reason}"}
-    if found["is_drifting"] is None:
-        why = str(found.get("why", ""))
-        return head | {"reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {found['mode']}."}
-    columns = [{**row, "quality": largest_rate_change_text(row)} for row in found["columns"][:MOST_COLUMNS]]
+    if report["is_drifting"] is None:
+        why = str(report.get("why", ""))
+        return head | {
+            "reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {report['mode']}."
+        }
+    columns = [{**row, "quality": largest_rate_change_text(row)} for row in report["columns"][:MOST_COLUMNS]]
     return head | {
-        "found": found,
+        "found": report,
         "columns": columns,
         "pictures": [
             _column(workspace, reference, each["column"], window, against, until)

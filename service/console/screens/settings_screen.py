@@ -71,7 +71,7 @@ def settings_screen(request: Request) -> JSONObject:
 
 def next_schedule_times(cron: str, timezone: str) -> list[datetime]:
     """When a schedule is due next, in UTC; InvalidRequest if its times cannot be read."""
-    times, found = Cron(cron, timezone), [datetime.now(UTC)]
-    while len(found) <= N_NEXT:
-        found.append(times.after(found[-1]))
-    return found[1:]
+    times, moments = Cron(cron, timezone), [datetime.now(UTC)]
+    while len(moments) <= N_NEXT:
+        moments.append(times.after(moments[-1]))
+    return moments[1:]

@@ -240,7 +240,7 @@ async def send_body(
 
 
 Value = str | int | float | bool | None
-Found = TypeVar("Found")
+Item = TypeVar("Item")
 Rows = TypeVar("Rows", bound=msgspec.Struct)
 Record = dict[str, Value]
 Column = list[Value]
@@ -318,18 +318,16 @@ def _rows(name: str, raw: Any, max_rows: int) -> Any:
 
 
 def _listed(
-    decode: Callable[[bytes | msgspec.Raw], list[Found]], raw: list[msgspec.Raw], place: str, max_rows: int
-) -> list[Found]:
+    decode: Callable[[bytes | msgspec.Raw], list[Item]], raw: list[msgspec.Raw], place: str, max_rows: int
+) -> list[Item]:
     check_n_rows(len(raw), max_rows)
-    found: list[Found] = []
+    items: list[Item] = []
     for first in range(0, len(raw), RECORDS):
-        found += _decoded(decode, b"[%b]" % b",".join(raw[first : first + RECORDS]), place, first)
-    return found
+        items += _decoded(decode, b"[%b]" % b",".join(raw[first : first + RECORDS]), place, first)
+    return items
 
 
-def _decoded(
-    decode: Callable[[bytes | msgspec.Raw], Found], piece: bytes | msgspec.Raw, place: str, first: int
-) -> Found:
+def _decoded(decode: Callable[[bytes | msgspec.Raw], Item], piece: bytes | msgspec.Raw, place: str, first: int) -> Item:
     """A piece; an error names its place in the body."""
     try:
         return decode(piece)

@@ -22,11 +22,16 @@ def fewpass(*arguments, workspace, code=0):
     return done
 
 
+def as_json(*arguments, workspace):
+    """What a command says with --json."""
+    return json.loads(fewpass(*arguments, "--json", workspace=workspace).stdout)
+
+
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory, weather_files):
     workspace = tmp_path_factory.mktemp("cli") / "workspace"
-    command = ["train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather", "--json"]
-    version = json.loads(fewpass(*command, workspace=workspace).stdout)
+    command = ["train", weather_files[0], "--target", "class", "--learner", "nb", "--name", "weather"]
+    version = as_json(*command, workspace=workspace)
     assert version["name"] == "weather" and version["version"] == 1
     assert version["metrics"]["zero_one_loss"] < 0.3
     return workspace
@@ -35,106 +40,92 @@ def workspace(tmp_path_factory, weather_files):
 def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(workspace, weather_files, tmp_path):
     scored = tmp_path / "scored.parquet"
     command = ["predict", "weather", weather_files[1], "--out", scored, "--keep", "outlook"]
-    summary = json.loads(fewpass(*command, "--json", workspace=workspace).stdout)
-    assert summary["n_rows"] == 500
+    assert as_json(*command, workspace=workspace)["n_rows"] == 500
     table = pq.read_table(scored)
     assert table.column_names == ["outlook", "prediction", "probability_no", "probability_yes"]
     failed = fewpass(*command, workspace=workspace, code=1)
     assert "--force" in failed.stderr and len(failed.stderr.strip().splitlines()) == 1
     fewpass(*command, "--force", workspace=workspace)
     assert [path.name for path in tmp_path.iterdir()] == ["scored.parquet"]
+    for name in ("scored.csv", "scored.json"):  # Parquet under the name of something else
+        other = ["predict", "weather", weather_files[1], "--out", tmp_path / name]
+        failed = fewpass(*other, workspace=workspace, code=1).stderr
+        assert "Parquet" in failed and "scored.parquet" in failed and not (tmp_path / name).exists()
 
 
 def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp_path):
     """Columns that are absent are told with those that resemble them; a class that is null or new does not matter."""
+
+    def said(table, name, code=0):
+        pq.write_table(table, tmp_path / name)
+        command = ["predict", "weather", tmp_path / name, "--out", tmp_path / "scored.parquet", "--force"]
+        return " ".join(fewpass(*command, workspace=workspace, code=code).stderr.split())
+
     table = pq.read_table(weather_files[1]).slice(0, 20)
     classes = pa.array([None, "never"] * 10)
     names = ["outlok" if name == "outlook" else name for name in table.column_names]
     changed = table.set_column(names.index("class"), "class", classes).rename_columns(names)
-    pq.write_table(changed, tmp_path / "changed.parquet")
-    told = fewpass(
-        "predict", "weather", tmp_path / "changed.parquet", "--out", tmp_path / "a.parquet", workspace=workspace
-    )
-    assert "The data lacks columns of the model: 'outlook' (similar: outlok)." in " ".join(told.stderr.split())
-    assert pq.read_table(tmp_path / "a.parquet").num_rows == 20
-    pq.write_table(table.select(["station"]), tmp_path / "others.parquet")
-    told = fewpass(
-        "predict", "weather", tmp_path / "others.parquet", "--out", tmp_path / "b.parquet", workspace=workspace, code=1
-    )
-    assert "none of the model's columns" in told.stderr
-
-
-@pytest.mark.parametrize("name", ["scored.csv", "scored.json"])
-def test_predict_does_not_write_parquet_under_the_name_of_something_else(workspace, weather_files, tmp_path, name):
-    scored = tmp_path / name
-    failed = fewpass("predict", "weather", weather_files[1], "--out", scored, workspace=workspace, code=1)
-    assert "Parquet" in failed.stderr and "scored.parquet" in failed.stderr and not scored.exists()
+    words = "The data lacks columns of the model: 'outlook' (similar: outlok)."
+    assert words in said(changed, "changed.parquet")
+    assert pq.read_table(tmp_path / "scored.parquet").num_rows == 20
+    assert "none of the model's columns" in said(table.select(["station"]), "others.parquet", code=1)
 
 
 def test_evaluate_models_and_schema_print_json_and_tables(workspace, weather_files):
-    metrics = json.loads(fewpass("evaluate", "weather@1", weather_files[1], "--json", workspace=workspace).stdout)
+    def said(*command):
+        return fewpass(*command, workspace=workspace).stdout
+
+    train, test = weather_files
+    metrics = as_json("evaluate", "weather@1", test, workspace=workspace)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
-    told = fewpass("evaluate", "weather", weather_files[1], workspace=workspace).stdout
-    assert "share of wrong answers" in told and re.search(r"^weather@1: right \d\d\.\d%, log loss \.?\d", told)
-    pq.write_table(pq.read_table(weather_files[1]).drop_columns(["outlook"]), workspace / "fewer.parquet")
-    told = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
-    assert (
-        "The data lacks columns of the model: 'outlook'" in " ".join(told.stderr.split())
-        and "share of wrong answers" in told.stdout
-    )
-    assert json.loads(fewpass("models", "--json", workspace=workspace).stdout)[0]["name"] == "weather"
-    assert "weather" in fewpass("models", workspace=workspace).stdout
-    assert json.loads(fewpass("models", "alias", "weather@1", "best", "--json", workspace=workspace).stdout) == {
-        "best": 1
-    }
-    assert json.loads(fewpass("models", "show", "weather@best", "--json", workspace=workspace).stdout)["version"] == 1
-    assert json.loads(fewpass("models", "structure", "weather", "--json", workspace=workspace).stdout)["edges"]
-    schema = json.loads(fewpass("schema", weather_files[0], "--target", "class", "--json", workspace=workspace).stdout)
-    assert schema["classes"] == ["no", "yes"]
-    assert "station" in fewpass("schema", weather_files[0], "-t", "class", workspace=workspace).stdout
-    assert json.loads(fewpass("jobs", "--json", workspace=workspace).stdout) == []
+    table = said("evaluate", "weather", test)
+    assert "share of wrong answers" in table and re.search(r"^weather@1: right \d\d\.\d%, log loss \.?\d", table)
+    pq.write_table(pq.read_table(test).drop_columns(["outlook"]), workspace / "fewer.parquet")
+    fewer = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
+    assert "The data lacks columns of the model: 'outlook'" in " ".join(fewer.stderr.split())
+    assert "share of wrong answers" in fewer.stdout
+    assert as_json("models", workspace=workspace)[0]["name"] == "weather"
+    assert "weather" in said("models")
+    assert as_json("models", "alias", "weather@1", "best", workspace=workspace) == {"best": 1}
+    assert as_json("models", "show", "weather@best", workspace=workspace)["version"] == 1
+    assert as_json("models", "structure", "weather", workspace=workspace)["edges"]
+    assert as_json("schema", train, "--target", "class", workspace=workspace)["classes"] == ["no", "yes"]
+    assert "station" in said("schema", train, "-t", "class")
+    assert as_json("jobs", workspace=workspace) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("command", "words"),
     [
-        (["train", "/no/such.parquet", "-t", "class", "-n", "m"], "/no/such.parquet"),
-        (["train", "{train}", "-t", "clas", "-n", "m"], "'clas'"),
-        (["train", "{train}", "-t", "class", "-n", "m", "-l", "magic"], "magic"),
-        (["train", "{train}", "-t", "class", "-n", "m", "-l", "nb", "--set", "depth=3"], "depth"),
-        (["predict", "nothing", "{train}", "--out", "x.parquet"], "nothing"),
-        (["evaluate", "weather@9", "{train}"], "weather@9"),
-        (["models", "show", "nothing"], "nothing"),
-        (["models", "delete", "weather@best"], "best"),
-        (["jobs", "show", "job-1"], "job-1"),
+        ("train /no/such.parquet -t class -n m", "/no/such.parquet"),
+        ("train {train} -t clas -n m", "'clas'"),
+        ("train {train} -t class -n m -l magic", "magic"),
+        ("train {train} -t class -n m -l nb --set depth=3", "depth"),
+        ("predict nothing {train} --out x.parquet", "nothing"),
+        ("evaluate weather@9 {train}", "weather@9"),
+        ("models show nothing", "nothing"),
+        ("models delete weather@best", "best"),
+        ("jobs show job-1", "job-1"),
     ],
 )
-def test_failures_are_one_clear_line_and_exit_code_1(workspace, weather_files, arguments, words):
-    filled = [argument.replace("{train}", str(weather_files[0])) for argument in arguments]
-    failed = fewpass(*filled, workspace=workspace, code=1)
+def test_failures_are_one_clear_line_and_exit_code_1(workspace, weather_files, command, words):
+    arguments = command.format(train=weather_files[0]).split()
+    failed = fewpass(*arguments, workspace=workspace, code=1)
     assert words in failed.stderr and len(failed.stderr.strip().splitlines()) == 1, failed.stderr
-    failed = fewpass(*filled, "--json", workspace=workspace, code=1)
+    failed = fewpass(*arguments, "--json", workspace=workspace, code=1)
     assert words in json.loads(failed.stderr)["detail"] and failed.stdout == ""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["models"],
-        ["models", "show", "weather"],
-        ["jobs"],
-        ["schedules"],
-        ["keys", "list"],
-        ["query", "weather", "marginal"],
-        ["predict", "weather", "x.parquet", "--out", "y.parquet"],
-        ["evaluate", "weather", "x.parquet"],
-        ["forget", "weather", "--where", "a = 1"],
-        ["backup", "b.tar"],
-    ],
-)
-def test_a_mistyped_workspace_is_not_made(tmp_path, arguments):
+LOOKING = ["models", "models show weather", "jobs", "schedules", "keys list", "query weather marginal", "backup b.tar"]
+
+
+LOOKING += ["predict weather x.parquet --out y.parquet", "evaluate weather x.parquet", "forget weather --where a=1"]
+
+
+@pytest.mark.parametrize("command", LOOKING)
+def test_a_mistyped_workspace_is_not_made(tmp_path, command):
     nowhere = tmp_path / "wrokspace"
-    failed = fewpass(*arguments, workspace=nowhere, code=1)
+    failed = fewpass(*command.split(), workspace=nowhere, code=1)
     assert f"no workspace at {nowhere}" in " ".join(failed.stderr.split()) and not nowhere.exists()
 
 
@@ -156,8 +147,7 @@ def test_a_cluster_learns_a_stream_in_shards(tmp_path):
     table = pa.table({"a": rows, "b": rows[1:] + rows[:1]})
     pq.write_table(table, tmp_path / "rows.parquet", row_group_size=2000)
     command = ["train", tmp_path / "rows.parquet", "--learner", "spn", "--set", "learning=bmm", "--set", "states=2"]
-    command += ["--holdout", 0]
-    done = fewpass(*command, "--name", "pairs", "--cluster", "local:2", "--json", workspace=tmp_path / "workspace")
-    assert json.loads(done.stdout)["name"] == "pairs"
-    told = json.loads(fewpass("models", "structure", "pairs", "--json", workspace=tmp_path / "workspace").stdout)
-    assert told["facts"] == {"shards": 2}
+    command += ["--holdout", 0, "--name", "pairs", "--cluster", "local:2"]
+    assert as_json(*command, workspace=tmp_path / "workspace")["name"] == "pairs"
+    structure = as_json("models", "structure", "pairs", workspace=tmp_path / "workspace")
+    assert structure["facts"] == {"shards": 2}

@@ -12,10 +12,10 @@ import pytest
 
 from service import startup, terminal_output
 
-LEARNING = ("sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas")
-LEARNING += ("scipy.special", "scipy.linalg")
-LISTING = (*LEARNING, "numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic")
-LISTING += ("psycopg", "distributed", "uvicorn", "httpx")
+LEARNING = {"sklearn", "xgboost", "matplotlib", "dbos", "fastapi", "pyarrow.dataset", "pandas"}
+LEARNING |= {"scipy.special", "scipy.linalg"}
+LISTING = LEARNING | {"numba", "numpy", "pyarrow", "duckdb", "scipy", "structlog", "alembic"}
+LISTING |= {"psycopg", "distributed", "uvicorn", "httpx"}
 
 
 def loaded(workspace, *arguments):
@@ -23,17 +23,13 @@ def loaded(workspace, *arguments):
     code = (
         "import atexit, sys, service.cli\n"
         "atexit.register(lambda: print('loaded', *sys.modules))\n"
-        f"sys.argv = ['fewpass', *{list(arguments)!r}]\n"
+        f"sys.argv = ['fewpass', *{list(map(str, arguments))!r}]\n"
         "service.cli.app()"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=environment | {"FEWPASS_WORKSPACE": str(workspace)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    environment |= {"FEWPASS_WORKSPACE": str(workspace)}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return set(done.stdout.splitlines()[-1].split())
 
@@ -45,26 +41,26 @@ def workspace(tmp_path_factory):
     y = rng.integers(0, 2, 300)
     table = pa.table({"size": rng.normal(y, 1.0), "class": np.array(["no", "yes"])[y]})
     pq.write_table(table, folder / "table.parquet")
-    known = loaded(folder / "workspace", "train", str(folder / "table.parquet"), "-n", "m", "-t", "class", "-l", "kdb")
-    assert not known & set(LEARNING)
+    known = loaded(folder / "workspace", "train", folder / "table.parquet", "-n", "m", "-t", "class", "-l", "kdb")
+    assert not known & LEARNING
     return folder
 
 
 @pytest.mark.parametrize("command", [["models"], ["models", "show", "m"]])
 def test_lists_load_neither_arrays_nor_kernels(command, workspace):
-    assert not loaded(workspace / "workspace", *command) & set(LISTING)
+    assert not loaded(workspace / "workspace", *command) & LISTING
 
 
 @pytest.mark.parametrize("command", ["evaluate m", "schema"])
 def test_no_command_loads_what_it_does_not_use(command, workspace):
-    unused = set(LEARNING) - ({"dbos"} if command == "evaluate m" else set())
-    assert not loaded(workspace / "workspace", *command.split(), str(workspace / "table.parquet")) & unused
+    unused = LEARNING - ({"dbos"} if command == "evaluate m" else set())
+    assert not loaded(workspace / "workspace", *command.split(), workspace / "table.parquet") & unused
 
 
 def test_kernels_found_on_disk_need_nothing_that_only_compiling_needs(workspace):
-    command = ["predict", "m", str(workspace / "table.parquet"), "-o", str(workspace / "scored.parquet"), "--force"]
+    command = ["predict", "m", workspace / "table.parquet", "-o", workspace / "scored.parquet", "--force"]
     compiled, found = (loaded(workspace / "workspace", *command) for _ in range(2))
-    assert not compiled & set(LEARNING)
+    assert not compiled & LEARNING
     assert "numba" in found and not found & {"numba.np.linalg", "numba.np.arraymath"}
 
 

@@ -12,10 +12,12 @@ from service.cli import app
 from service.cli.evaluation import evaluation_summary_line, rows_read_summary, suggested_next_commands
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import learn
 from tests.service.conftest import weather
+
+KEPT_BACK = {"zero_one_loss": 0.199, "log_loss": 0.43, "class_shares_log_loss": 0.61, "n_test_rows": 3000}
 
 
 def run(*arguments, code=0):
@@ -32,9 +34,7 @@ def trained(tmp_path_factory):
     pq.write_table(weather(400, 2), folder / "test.parquet")
     with Workspace(Settings(workspace=folder / "workspace")) as workspace:
         for m in (1.0, 500.0):
-            parameters = {"m": m}
-            asked = {"uris": [str(folder / "a.parquet")], "target": "class", "learner": "nb", "model": "rain"}
-            product.train_model_version(workspace, TrainRequest(**asked, parameters=parameters))
+            learn(workspace, folder / "a.parquet", "rain", parameters={"m": m})
     return folder
 
 
@@ -60,18 +60,16 @@ def test_train_ends_with_a_sentence_and_what_comes_next(trained):
 
 
 def test_two_versions_side_by_side(trained):
-    arguments = ("evaluate", "rain@1", "rain@2", trained / "test.parquet", "-w", trained / "workspace")
-    told = json.loads(run(*arguments, "--json"))
-    singly = [
-        json.loads(run("evaluate", f"rain@{n}", trained / "test.parquet", "-w", trained / "workspace", "--json"))
-        for n in (1, 2)
-    ]
-    for each, alone in zip(told["models"], singly, strict=True):
+    place = (trained / "test.parquet", "-w", trained / "workspace")
+    both = ("evaluate", "rain@1", "rain@2", *place)
+    compared = json.loads(run(*both, "--json"))
+    singly = [json.loads(run("evaluate", f"rain@{n}", *place, "--json")) for n in (1, 2)]
+    for each, alone in zip(compared["models"], singly, strict=True):
         assert each.items() <= alone.items()
-    (difference,) = told["differences"]
+    (difference,) = compared["differences"]
     assert difference["log_loss"] == pytest.approx(singly[1]["log_loss"] - singly[0]["log_loss"])
     assert 0 < difference["standard_error"] < abs(difference["log_loss"])
-    shown = run(*arguments)
+    shown = run(*both)
     assert "rain@2 has the higher log loss, by" in shown and f"{difference['log_loss']:+.4f}" in shown
     assert all(len(line) <= 80 for line in shown.splitlines())
     run("evaluate", "rain@1", "rain@2", "-w", trained / "workspace", code=2)
@@ -82,8 +80,7 @@ def test_two_versions_side_by_side(trained):
     [
         ({}, ""),
         (
-            {"zero_one_loss": 0.199, "log_loss": 0.43, "class_shares_log_loss": 0.61, "n_test_rows": 3000}
-            | {"evaluated_on": "hold-out"},
+            KEPT_BACK | {"evaluated_on": "hold-out"},
             "right 80.1%, log loss 0.430 (class shares 0.610), 3,000 rows kept back",
         ),
         ({"log_likelihood": -3.25, "n_test_rows": 7}, "log likelihood -3.250 per row, 7 rows measured"),
@@ -94,9 +91,8 @@ def test_the_verdict(metrics, words):
 
 
 def test_what_comes_next_is_what_the_model_answers():
-    assert "predict" in suggested_next_commands("m", "xgboost", "y", None) and "query" not in suggested_next_commands(
-        "m", "xgboost", "y", None
-    )
+    of_trees = suggested_next_commands("m", "xgboost", "y", None)
+    assert "predict" in of_trees and "query" not in of_trees
     assert suggested_next_commands("m", "orders", None, None).startswith("next: fewpass models structure m ·")
     assert rows_read_summary([]) == "No row was read: every count was stored."
 

@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 from importlib.resources import files
 from typing import get_args
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,37 +26,26 @@ from service.requests.requests import DatasetRequest
 from service.settings import Settings
 from service.workspace import Workspace
 
-PAGES = [
-    "/console",
-    "/console/models/weather",
-    "/console/models/weather@1",
-    "/console/models/weather/compare?left=1&right=1",
-    "/console/models/weather/what-if",
-    "/console/models/weather/monitoring",
-    "/console/monitoring",
-    "/console/jobs",
-    "/console/jobs?state=failed",
-    "/console/train",
-    "/console/train?learner=kdb",
-    "/console/data",
-    "/console/settings",
-    "/console/login",
-    "/docs",
-    "/docs/read",
-    "/docs/licences",
+PATHS = [
+    "",
+    *(f"/models/weather{page}" for page in ("", "@1", "/compare?left=1&right=1", "/what-if", "/monitoring")),
+    *("/monitoring", "/jobs", "/jobs?state=failed", "/train", "/train?learner=kdb", "/data", "/settings", "/login"),
 ]
+PAGES = [*(f"/console{path}" for path in PATHS), "/docs", "/docs/read", "/docs/licences"]
 BROWSER = {"accept": "text/html,application/xhtml+xml", "sec-fetch-site": "none"}
 HOSTILE = "<img src=x onerror=alert(1)>\"'&\u202e{{7*7}}</script>"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REQUEST: JSONObject = {"model": "rain", "dataset": "weather", "train": {"model": "rain"}}
+RESULT: JSONObject = {"model": "rain", "version": 2, "is_dry_run": True}
 
 
 class Reader(HTMLParser):
-    """Collects the tags of a page, and the text of its inline scripts."""
+    """Collects the tags and the text of a page."""
 
     def __init__(self):
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
-        self._open: list[str] = []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
@@ -67,6 +58,11 @@ def read(text):
     reader = Reader()
     reader.feed(text)
     return reader
+
+
+def as_program(client, path):
+    """What a page says to a program."""
+    return client.get(path, headers={"accept": "application/json"})
 
 
 def page(client, path):
@@ -110,40 +106,29 @@ def test_a_browser_finds_the_console_at_the_root_and_a_program_what_the_server_i
     answer = site.client.get("/", headers=BROWSER)
     assert (answer.status_code, answer.headers["location"]) == (303, "/console")
     assert site.client.get("/").json()["console"] == "/console"
-
-
-def test_pages_are_json_for_programs(site):
-    told = site.client.get("/console", headers={"accept": "application/json"}).json()
-    assert "weather" in [model["name"] for model in told["models"]]
-    missing = site.client.get("/console/models/nobody", headers={"accept": "application/json"})
-    assert missing.status_code == 404 and missing.headers["content-type"] == "application/problem+json"
-
-
-def test_what_is_missing_is_told_on_a_page(site):
-    for path in ("/console/models/nobody", "/console/jobs/none", "/console/data/none"):
-        answer = site.client.get(path, headers=BROWSER)
-        assert answer.status_code == 404 and "<h1>Not found</h1>" in answer.text
-    answer = site.client.get("/console/models/weather/compare", headers=BROWSER)
-    assert answer.status_code == 422 and "?left=1" in answer.text
-
-
-def test_an_address_that_is_no_page_is_told_on_a_page_and_similar_models_are_named(site):
-    answer = site.client.get("/console/modells", headers=BROWSER)
-    assert answer.status_code == 404 and answer.headers["content-type"].startswith("text/html")
-    assert "There is no page /console/modells" in answer.text, answer.text
-    program = site.client.get("/console/modells", headers={"accept": "application/json"})
-    assert program.headers["content-type"] == "application/problem+json"
-    assert "similar: weather" in site.client.get("/console/models/wether", headers=BROWSER).text
-    assert "similar: weather" in site.client.get("/v1/models/wether").json()["detail"]
-    assert site.client.put("/v1/models/weather/aliases/nearby", json={"version": 1}).is_success
-    assert "similar: weather@nearby" in site.client.get("/v1/models/weather@nearbi").json()["detail"]
-    assert site.client.delete("/v1/models/weather/aliases/nearby").is_success
-
-
-def test_pages_are_counted_by_their_route(site):
     page(site.client, "/console/models/weather")
-    told = site.client.get("/metrics").text
-    assert 'route="/console/models/{reference}"' in told
+    assert 'route="/console/models/{reference}"' in site.client.get("/metrics").text, "pages are counted by their route"
+
+
+def test_what_is_missing_is_told_on_a_page_and_similar_models_are_named(site):
+    for path, status, words in (
+        *((f"/console/{path}", 404, "<h1>Not found</h1>") for path in ("models/nobody", "jobs/none", "data/none")),
+        ("/console/models/weather/compare", 422, "?left=1"),
+        ("/console/modells", 404, "There is no page /console/modells"),
+        ("/console/models/wether", 404, "similar: weather"),
+    ):
+        answer = site.client.get(path, headers=BROWSER)
+        assert answer.status_code == status and words in answer.text, path
+        assert answer.headers["content-type"].startswith("text/html")
+    assert "weather" in [model["name"] for model in as_program(site.client, "/console").json()["models"]]
+    for path in ("/console/models/nobody", "/console/modells"):
+        missing = as_program(site.client, path)
+        assert missing.status_code == 404 and missing.headers["content-type"] == "application/problem+json"
+    assert "similar: weather" in site.client.get("/v1/models/wether").json()["detail"]
+    alias = "/v1/models/weather/aliases/nearby"
+    assert site.client.put(alias, json={"version": 1}).is_success
+    assert "similar: weather@nearby" in site.client.get("/v1/models/weather@nearbi").json()["detail"]
+    assert site.client.delete(alias).is_success
 
 
 def test_a_page_is_packed_for_who_takes_it(site):
@@ -152,13 +137,6 @@ def test_a_page_is_packed_for_who_takes_it(site):
     assert answer.headers["content-encoding"] == "gzip" and b"<!doctype html>" in gzip.decompress(body)
     plain = site.client.get("/console", headers=BROWSER | {"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
-
-
-def test_the_model_page_shows_versions_metrics_and_where_they_come_from(site):
-    text = read(page(site.client, "/console/models/weather").text).text
-    version = site.client.get("/v1/models/weather").json()
-    assert version["sha256"] in text and f"{version['metrics']['log_loss']:.3g}" in text
-    assert "No champion has met a challenger yet" in text
 
 
 @pytest.mark.parametrize(
@@ -213,27 +191,25 @@ def test_a_column_is_chosen_where_the_data_set_is_known(site):
 
 def test_rules_and_webhooks_are_shown_as_they_are(site):
     """Set over REST, and refused there: the pages show what holds, and no secret."""
-    rule = site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.0375, "is_muted": True}).json()
+    path, url = "/v1/models/weather/alert-rule", "https://93.184.216.34/hook"
+    rule = site.client.put(path, json={"nats": 0.0375, "is_muted": True}).json()
     tags = read(page(site.client, "/console/models/weather/monitoring").text).tags
     fields = {tag["name"]: tag for kind, tag in tags if kind == "input" and tag.get("name")}
     assert fields["nats"]["value"] == "0.0375" and "checked" in fields["is_muted"]
     assert fields["window"]["value"] == rule["window"] and fields["rollback_labels"]["value"] == ""
     refused = site.client.post("/v1/webhooks", json={"url": "http://127.0.0.1:9/"})
     assert refused.status_code == 422 and "127.0.0.1" in refused.json()["detail"]
-    made = site.client.post("/v1/webhooks", json={"url": "https://93.184.216.34/hook", "models": ["weather"]}).json()
-    told = page(site.client, "/console/settings").text
-    assert "https://93.184.216.34/hook" in told and made["secret"] not in told
+    made = site.client.post("/v1/webhooks", json={"url": url, "models": ["weather"]}).json()
+    text = page(site.client, "/console/settings").text
+    assert url in text and made["secret"] not in text
     assert site.client.get(f"/v1/webhooks/{made['id']}/deliveries").json() == []
     assert site.client.delete(f"/v1/webhooks/{made['id']}").status_code == 204
-    assert "93.184.216.34" not in page(site.client, "/console/settings").text
-    site.client.put("/v1/models/weather/alert-rule", json={"nats": 0.01, "is_muted": False})
+    assert url not in page(site.client, "/console/settings").text
+    site.client.put(path, json={"nats": 0.01, "is_muted": False})
 
 
 def test_names_of_others_stay_text(site):
     """A data set whose columns, values and target are markup; the names of models, jobs and keys cannot be."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     file = site.workspace.parent / "hostile.parquet"
     column = [HOSTILE, "b"] * 50
     pq.write_table(pa.table({HOSTILE: column, "x": column, "y": ["yes", HOSTILE] * 50}), file)
@@ -241,25 +217,26 @@ def test_names_of_others_stay_text(site):
         product.register_dataset(workspace, DatasetRequest(name="hostile", uris=[str(file)], target="y"))
     answer = page(site.client, "/console/data/hostile")
     assert HOSTILE in read(answer.text).text and "<img" not in answer.text
-    asked = page(site.client, f"/console/train?dataset={HOSTILE}&model={HOSTILE}&learner={HOSTILE}")
-    assert "<img" not in asked.text
     part = HOSTILE.replace("/", "")
-    for path in (f"/console/models/{part}", f"/console/jobs/{part}", f"/console/login?next={HOSTILE}"):
-        answer = site.client.get(path, headers=BROWSER)
+    form = f"train?dataset={HOSTILE}&model={HOSTILE}&learner={HOSTILE}"
+    for path in (form, f"models/{part}", f"jobs/{part}", f"login?next={HOSTILE}"):
+        answer = site.client.get(f"/console/{path}", headers=BROWSER)
         assert answer.headers["content-type"].startswith("text/html") and "<img" not in answer.text
 
 
 def test_the_model_page_opens_with_the_report_that_rest_tells(site):
-    told = site.client.get("/v1/models/weather/report").json()
+    report = site.client.get("/v1/models/weather/report").json()
     text = page(site.client, "/console/models/weather").text
     words = read(text).text
-    assert told["verdict"] in words and "Reliability diagram" in text
-    assert sum(map(sum, told["confusion"])) == told["n_rows"] == sum(point[2] for point in told["calibration"])
-    for row in told["confusion"]:
+    assert report["verdict"] in words and "Reliability diagram" in text
+    assert sum(map(sum, report["confusion"])) == report["n_rows"] == sum(point[2] for point in report["calibration"])
+    for row in report["confusion"]:
         assert all(f"{n:,}" in words for n in row)
     version = site.client.get("/v1/models/weather").json()
-    assert told["metrics"] == {name: version["metrics"][name] for name in told["metrics"]}
-    assert told["floor"]["log_loss"] == version["metrics"]["class_shares_log_loss"]
+    assert version["sha256"] in words and f"{version['metrics']['log_loss']:.3g}" in words
+    assert "No champion has met a challenger yet" in words
+    assert report["metrics"] == {name: version["metrics"][name] for name in report["metrics"]}
+    assert report["floor"]["log_loss"] == version["metrics"]["class_shares_log_loss"]
     call = re.findall(r"<code>(curl -X POST .*?/predict)</code>", text, re.DOTALL)
     body = json.loads(html.unescape(call[0]).split("-d '")[1].rpartition("'")[0])
     assert site.client.post("/v1/models/weather/predict", json=body).is_success
@@ -273,8 +250,7 @@ def test_a_version_without_a_report_says_how_to_have_one(site, circuit):
 
 def test_models_are_found_and_sorted(site, circuit):
     def names(query):
-        told = site.client.get(f"/console{query}", headers={"accept": "application/json"}).json()
-        return [model["name"] for model in told["models"]]
+        return [model["name"] for model in as_program(site.client, f"/console{query}").json()["models"]]
 
     everything = names("")
     assert names("?sort=loss").index("weather") < names("?sort=loss").index(circuit.name), "what has none comes last"
@@ -305,11 +281,9 @@ def test_of_a_data_set_that_was_too_large_to_look_at_a_sample_offers_the_columns
     with Workspace(settings) as workspace:
         product.register_dataset(workspace, DatasetRequest(name="huge", uris=[str(site.train)]), is_remote=True)
     with TestClient(create_app(settings), base_url="http://localhost") as client:
-        told = read(page(client, "/console/data/huge/rows").text)
-        assert "no pass has been made over it" in told.text and "rows from parts of it" in told.text
-        assert "<option selected>class</option>" in page(client, "/console/data/huge/rows").text, (
-            "the last one of few values"
-        )
+        text = page(client, "/console/data/huge/rows").text
+        assert "no pass has been made over it" in read(text).text and "rows from parts of it" in read(text).text
+        assert "<option selected>class</option>" in text, "the last one of few values"
         assert "Column to predict" not in page(client, "/console/data/huge").text, "it comes with the sample"
         chosen = page(client, "/console/data/huge?target=class").text
         assert "Train a model that predicts class" in chosen and "rows?target=class" in chosen
@@ -325,19 +299,8 @@ def test_settings_tell_when_a_schedule_would_run(site):
     assert "a cron expression has five" in wrong
 
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-PROGRESS: JSONObject = {
-    "step": "learn",
-    "stage": "count",
-    "pass_number": 1,
-    "n_passes": 2,
-    "rows_total": 10,
-    "rows_done": 4,
-    "rows_per_s": 3.5,
-    "eta_s": None,
-}
-REQUEST: JSONObject = {"model": "rain", "dataset": "weather", "train": {"model": "rain"}}
-RESULT: JSONObject = {"model": "rain", "version": 2, "is_dry_run": True}
+PROGRESS: JSONObject = {"step": "learn", "stage": "count", "pass_number": 1, "n_passes": 2}
+PROGRESS |= {"rows_total": 10, "rows_done": 4, "rows_per_s": 3.5, "eta_s": None}
 
 
 def parts_of(whole):
@@ -353,19 +316,13 @@ def parts_of(whole):
 def test_a_job_of_any_kind_has_its_page_and_its_row(state, request, progress, result):
     job = Job("job-1", "any", state, request, progress, result, None, 1, NOW, None, None, None)
     shared = {"path": "/", "role": None, "may": {"train": True, "read": True, "admin": True}, "has_session": False}
-    page = (
-        page_template_environment()
-        .get_template("job.html")
-        .render(shared, job=job, calls=(), log=[], n_lines=0, traceback=None)
-    )
+    own = {"job": job, "calls": (), "log": [], "n_lines": 0, "traceback": None}
+    environment = page_template_environment()
+    page = environment.get_template("job.html").render(shared, **own)
     assert ("rain, version 2" in page) == (result is not None and {"model", "version"} <= set(result))
-    rows = (
-        page_template_environment()
-        .from_string("{% from 'macros.html' import jobs_table %}{{ jobs_table(jobs) }}")
-        .render(jobs=[job])
-    )
+    table = environment.from_string("{% from 'macros.html' import jobs_table %}{{ jobs_table(jobs) }}")
     about = "rain" if "model" in request or "train" in request else "weather" if "dataset" in request else ""
-    assert f"<td>{about}</td>" in rows
+    assert f"<td>{about}</td>" in table.render(jobs=[job])
 
 
 def test_a_line_of_a_log_is_a_sentence_and_its_traceback_stands_apart():

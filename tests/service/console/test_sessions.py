@@ -2,33 +2,25 @@
 
 import contextlib
 import sqlite3
-from dataclasses import dataclass
-from pathlib import Path
 
 import httpx
 import pytest
 
-from service import product
 from service.http.browser_sessions import safe_redirect_path
-from service.settings import Settings
-from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
 from tests.processes import wait_for
 from tests.service.asking import NO_CERTIFICATES, PATIENCE_S
-from tests.service.forks import local_server
+from tests.service.conftest import ADMIN_KEY
 
-ADMIN_KEY = "an-administrator-of-tests"
 PAGE = {"accept": "text/html", "sec-fetch-site": "none"}
 SCRIPT = {"sec-fetch-site": "same-origin", "x-fewpass-console": "1"}
 
 
-@dataclass(frozen=True)
 class Castle:
-    """A server that requires keys, and a key for each role."""
+    """The server that requires keys, and its browsers."""
 
-    url: str
-    workspace: Path
-    tokens: dict[Role, str]
+    def __init__(self, fortress):
+        self.url, self.tokens, self.workspace = fortress.url, fortress.tokens, fortress.workspace
 
     def browser(self):
         return httpx.Client(base_url=self.url, timeout=PATIENCE_S, verify=NO_CERTIFICATES)
@@ -41,20 +33,9 @@ class Castle:
             yield browser
 
 
-@pytest.fixture(scope="module")
-def castle(tmp_path_factory):
-    settings = Settings(
-        workspace=tmp_path_factory.mktemp("castle") / "workspace",
-        require_keys=True,
-        admin_key=ADMIN_KEY,
-        job_workers=0,
-        generation_poll_s=0.05,
-        warm_up=False,
-    )
-    with Workspace(settings) as workspace:
-        tokens = {role: product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
-    with local_server(settings) as server:
-        yield Castle(server.url, settings.workspace, tokens)
+@pytest.fixture
+def castle(fortress):
+    return Castle(fortress)
 
 
 def test_who_has_no_session_is_sent_to_sign_in(castle):
@@ -87,45 +68,37 @@ def test_the_cookie_is_opaque_and_out_of_reach(castle):
 
 def test_a_wrong_key_opens_nothing(castle):
     with castle.browser() as browser:
-        answer = browser.post(
-            "/console/session", data={"key": "fp_wrong"}, headers=PAGE | {"sec-fetch-site": "same-origin"}
-        )
+        own = PAGE | {"sec-fetch-site": "same-origin"}
+        answer = browser.post("/console/session", data={"key": "fp_wrong"}, headers=own)
         assert answer.headers["location"] == "/console/login?refused=1" and "set-cookie" not in answer.headers
         assert "This key is not valid" in browser.get(answer.headers["location"], headers=PAGE).text
         foreign = browser.post("/console/session", data={"key": ADMIN_KEY}, headers={"sec-fetch-site": "cross-site"})
         assert foreign.status_code == 403
 
 
-@pytest.mark.parametrize("token", ["admin", "environment"])
-def test_a_session_may_what_its_key_may(castle, token):
-    with castle.signed_in(ADMIN_KEY if token == "environment" else castle.tokens[Role.ADMIN]) as browser:
-        assert "API keys" in browser.get("/console/settings", headers=PAGE).text
-        assert browser.get("/v1/keys", headers=SCRIPT).status_code == 200
+def test_a_session_may_what_its_key_may_and_the_rest_is_not_shown_and_refused(castle):
+    def shown(browser, *pages):
+        return " ".join(browser.get(f"/console/{page}", headers=PAGE).text for page in pages)
 
-
-def test_what_a_key_may_not_do_is_not_shown_and_refused(castle):
+    for token in (ADMIN_KEY, castle.tokens[Role.ADMIN]):
+        with castle.signed_in(token) as browser:
+            assert "API keys" in shown(browser, "settings")
+            assert browser.get("/v1/keys", headers=SCRIPT).status_code == 200
     with castle.signed_in(castle.tokens[Role.READ]) as browser:
-        assert "data-rest" in browser.get("/console/data", headers=PAGE).text, "to sign out is a form, too"
-        for path, words in (
-            ("/console/data", "Upload a file"),
-            ("/console/settings", "API keys"),
-            ("/console/jobs", "Train a model"),
-        ):
-            assert words not in browser.get(path, headers=PAGE).text
+        text = shown(browser, "data", "settings", "jobs")
+        assert "data-rest" in shown(browser, "data"), "to sign out is a form, too"
+        assert not [words for words in ("Upload a file", "API keys", "Train a model") if words in text]
         assert browser.get("/v1/keys", headers=SCRIPT).status_code == 403
-        assert browser.post("/v1/jobs", json={}, headers=SCRIPT).status_code == 403
-        assert browser.post("/v1/models/x/whatif", json={}, headers=SCRIPT).status_code == 403
+        for path in ("jobs", "models/x/whatif"):
+            assert browser.post(f"/v1/{path}", json={}, headers=SCRIPT).status_code == 403
     with castle.signed_in(castle.tokens[Role.TRAIN]) as browser:
-        assert "Upload a file" in browser.get("/console/data", headers=PAGE).text
-        assert "API keys" not in browser.get("/console/settings", headers=PAGE).text
+        assert "Upload a file" in shown(browser, "data") and "API keys" not in shown(browser, "settings")
 
 
 @pytest.mark.parametrize(
     ("method", "headers"),
     [
-        ("GET", {}),
-        ("GET", {"sec-fetch-site": "cross-site"}),
-        ("GET", {"sec-fetch-site": "same-site"}),
+        *(("GET", headers) for headers in ({}, {"sec-fetch-site": "cross-site"}, {"sec-fetch-site": "same-site"})),
         ("POST", {"sec-fetch-site": "none", "x-fewpass-console": "1"}),
         ("POST", {"sec-fetch-site": "same-origin"}),
         ("POST", {"sec-fetch-site": "cross-site", "x-fewpass-console": "1"}),
@@ -133,10 +106,10 @@ def test_what_a_key_may_not_do_is_not_shown_and_refused(castle):
     ],
 )
 def test_a_cookie_alone_proves_nothing(castle, method, headers):
+    path = {"GET": "models", "POST": "jobs/none/cancel", "DELETE": "keys/none"}[method]
     with castle.signed_in(castle.tokens[Role.ADMIN]) as browser:
-        path = "/v1/models" if method == "GET" else "/v1/jobs/none/cancel" if method == "POST" else "/v1/keys/none"
-        assert browser.request(method, path, headers=headers).status_code == 403
-        assert browser.request(method, path, headers=SCRIPT).status_code in {200, 404}
+        assert browser.request(method, f"/v1/{path}", headers=headers).status_code == 403
+        assert browser.request(method, f"/v1/{path}", headers=SCRIPT).status_code in {200, 404}
 
 
 def test_a_session_is_of_one_origin(castle):

@@ -24,14 +24,20 @@ TEMPLATES = Path(service.console.__file__).parent / "templates"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HALVES = np.full((3, 2), 0.5)
 Strategy = st.SearchStrategy
+either = st.booleans()
 
 
 def maybe(value):
     return st.sampled_from([value, None])
 
 
+def may_be(*values):
+    return st.sampled_from(values)
+
+
 def some(each):
-    return st.lists(each, max_size=2)
+    """A list of at most two; of a value, or of what a strategy draws."""
+    return st.lists(each if isinstance(each, Strategy) else st.just(each), max_size=2)
 
 
 def names(**whole):
@@ -44,21 +50,25 @@ def a(**parts):
     return st.fixed_dictionaries({k: v if isinstance(v, Strategy) else st.just(v) for k, v in parts.items()})
 
 
+def built(kind, **parts):
+    """An object of these parts."""
+    return a(**parts).map(lambda drawn: kind(**drawn))
+
+
 region = {"n_sums": 1, "n_products": 2, "n_leaves": 0}
-version = st.builds(
+files = some(names(n_rows=3).map(lambda file: {"path": "a.parquet", **file})).map(tuple)
+version_facts = {"name": "rain", "learner": "nb", "n_rows": 0, "sha256": "0" * 64}
+version = built(
     ModelVersion,
-    name=st.just("rain"),
-    version=st.sampled_from([1, 2]),
-    learner=st.just("nb"),
+    **version_facts,
+    version=may_be(1, 2),
     parameters=names(k=2, m="auto"),
     dataset=maybe("weather"),
     metrics=names(log_loss=0.5, rmse=None),
     job_id=maybe("job-1"),
-    files=st.lists(names(n_rows=3).map(lambda file: {"path": "a.parquet", **file}), max_size=2).map(tuple),
-    n_rows=st.just(0),
-    sha256=st.just("0" * 64),
-    duckdb_path=st.just(Path("a")),
-    arrow_path=st.just(Path("b")),
+    files=files,
+    duckdb_path=Path("a"),
+    arrow_path=Path("b"),
     tags=names(note="x" * 300),
     created_at=maybe(NOW),
 )
@@ -70,68 +80,67 @@ line = a(
     champion=maybe(1),
     served=st.none() | version,
     metrics=names(log_loss=0.5, zero_one_loss=0.1, log_likelihood=None),
-    is_of_rows=st.booleans(),
+    is_of_rows=either,
 )
 state = a(
     version=1,
     looked_at="2026-01-01T00:00:00",
     served=5,
-    is_drifting=st.sampled_from([True, False, None]),
+    is_drifting=may_be(True, False, None),
     first_cause=maybe("size"),
     log_loss=maybe(0.5),
     log_loss_of=maybe("labels"),
 )
-states = some(state).map(lambda found: {"rain": found[0]} if found else {})
-alert = a(
-    id="1",
-    model="rain",
-    version=1,
-    words="size",
-    fired_at="now",
-    resolved_at=maybe("x"),
-    is_muted=st.booleans(),
-    acknowledged_at=maybe("x"),
-)
+states = some(state).map(lambda drawn: {"rain": drawn[0]} if drawn else {})
+shown_alert = {"id": "1", "model": "rain", "version": 1, "words": "size", "fired_at": "now"}
+alert = a(**shown_alert, resolved_at=maybe("x"), is_muted=either, acknowledged_at=maybe("x"))
 rule = a(window="24h", against="training", q=0.01, nats=0.01, points=1.0, rollback_labels=maybe(30), is_muted=False)
 column_of_drift = a(
     column="size",
-    parents=some(st.just("town")),
+    parents=some("town"),
     quality="",
-    is_alarming=st.booleans(),
-    family_nats=maybe(0.5),
-    family_q=maybe(0.1),
-    marginal_nats=maybe(0.1),
-    psi=maybe(0.1),
-    js=maybe(0.1),
+    is_alarming=either,
+    **{name: maybe(0.1) for name in ("family_nats", "family_q", "marginal_nats", "psi", "js")},
 )
 head = {"name": "rain", "reference": "rain@1", "shown": version}
-dataset = st.builds(
+left_out = some(a(name="station", reason="it is constant"))
+dataset = built(
     Dataset,
-    name=st.just("weather"),
-    uris=st.just(("a",)),
+    name="weather",
+    uris=("a",),
     target=maybe("class"),
     created_at=maybe(NOW),
     schema_json=maybe("{}"),
-    files=st.lists(names(n_rows=3).map(lambda file: {"path": "a.parquet", **file}), max_size=2).map(tuple),
+    files=files,
 )
-schedule = st.builds(
-    Schedule,
-    name=st.just("nightly"),
-    cron=st.just("0 3 * * *"),
-    timezone=st.just("UTC"),
-    missed=st.just("skip"),
-    job=st.just({"kind": "train"}),
-    is_paused=st.booleans(),
-    next_due_at=maybe(NOW),
-)
-compared = a(name="k", left=maybe(1), right=maybe("auto"), difference=maybe(0.5), is_equal=st.booleans())
+nightly = {"name": "nightly", "cron": "0 3 * * *", "timezone": "UTC", "missed": "skip", "job": {"kind": "train"}}
+schedule = built(Schedule, **nightly, is_paused=either, next_due_at=maybe(NOW))
+compared = a(name="k", left=maybe(1), right=maybe("auto"), difference=maybe(0.5), is_equal=either)
 edge = a(column="town", weight=maybe(0.5))
+report = ModelReport(
+    evaluate(HALVES, [0, 1, 0]),
+    {"zero_one_loss": 0.5, "log_loss": 0.7, "rmse": 0.5},
+    3,
+    ("no", "yes"),
+    np.eye(2, dtype=np.int64),
+    (Mistake("no", "yes", 1),),
+    (Point(0.5, 0.5, 3),),
+    (Share("x", 1.0),),
+    (("station", "it is constant"),),
+    (ColumnRows("x", ("a", "b"), ((1, 0), (0, 2)), 0.1, True), ColumnRows("z", ("a",), ((1,), (0,)), None, False)),
+)
+promotion = Promotion("rain", "champion", 2, None, False, "", {}, None, None, "", "job-1", NOW)
+piece = {"series": 1, "y": 0, "height": 9, "n": 1}
+bar = {"label": "a", "x": 0, "width": 9, "n": 1, "pieces": [piece]}
+api_key = st.builds(ApiKey, st.just("1"), st.just("ci"), st.just(Role.READ), st.just(NOW), maybe(NOW), maybe(NOW))
+hour = {"since": "2026-01-01T00:00:00+00:00", "until": "2026-01-01T01:00:00+00:00", "rows": {"served": 3}}
+labelled_hour = {"since": hour["since"], "labelled": 5, "accuracy": 0.5, "expected_accuracy": 0.6, "ece": None}
 PAGES: dict[str, Strategy] = {
     "overview.html": a(
         models=some(line),
-        search=st.sampled_from(["", "rain"]),
-        sort=st.sampled_from(["name", "loss"]),
-        is_first=st.booleans(),
+        search=may_be("", "rain"),
+        sort=may_be("name", "loss"),
+        is_first=either,
         states=states,
         n_open=names(rain=2),
         next_cursor=maybe("x"),
@@ -144,149 +153,110 @@ PAGES: dict[str, Strategy] = {
         **head,
         versions=some(version),
         next_cursor=maybe("x"),
-        metrics=some(st.sampled_from(["log_loss", "zero_one_loss"])),
+        metrics=some(may_be("log_loss", "zero_one_loss")),
         damage=maybe("gone"),
-        report=maybe(
-            ModelReport(
-                evaluate(HALVES, [0, 1, 0]),
-                {"zero_one_loss": 0.5, "log_loss": 0.7, "rmse": 0.5},
-                3,
-                ("no", "yes"),
-                np.eye(2, dtype=np.int64),
-                (Mistake("no", "yes", 1),),
-                (Point(0.5, 0.5, 3),),
-                (Share("x", 1.0),),
-                (("station", "it is constant"),),
-                (
-                    ColumnRows("x", ("a", "b"), ((1, 0), (0, 2)), 0.1, True),
-                    ColumnRows("z", ("a",), ((1,), (0,)), None, False),
-                ),
-            )
-        ),
+        report=maybe(report),
         words=LOSSES,
         most_shares=1,
         state=st.none() | state,
         predict=maybe(Call("POST", "/v1/models/rain/predict", {"records": [{}]})),
-        lines=some(a(name="log_loss", last=0.5, points=[(2, 3)], floor=some(st.just((1, 2))), floor_last=maybe(0.7))),
+        lines=some(a(name="log_loss", last=0.5, points=[(2, 3)], floor=some((1, 2)), floor_last=maybe(0.7))),
         aliases=names(champion=1),
-        history=some(st.just(AliasMove("champion", 1, "", NOW))),
-        promotions=some(st.just(Promotion("rain", "champion", 2, None, False, "", {}, None, None, "", "job-1", NOW))),
+        history=some(AliasMove("champion", 1, "", NOW)),
+        promotions=some(promotion),
         retention=maybe(3),
-        others=some(st.just("snow")),
+        others=some("snow"),
     ),
     "compare.html": a(
         name="rain",
-        left=version,
-        right=version,
-        metrics=some(compared),
-        parameters=some(compared),
         titles=["version 1", "snow@2"],
-        is_of_same_rows=st.booleans(),
-        only_left=some(st.just(("a", "b"))),
-        only_right=some(st.just(("a", "b"))),
         n_shared=0,
+        **dict.fromkeys(("left", "right"), version),
+        **dict.fromkeys(("metrics", "parameters"), some(compared)),
+        **dict.fromkeys(("only_left", "only_right"), some(("a", "b"))),
+        is_of_same_rows=either,
     ),
     "data.html": a(datasets=some(dataset), next_cursor=maybe("x")),
     "dataset.html": a(
         dataset=dataset,
-        n_rows=0,
-        has_schema=st.booleans(),
-        left_out=some(a(name="station", reason="it is constant")),
-        classes=some(st.just("yes")),
+        has_schema=either,
+        left_out=left_out,
+        classes=some("yes"),
         columns=some(
-            a(name="x", kind="nominal", type="string", n_values=2, has_missing=st.booleans(), n_folded=0, labels=["a"])
+            a(name="x", kind="nominal", type="string", n_values=2, has_missing=either, n_folded=0, labels=["a"])
         ),
-        target=st.sampled_from(["", "class"]),
-        names=some(st.just("x")),
+        target=may_be("", "class"),
+        names=some("x"),
+        n_rows=0,
         search="",
     ),
     "rows.html": a(
         dataset="weather",
         target=maybe("class"),
-        is_sample=st.booleans(),
-        has_target=st.booleans(),
-        guess=st.sampled_from(["", "x"]),
+        is_sample=either,
+        has_target=either,
+        guess=may_be("", "x"),
+        rows=some([None]),
         n_rows=1,
         names=["x"],
-        rows=some(st.just([None])),
         shown_classes=["yes"],
-        columns=some(
-            a(
-                name="x",
-                kind="nominal",
-                missing=st.sampled_from([0.0, 0.5]),
-                bars=some(
-                    st.just(
-                        {
-                            "label": "a",
-                            "x": 0,
-                            "width": 9,
-                            "n": 1,
-                            "pieces": [{"series": 1, "y": 0, "height": 9, "n": 1}],
-                        }
-                    )
-                ),
-            )
-        ),
         n_columns=2,
-        left_out=some(a(name="station", reason="it is constant")),
+        columns=some(a(name="x", kind="nominal", missing=may_be(0.0, 0.5), bars=some(bar))),
+        left_out=left_out,
     ),
     "settings.html": a(
         schedules=some(
             a(
                 schedule=schedule,
                 runs=some(a(due_at=maybe(NOW), outcome="submitted", job_id=maybe("job-1"))),
-                next_runs=some(st.just(NOW)),
+                next_runs=some(NOW),
             )
         ),
         cron="@daily",
         timezone="UTC",
-        next_runs=some(st.just(NOW)),
-        cron_problem=maybe("no such time"),
-        datasets=some(st.just("weather")),
-        columns=some(st.just("class")),
-        of_dataset=maybe("class"),
-        models=some(st.just("rain")),
         learners={"nb": "naive Bayes"},
+        roles=["read"],
+        next_runs=some(NOW),
+        cron_problem=maybe("no such time"),
+        datasets=some("weather"),
+        columns=some("class"),
+        of_dataset=maybe("class"),
+        models=some("rain"),
         webhooks=st.none()
         | some(
             a(
-                webhook=a(id="1", url="https://x.y", models=some(st.just("rain")), created_at="now"),
+                webhook=a(id="1", url="https://x.y", models=some("rain"), created_at="now"),
                 deliveries=some(a(at="now", type="t", error=maybe("no"), status=maybe(204))),
             )
         ),
-        keys=st.none()
-        | some(
-            st.builds(ApiKey, st.just("1"), st.just("ci"), st.just(Role.READ), st.just(NOW), maybe(NOW), maybe(NOW))
-        ),
-        roles=["read"],
-        needs_keys=st.booleans(),
-        data_roots=some(st.just("/data")),
+        keys=st.none() | some(api_key),
+        needs_keys=either,
+        data_roots=some("/data"),
     ),
     "graph.html": a(
         **head,
-        start=a(is_of_structures=st.booleans(), has_arcs=st.booleans(), target=maybe("class")),
-        regions=st.sampled_from([None, {}, {1: region}]),
+        start=a(is_of_structures=either, has_arcs=either, target=maybe("class")),
+        regions=may_be(None, {}, {1: region}),
         opened=frozenset(),
         columns={1: ["size"]},
+        names=["size"],
+        around={"size": "/"},
         n_nodes=3,
         n_regions=1,
-        is_compiled=st.booleans(),
-        focus=st.sampled_from(["", "town"]),
-        window=st.sampled_from(["", "24h"]),
-        drift=st.sampled_from([{}, {"drift": "24h", "until": "2026-01-31T12:00:00+00:00"}]),
-        until=maybe(NOW),
-        blamed=names(size="changed: 1 of added log loss"),
         steps=1,
         n_columns=3,
         n_shown=3,
-        names=["size"],
         unit="log loss",
         picture="",
+        is_compiled=either,
+        focus=may_be("", "town"),
+        window=may_be("", "24h"),
+        drift=may_be({}, {"drift": "24h", "until": "2026-01-31T12:00:00+00:00"}),
+        until=maybe(NOW),
+        blamed=names(size="changed: 1 of added log loss"),
         outline=some(a(column="size", of_class=maybe(0.1), parents=some(edge))),
         target=maybe("class"),
-        around={"size": "/"},
-        links=st.sampled_from([{"size": "/", 1: "/"}, {1: None}]),
+        links=may_be({"size": "/", 1: "/"}, {1: None}),
     ),
     "monitoring_model.html": a(
         **head,
@@ -295,71 +265,52 @@ PAGES: dict[str, Strategy] = {
         span="24h",
         labels_span="7d",
         step="1h",
-        until=maybe(NOW),
         against="training",
         references=["training"],
+        until=maybe(NOW),
         reason=maybe("none"),
         alerts=some(alert),
         rule=rule,
         found=a(
-            is_drifting=st.booleans(),
+            is_drifting=either,
             rows=a(served=1, counted=1),
             drift_nats=maybe(0.5),
-            gaps=some(st.just({})),
+            gaps=some({}),
             causes=some(a(words="size")),
-            estimated=names(accuracy=0.5, log_loss=None).map(lambda told: {**told, "caveat": "if"}),
+            estimated=names(accuracy=0.5, log_loss=None).map(lambda drawn: {**drawn, "caveat": "if"}),
         ),
         columns=some(column_of_drift),
         pictures=some(a(column="size", labels=["a"], window_shares=[0.5], expected_shares=[None])),
-        timeline=a(
-            windows=some(
-                names(drift_nats=0.5).map(
-                    lambda told: {
-                        "since": "2026-01-01T00:00:00+00:00",
-                        "until": "2026-01-01T01:00:00+00:00",
-                        "rows": {"served": 3},
-                        "is_drifting": None,
-                        **told,
-                    }
-                )
-            )
-        ),
+        timeline=a(windows=some(names(drift_nats=0.5).map(lambda drawn: {**hour, "is_drifting": None, **drawn}))),
         performance=names(
             why="none",
             accuracy=0.5,
             delay_s={"median": 1.0, "p90": 2.0},
             calibration=[{"n": 5, "confidence": 0.5, "accuracy": 0.5}],
-            over_time=[
-                {
-                    "since": "2026-01-01T00:00:00+00:00",
-                    "labelled": 5,
-                    "accuracy": 0.5,
-                    "expected_accuracy": 0.6,
-                    "ece": None,
-                }
-            ],
+            over_time=[labelled_hour],
         ),
         predicted=st.none() | a(classes=["no"], rows=some(a(**{"from": 0.5}, counts=[None]))),
         column=st.none()
-        | a(column="size", labels=["a"], window_shares=some(maybe(0.5)), expected_shares=[None]).filter(
-            lambda told: len(told["window_shares"]) == 1
-        ),
+        | a(column="size", labels=["a"], window_shares=maybe(0.5).map(lambda share: [share]), expected_shares=[None]),
     ),
 }
 # Their pages are made from one object that has all names; job.html has a test of its own.
 WHOLE = {
-    "base.html",
-    "macros.html",
-    "login.html",
-    "problem.html",
-    "docs.html",
-    "docs_read.html",
-    "family.html",
-    "what_if.html",
-    "train.html",
-    "jobs.html",
-    "job.html",
-    "licences.html",
+    f"{name}.html"
+    for name in [
+        "base",
+        "macros",
+        "login",
+        "problem",
+        "docs",
+        "docs_read",
+        "family",
+        "what_if",
+        "train",
+        "jobs",
+        "job",
+        "licences",
+    ]
 }
 
 
@@ -372,7 +323,7 @@ def test_no_template_is_left_out():
 @given(data=st.data())
 def test_a_page_stands_whatever_is_absent(template, data):
     page = data.draw(PAGES[template])
-    may = dict.fromkeys(("read", "predict", "train", "admin"), data.draw(st.booleans()))
-    shared = {"path": "/", "role": None, "may": may, "has_session": data.draw(st.booleans()), "calls": ()}
+    may = dict.fromkeys(("read", "predict", "train", "admin"), data.draw(either))
+    shared = {"path": "/", "role": None, "may": may, "has_session": data.draw(either), "calls": ()}
     text = page_template_environment().get_template(template).render(shared | dict(page))
     assert text.count("<h1>") == 1 and "</html>" in text and ">None<" not in text

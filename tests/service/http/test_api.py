@@ -1,31 +1,36 @@
 """The control plane over a real server: data sets, jobs, models, health, OpenAPI."""
 
 import json
-import threading
 
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
 from service.terminal_output import EXIT_FAILED
-from tests.processes import wait_for, whole_lines
-from tests.service.asking import job_at_end
+from tests.processes import in_threads, wait_for, whole_lines
+from tests.service.asking import job_at_end, run_job
 from tests.service.cli.test_cli import fewpass
 from tests.service.http.test_predict import PATH, RECORD, problem
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+FOLLOWED = {"kind": "train", "target": "class", "learner": "nb", "model": "followed"}
 
 
 @pytest.fixture(scope="module")
 def dataset(site):
-    body = {"name": "weather", "uris": [str(site.train)], "target": "class"}
-    response = site.client.post("/v1/datasets", json=body)
-    assert response.status_code == 201, response.text
-    assert response.headers["location"] == "/v1/datasets/weather"
+    assert register(site, "weather", site.train).headers["location"] == "/v1/datasets/weather"
     return "weather"
 
 
 def names_of_datasets(site):
     """Among them those of other tests on the same server."""
     return {item["name"] for item in site.client.get("/v1/datasets?limit=1000").json()["items"]}
+
+
+def register(site, name, uri, status=201, **fields):
+    """What registering says; of a data set with a class, if the fields do not say otherwise."""
+    answer = site.client.post("/v1/datasets", json={"name": name, "uris": [str(uri)], "target": "class"} | fields)
+    return answer if answer.status_code == status == 201 else problem(answer, status)
 
 
 def test_a_data_set_is_registered_shown_and_listed(site, dataset):
@@ -35,18 +40,15 @@ def test_a_data_set_is_registered_shown_and_listed(site, dataset):
     assert [attribute["name"] for attribute in schema["attributes"]] == ["outlook", "humidity", "windy"]
     assert schema["left_out"][0]["name"] == "station" and schema["classes"] == ["no", "yes"]
     assert "weather" in names_of_datasets(site)
-    again = site.client.post("/v1/datasets", json={"name": "weather", "uris": [str(site.train)], "target": "class"})
-    assert again.status_code == 201
-    other = {"name": "weather", "uris": [str(site.test)], "target": "class"}
-    assert "registered already" in problem(site.client.post("/v1/datasets", json=other), 409)["detail"]
+    register(site, "weather", site.train)
+    assert "registered already" in register(site, "weather", site.test, 409)["detail"]
 
 
 def test_jobs_whose_files_are_not_there_are_refused_at_once(site, tmp_path):
     (tmp_path / "data").mkdir()
     moved = tmp_path / "data" / "train.parquet"
     moved.write_bytes(site.train.read_bytes())
-    made = site.client.post("/v1/datasets", json={"name": "moving", "uris": [f"{tmp_path}/data/*"], "target": "class"})
-    assert made.status_code == 201
+    register(site, "moving", f"{tmp_path}/data/*")
     moved.unlink()
     train = {"kind": "train", "learner": "nb", "model": "m", "target": "class"}
     jobs = [
@@ -64,15 +66,15 @@ def test_bad_data_sets_are_refused_and_leave_nothing(site, tmp_path):
     (tmp_path / "text.parquet").write_text("this is no Parquet")
     before = names_of_datasets(site)
     bad = [
-        ({"name": "gone", "uris": ["/no/such/file.parquet"], "target": "class"}, "/no/such/file.parquet"),
-        ({"name": "text", "uris": [str(tmp_path / "text.parquet")], "target": "class"}, "text.parquet"),
-        ({"name": "target", "uris": [str(site.train)], "target": "clas"}, "'clas'"),
-        ({"name": "Bad Name", "uris": [str(site.train)]}, "name"),
-        ({"name": "none", "uris": []}, "uris"),
-        ({"name": "extra", "uris": [str(site.train)], "format": "csv"}, "format"),
+        ("gone", "/no/such/file.parquet", {}, "/no/such/file.parquet"),
+        ("text", tmp_path / "text.parquet", {}, "text.parquet"),
+        ("target", site.train, {"target": "clas"}, "'clas'"),
+        ("Bad Name", site.train, {}, "name"),
+        ("none", "", {"uris": []}, "uris"),
+        ("extra", site.train, {"format": "csv"}, "format"),
     ]
-    for body, words in bad:
-        assert words in problem(site.client.post("/v1/datasets", json=body), 422)["detail"]
+    for name, uri, fields, words in bad:
+        assert words in register(site, name, uri, 422, **fields)["detail"]
     assert names_of_datasets(site) == before
     assert site.client.get("/v1/datasets/gone").status_code == 404
     problem(site.client.post("/v1/datasets", content=b"{", headers={"content-type": "application/json"}), 400)
@@ -81,12 +83,13 @@ def test_bad_data_sets_are_refused_and_leave_nothing(site, tmp_path):
 
 def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site, dataset):
     body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "fresh", "aliases": ["champion"]}
-    response = site.client.post("/v1/jobs", json=body, headers={"idempotency-key": "once"})
+    once = {"idempotency-key": "once"}
+    response = site.client.post("/v1/jobs", json=body, headers=once)
     assert response.status_code == 202, response.text
     job_id = response.json()["id"]
     assert response.headers["location"] == f"/v1/jobs/{job_id}"
-    assert site.client.post("/v1/jobs", json=body, headers={"idempotency-key": "once"}).json()["id"] == job_id
-    problem(site.client.post("/v1/jobs", json=body | {"seed": 1}, headers={"idempotency-key": "once"}), 409)
+    assert site.client.post("/v1/jobs", json=body, headers=once).json()["id"] == job_id
+    problem(site.client.post("/v1/jobs", json=body | {"seed": 1}, headers=once), 409)
     job = job_at_end(site.client, job_id)
     assert job["state"] == "succeeded", job
     assert job["result"]["version"] == 1 and job["progress"]["step"] == "publish"
@@ -99,8 +102,7 @@ def test_the_whole_path_from_data_set_to_job_to_model_to_prediction(site, datase
     structure = site.client.get("/v1/models/fresh/structure").json()
     assert structure["nodes"] and structure["edges"]
     assert len(site.client.get("/v1/models/fresh/download").content) > 1000
-    body = {"kind": "evaluate", "model": "fresh@1", "uris": [str(site.test)]}
-    result = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
+    result = run_job(site.client, {"kind": "evaluate", "model": "fresh@1", "uris": [str(site.test)]})["result"]
     assert result["n_test_rows"] == 500 and result["zero_one_loss"] < 0.3
 
 
@@ -109,60 +111,52 @@ def test_a_job_trains_on_a_version_of_a_lake_table(site, tmp_path):
     for part in (rows.slice(0, 1000), rows.slice(1000)):
         write_deltalake(str(tmp_path / "table"), part, mode="append")
     body = {"kind": "train", "uris": [str(tmp_path / "table")], "target": "class", "learner": "nb", "model": "lake"}
-    job = site.client.post("/v1/jobs", json=body | {"at": "0", "holdout": 0}).json()["id"]
-    assert job_at_end(site.client, job)["state"] == "succeeded"
-    told = site.client.get("/v1/models/lake/lineage").json()
-    assert told["n_rows"] == 1000 and told["provenance"]["snapshot"]["version"] == "0"
-    job = site.client.post("/v1/jobs", json=body | {"at": "7"}).json()["id"]
-    assert "has no version 7: its newest is 1" in job_at_end(site.client, job)["error"]["detail"]
-    body = {"kind": "evaluate", "model": "lake", "uris": [f"delta://{tmp_path}/table@1"]}
-    result = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["result"]
-    assert result["n_test_rows"] == 3000
+    assert run_job(site.client, body | {"at": "0", "holdout": 0})["state"] == "succeeded"
+    lineage = site.client.get("/v1/models/lake/lineage").json()
+    assert lineage["n_rows"] == 1000 and lineage["provenance"]["snapshot"]["version"] == "0"
+    assert "has no version 7: its newest is 1" in run_job(site.client, body | {"at": "7"})["error"]["detail"]
+    job = run_job(site.client, {"kind": "evaluate", "model": "lake", "uris": [f"delta://{tmp_path}/table@1"]})
+    assert job["result"]["n_test_rows"] == 3000
 
 
 def test_jobs_that_cannot_succeed_are_refused_at_once(site, dataset):
+    def refused(body, status=422):
+        return problem(site.client.post("/v1/jobs", json=body), status)["detail"]
+
     train = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "m"}
-    problem(site.client.post("/v1/jobs", json=train | {"dataset": "nothing"}), 404)
-    assert "learner" in problem(site.client.post("/v1/jobs", json=train | {"learner": "magic"}), 422)["detail"]
-    assert "kk" in problem(site.client.post("/v1/jobs", json=train | {"parameters": {"kk": 2}}), 422)["detail"]
-    problem(site.client.post("/v1/jobs", json=train | {"kind": "dance"}), 422)
+    refused(train | {"dataset": "nothing"}, 404)
+    assert "learner" in refused(train | {"learner": "magic"})
+    assert "kk" in refused(train | {"parameters": {"kk": 2}})
+    refused(train | {"kind": "dance"})
     graphs = train | {"learner": "orders", "model": "graphs", "holdout": 0}
-    told = problem(site.client.post("/v1/jobs", json=graphs | {"target": "class"}), 422)
-    assert "has no class, every column is a node" in told["detail"]
-    job = site.client.post("/v1/jobs", json=graphs).json()["id"]
-    assert job_at_end(site.client, job)["state"] == "succeeded", "the data set's target is a column like others"
+    assert "has no class, every column is a node" in refused(graphs | {"target": "class"})
+    assert run_job(site.client, graphs)["state"] == "succeeded", "the data set's target is a column like others"
     for named in ({"target": "clas"}, {"columns": {"clas": {"drop": True}}}, {"timestamp": "clas", "window": "30d"}):
         for body in (train | named, {"kind": "refresh", "train": train | named}):
-            told = problem(site.client.post("/v1/jobs", json=body), 422)
-            assert "'clas' is not in the table (similar: class)" in told["detail"]
-    problem(site.client.post("/v1/jobs", json=train | {"uris": [str(site.train)]}), 422)
-    problem(site.client.post("/v1/jobs", json=train | {"holdout": 1}), 422)
-    problem(site.client.post("/v1/jobs", json={"kind": "evaluate", "model": "no", "dataset": dataset}), 404)
-    problem(site.client.get("/v1/jobs/job-0"), 404)
-    problem(site.client.post("/v1/jobs/job-0/cancel"), 404)
-    problem(site.client.get("/v1/jobs/job-0/events"), 404)
-    problem(site.client.get("/v1/jobs?cursor=nonsense"), 422)
+            assert "'clas' is not in the table (similar: class)" in refused(body)
+    refused(train | {"uris": [str(site.train)]})
+    refused(train | {"holdout": 1})
+    refused({"kind": "evaluate", "model": "no", "dataset": dataset}, 404)
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("GET", "/events")):
+        problem(site.client.request(method, f"/v1/jobs/job-0{path}"), 404)
 
 
 def test_a_column_that_has_come_with_a_later_file_is_taken(site, tmp_path):
     (tmp_path / "data").mkdir()
     rows = pq.read_table(site.train)
     pq.write_table(rows.drop_columns(["windy"]), tmp_path / "data" / "rows.parquet")
-    made = site.client.post("/v1/datasets", json={"name": "wider", "uris": [f"{tmp_path}/data"], "target": "class"})
-    assert made.status_code == 201
+    register(site, "wider", tmp_path / "data")
     pq.write_table(rows, tmp_path / "data" / "rows.parquet")
     train = {"kind": "train", "dataset": "wider", "learner": "nb", "model": "wider", "target": "windy"}
-    job = site.client.post("/v1/jobs", json=train)
-    assert job.status_code == 202 and job_at_end(site.client, job.json()["id"])["state"] == "succeeded"
+    assert run_job(site.client, train)["state"] == "succeeded"
 
 
 def test_a_failing_job_keeps_its_problem_and_is_retried(site, tmp_path):
     copy = tmp_path / "copy.parquet"
     copy.write_bytes(site.train.read_bytes())
-    site.client.post("/v1/datasets", json={"name": "vanishing", "uris": [str(copy)], "target": "class"})
+    register(site, "vanishing", copy)
     copy.write_text("this is no Parquet any more")  # a file that is gone is refused at once
-    body = {"kind": "train", "dataset": "vanishing", "learner": "nb", "model": "vanishing"}
-    job = job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])
+    job = run_job(site.client, {"kind": "train", "dataset": "vanishing", "learner": "nb", "model": "vanishing"})
     assert job["state"] == "failed" and job["error"]["status"] == 422 and str(copy) in job["error"]["detail"]
     problem(site.client.get("/v1/models/vanishing"), 404)
     copy.write_bytes(site.train.read_bytes())
@@ -173,36 +167,28 @@ def test_a_failing_job_keeps_its_problem_and_is_retried(site, tmp_path):
 
 
 def test_moving_an_alias_fails_and_mixes_no_request(site, dataset):
-    body = {"kind": "train", "dataset": dataset, "learner": "nb", "model": "moving"}
     for _ in range(2):
-        assert job_at_end(site.client, site.client.post("/v1/jobs", json=body).json()["id"])["state"] == "succeeded"
-    assert site.client.put("/v1/models/moving/aliases/champion", json={"version": 1}).json() == {
-        "aliases": {"champion": 1}
-    }
-    answers, stop = [], threading.Event()
+        site.learn("moving", "nb")
+    alias = "/v1/models/moving/aliases/champion"
+    assert site.client.put(alias, json={"version": 1}).json() == {"aliases": {"champion": 1}}
+    answers = []
 
     def ask():
-        while not stop.is_set():
-            answer = site.client.post("/v1/models/moving@champion/predict", json={"records": [RECORD]})
-            answers.append((answer.status_code, answer.json().get("version")))
-
-    threads = [threading.Thread(target=ask) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for version in (2, 1, 2, 1, 2):
-        n_answers = len(answers)
-        wait_for(lambda n_answers=n_answers: len(answers) > n_answers + 2 * len(threads))
-        site.client.put("/v1/models/moving/aliases/champion", json={"version": version})
         answer = site.client.post("/v1/models/moving@champion/predict", json={"records": [RECORD]})
-        assert answer.json()["version"] == version  # who moved it sees it at once
-    stop.set()
-    for thread in threads:
-        thread.join()
+        answers.append((answer.status_code, answer.json().get("version")))
+
+    with in_threads(ask, 4):
+        for version in (2, 1, 2, 1, 2):
+            n_answers = len(answers)
+            wait_for(lambda n_answers=n_answers: len(answers) > n_answers + 8)
+            site.client.put(alias, json={"version": version})
+            answer = site.client.post("/v1/models/moving@champion/predict", json={"records": [RECORD]})
+            assert answer.json()["version"] == version  # who moved it sees it at once
     assert {status for status, _ in answers} == {200} and {version for _, version in answers} == {1, 2}
-    problem(site.client.put("/v1/models/moving/aliases/champion", json={"version": 9}), 404)
+    problem(site.client.put(alias, json={"version": 9}), 404)
     problem(site.client.put("/v1/models/moving/aliases/7", json={"version": 1}), 422)
     problem(site.client.delete("/v1/models/moving/versions/2"), 409)
-    assert site.client.delete("/v1/models/moving/aliases/champion").status_code == 204
+    assert site.client.delete(alias).status_code == 204
     assert site.client.delete("/v1/models/moving/versions/2").status_code == 204
     assert [item["version"] for item in site.client.get("/v1/models/moving/versions").json()["items"]] == [1]
     problem(site.client.post("/v1/models/moving@2/predict", json={"records": [RECORD]}), 404)
@@ -214,8 +200,14 @@ def test_lists_come_in_pages(site, dataset):
     page = site.client.get("/v1/jobs?limit=1").json()
     assert len(page["items"]) == 1 and page["next_cursor"]
     assert "weather" in {item["name"] for item in site.client.get("/v1/models").json()["items"]}
-    problem(site.client.get("/v1/models?cursor=nonsense"), 422)
-    problem(site.client.get("/v1/models?limit=0"), 422)
+    for path in ("jobs?cursor=nonsense", "models?cursor=nonsense", "models?limit=0"):
+        problem(site.client.get(f"/v1/{path}"), 422)
+
+
+def log_lines(site, request_id):
+    """What the server's log says of a request."""
+    lines = [json.loads(line) for line in whole_lines(site.server.log)]
+    return [line for line in lines if line.get("request_id") == request_id]
 
 
 def test_health_metrics_and_unknown_paths(site):
@@ -259,63 +251,51 @@ def test_the_openapi_document_has_every_route_with_problems_and_examples(site):
     assert site.client.get("/docs").status_code == 200
 
 
-TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-
-
 def test_a_trace_is_taken_over(site):
     """Into the log and the answer, with a span of our own; what is no trace is not."""
-    given = {"x-request-id": "one-of-a-trace", "traceparent": f"00-{TRACE}-{SPAN}-01"}
-    answered = problem_headers(site, given)["traceresponse"].split("-")
-    assert answered[:2] == ["00", TRACE] and answered[3] == "01" and answered[2] != SPAN and len(answered[2]) == 16
 
-    def said():
-        lines = [json.loads(line) for line in whole_lines(site.server.log)]
-        return [line for line in lines if line.get("request_id") == "one-of-a-trace"]
+    def answered(traceparent, **headers):
+        headers |= {"traceparent": traceparent}
+        return site.client.post(PATH, json={}, headers=headers).headers.get("traceresponse")
 
-    (line,) = wait_for(said)
-    assert (line["trace_id"], line["span_id"]) == (TRACE, answered[2])
-    assert "traceresponse" not in problem_headers(site, {})
-    assert problem_headers(site, {"traceparent": f"cc-{TRACE}-{SPAN}-00-later"})["traceresponse"].startswith("00-")
+    given = {"x-request-id": "one-of-a-trace"}
+    version, trace, span, flags = answered(f"00-{TRACE}-{SPAN}-01", **given).split("-")
+    assert (version, trace, flags) == ("00", TRACE, "01") and span != SPAN and len(span) == 16
+    (line,) = wait_for(lambda: log_lines(site, "one-of-a-trace"))
+    assert (line["trace_id"], line["span_id"]) == (TRACE, span)
+    assert "traceresponse" not in site.client.post(PATH, json={}).headers
+    assert answered(f"cc-{TRACE}-{SPAN}-00-later").startswith("00-")
     for wrong in (f"00-{'0' * 32}-{SPAN}-01", f"00-{TRACE}-{SPAN}-01-x", f"ff-{TRACE}-{SPAN}-01", "00-", TRACE.upper()):
-        assert "traceresponse" not in problem_headers(site, {"traceparent": wrong}), wrong
-
-
-def problem_headers(site, headers):
-    return site.client.post(PATH, json={}, headers=headers).headers
+        assert answered(wrong) is None, wrong
 
 
 def test_the_path_of_a_prediction_is_answered_without_a_log_line(site):
     for _ in range(5):
         site.client.post(PATH, json={"records": [RECORD]}, headers={"x-request-id": "one-that-is-answered"})
     problem(site.client.post(PATH, json={}, headers={"x-request-id": "one-that-is-refused"}), 422)
-
-    def said_of(request_id):
-        lines = [json.loads(line) for line in whole_lines(site.server.log)]
-        return [line for line in lines if line.get("request_id") == request_id]
-
-    (line,) = wait_for(lambda: said_of("one-that-is-refused"))  # it is written after the answer
-    assert PATH in line.values() and not said_of("one-that-is-answered")
+    (line,) = wait_for(lambda: log_lines(site, "one-that-is-refused"))  # it is written after the answer
+    assert PATH in line.values() and not log_lines(site, "one-that-is-answered")
     assert {json.loads(line)["level"] for line in whole_lines(site.server.log)} <= {"info", "warning", "debug"}
 
 
 def events_of(site, job_id, last=None):
+    """(kind, number, data) of each event."""
     headers = {} if last is None else {"last-event-id": last}
-    found, event = [], {}
+    events, fields = [], {}
     with site.client.stream("GET", f"/v1/jobs/{job_id}/events", headers=headers) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         for line in stream.iter_lines():
             name, separator, value = line.partition(": ")
             if separator and name:
-                event[name] = value
-            elif not line and event:
-                found.append((event["event"], event["id"], json.loads(event["data"])))
-                event = {}
-    return found
+                fields[name] = value
+            elif not line and fields:
+                events.append((fields["event"], fields["id"], json.loads(fields["data"])))
+                fields = {}
+    return events
 
 
 def submit(site, **changes):
-    body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "followed"}
-    answer = site.client.post("/v1/jobs?priority=low", json=body | changes)
+    answer = site.client.post("/v1/jobs?priority=low", json=FOLLOWED | {"uris": [str(site.train)]} | changes)
     assert answer.status_code == 202 and answer.json()["priority"] == "low"
     return answer.json()["id"]
 
@@ -354,14 +334,11 @@ def test_a_job_s_log_tells_its_steps_and_the_traceback_of_its_failure(site):
     assert events_of(site, job_id)[-1][2]["state"] == "failed"
     log = fewpass("jobs", "log", job_id, workspace=site.workspace).stdout
     assert "step failed" in log and "'clas' is not in the table" in log
-    body = {"kind": "train", "uris": [str(site.train)], "target": "class", "learner": "nb", "model": "followed"}
-    options = ("--priority", "high", "--key", "monday", "--json")
-    first, again = (
-        json.loads(fewpass("jobs", "submit", json.dumps(body), *options, workspace=site.workspace).stdout)
-        for _ in range(2)
-    )
-    assert first["id"] == again["id"] and first["priority"] == "high"
-    fewpass("jobs", "submit", '{"kind": "train"}', workspace=site.workspace, code=2)
     watched = fewpass("jobs", "watch", job_id, workspace=site.workspace, code=EXIT_FAILED)
     assert "'clas'" in " ".join(watched.stdout.split())
+    body = json.dumps(FOLLOWED | {"uris": [str(site.train)]})
+    command = ("jobs", "submit", body, "--priority", "high", "--key", "monday", "--json")
+    first, again = (json.loads(fewpass(*command, workspace=site.workspace).stdout) for _ in range(2))
+    assert first["id"] == again["id"] and first["priority"] == "high"
+    fewpass("jobs", "submit", '{"kind": "train"}', workspace=site.workspace, code=2)
     assert site.client.post("/v1/jobs?priority=urgent", json={}).status_code == 422

@@ -1,5 +1,6 @@
 """What a body will hold is known before it is decoded: bombs are refused, and what is within the limits is read; large ones piece by piece, as if at once."""
 
+import contextlib
 import json
 import struct
 import tracemalloc
@@ -12,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from service import product
 from service.http.api.arrow_streams import QuickStreams, read_arrow_stream
 from service.http.api.bodies import (
     RECORDS,
@@ -24,19 +24,26 @@ from service.http.api.bodies import (
     row_body_decoder,
 )
 from service.http.api.scoring.invocations import InvocationRequest
-from service.http.api.scoring.open_inference import LENGTH, check_inference_body_size, read_infer_request
+from service.http.api.scoring.open_inference import check_inference_body_size, read_infer_request
 from service.http.api.scoring.predict import ARROW, PredictRequest
 from service.http.api.scoring.score_impute import ImputeRequest
 from service.http.app import create_app
 from service.requests.problems import BodyTooLarge, MalformedBody, Overloaded, UnsupportedMediaType
-from service.requests.requests import TrainRequest
 from service.serving import class_answers
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import learn
 from tests.service.http.test_predict import stream_of
 
 MEBIBYTE = 1 << 20
+PREDICT, JSON = "/v1/models/weather/predict", {"content-type": "application/json"}
 ZEROS = pa.RecordBatch.from_pydict({"a": np.zeros(MEBIBYTE)})
+EMPTY = "[" + "[]," * 60_000 + "[]]"
+EMPTY_RECORDS = "[" + "{}," * 100_000 + "{}]"
+MANY = "{" + ",".join(f'"c{i}":[[]]' for i in range(60_000)) + "}"
+TRAIN = '{"kind": "train", "model": "m", "learner": "nb", "uris": '
+AT_ONCE = msgspec.json.Decoder(PredictRequest).decode
+N = 2 * RECORDS + 7
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
@@ -87,7 +94,19 @@ def test_a_spoiled_stream_is_refused_or_holds_what_was_told(place, value, compre
     assert table.nbytes <= MEBIBYTE
 
 
-def test_json_is_measured_by_its_punctuation():
+@contextlib.contextmanager
+def peak_memory():
+    """Bytes that were taken within at the end and at most, once it is left."""
+    taken = []
+    tracemalloc.start()
+    try:
+        yield taken
+        taken += tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+
+def test_json_and_csv_are_measured_by_their_punctuation():
     rows = json.dumps({"records": [{"a": 1, "b": "x"}] * 1_000}).encode()
     assert check_json_size(rows, MEBIBYTE) < MEBIBYTE
     with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
@@ -96,55 +115,43 @@ def test_json_is_measured_by_its_punctuation():
     with pytest.raises(BodyTooLarge, match="more than 65,536 members"):
         check_json_size(one, 1 << 30)
     columns = json.dumps({"columns": {f"c{i}": [1] * 1_000 for i in range(100)}}).encode()
-    tracemalloc.start()
-    decoded = json.loads(columns)
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert decoded and taken <= check_json_size(columns, 1 << 30) <= 8 * taken
+    with peak_memory() as taken:
+        decoded = json.loads(columns)
+    assert decoded and taken[0] <= check_json_size(columns, 1 << 30) <= 8 * taken[0]
     with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
         check_csv_body_size(b"1,1\n" * 100_000, MEBIBYTE)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "[]",
-        "{}",
-        '{"a":1}',
-        '{"a":12345678901}',
-        "[[]]",
-        '{"a":[]}',
-        "[1.5]",
-        '"ab"',
-        "123456789",
-        '[{"a":{}}]',
-        '"é"',
-        f'"{"a" * 99}😀"',
-        r'"\ud83d\ude00"',
-    ],
-)
+VALUES = [
+    "[]",
+    "{}",
+    "[[]]",
+    "[1.5]",
+    '{"a":1}',
+    '{"a":12345678901}',
+    '{"a":[]}',
+    '[{"a":{}}]',
+    "123456789",
+    '"ab"',
+    '"é"',
+]
+
+
+@pytest.mark.parametrize("value", [*VALUES, f'"{"a" * 99}😀"', r'"\ud83d\ude00"'])
 def test_what_json_holds_is_never_told_too_low(value):
     body = f"[{','.join([value] * 20_000)}]".encode()
-    tracemalloc.start()
-    decoded = json.loads(body)
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert decoded and taken <= check_json_size(body, 1 << 30)
+    with peak_memory() as taken:
+        decoded = json.loads(body)
+    assert decoded and taken[0] <= check_json_size(body, 1 << 30)
 
 
 def test_a_body_of_the_control_plane_has_a_number_of_values_that_is_read_at_once(tmp_path):
     body = b'{"columns": [' + b"[]," * 600_000 + b"[]]}"
     with TestClient(create_app(Settings(workspace=tmp_path, warm_up=False)), base_url="http://localhost") as client:
-        for path in ("/v1/jobs", *(f"/v1/models/m/{kind}" for kind in ("whatif", "query", "labels"))):
-            answer = client.post(path, content=body, headers={"content-type": "application/json"})
+        for path in ("jobs", *(f"models/m/{kind}" for kind in ("whatif", "query", "labels"))):
+            answer = client.post(f"/v1/{path}", content=body, headers=JSON)
             assert answer.status_code == 413, answer.text
             assert "at most 500,000 are read here" in answer.json()["detail"]
-
-
-EMPTY = "[" + "[]," * 60_000 + "[]]"
-EMPTY_RECORDS = "[" + "{}," * 100_000 + "{}]"
-MANY = "{" + ",".join(f'"c{i}":[[]]' for i in range(60_000)) + "}"
-TRAIN = '{"kind": "train", "model": "m", "learner": "nb", "uris": '
 
 
 @pytest.mark.parametrize(
@@ -164,41 +171,32 @@ TRAIN = '{"kind": "train", "model": "m", "learner": "nb", "uris": '
         ("jobs", TRAIN + '["a"], "columns": ' + MANY + "}"),
         ("webhooks", '{"url": "https://example.com", "models": ' + EMPTY + "}"),
     ],
-    ids=lambda told: told[:40],
+    ids=lambda text: text[:40],
 )
 def test_a_request_grows_its_process_by_less_than_its_limit(large, path, body):
     """Whatever is wrong with it: to tell of each wrong value took gigabytes, and half a minute in which nobody else was answered."""
-    headers = {"content-type": "application/json"}
-    tracemalloc.start()
-    answer = large.post(f"/v1/{path}", content=body.encode(), headers=headers)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
+    with peak_memory() as taken:
+        answer = large.post(f"/v1/{path}", content=body.encode(), headers=JSON)
     assert answer.status_code in (413, 422), answer.text[:300]
-    assert peak < 64 * MEBIBYTE and len(answer.content) < 300_000
+    assert taken[1] < 64 * MEBIBYTE and len(answer.content) < 300_000
 
 
 @pytest.mark.parametrize("rows", [{"records": [{"outlook": "rain"}] * 3}, {"columns": {"outlook": ["rain", None]}}])
 def test_a_body_that_is_read_in_pieces_has_the_same_answer(large, rows):
-    body, headers = json.dumps(rows).encode(), {"content-type": "application/json"}
-    long = body + b" " * WHOLE_BYTES
-    answers = [large.post("/v1/models/weather/predict", content=each, headers=headers) for each in (body, long)]
-    assert answers[0].status_code == 200 and answers[0].content == answers[1].content
+    body = json.dumps(rows).encode()
+    short, long = (large.post(PREDICT, content=each, headers=JSON) for each in (body, body + b" " * WHOLE_BYTES))
+    assert short.status_code == 200 and short.content == long.content
 
 
 def test_a_binary_tensor_is_read_as_far_as_its_rows_go():
-    header = json.dumps(
-        {"inputs": [{"name": "a", "shape": [2], "datatype": "INT8", "parameters": {"binary_data_size": 2_000_000}}]}
-    ).encode()
+    tensor = {"name": "a", "shape": [2], "datatype": "INT8", "parameters": {"binary_data_size": 2_000_000}}
+    header = json.dumps({"inputs": [tensor]}).encode()
     body, length = header + bytes(2_000_000), str(len(header)).encode()
     with pytest.raises(BodyTooLarge, match="at most 1,048,576"):
         check_inference_body_size(body, length, MEBIBYTE)
-    tracemalloc.start()
-    with pytest.raises(Exception, match="has 3 values, but its shape"):
+    with peak_memory() as taken, pytest.raises(Exception, match="has 3 values, but its shape"):
         read_infer_request(body, length, 10)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 3_000_000, "a copy of the bytes, and no list of two million numbers"
-    assert LENGTH
+    assert taken[1] < 3_000_000, "a copy of the bytes, and no list of two million numbers"
 
 
 def test_requests_together_hold_no_more_than_they_may():
@@ -224,71 +222,47 @@ def large(tmp_path_factory, weather_files):
 
 
 def opened_with(folder, weather_files, max_decoded_bytes):
-    settings = Settings(
-        workspace=folder / "workspace",
-        job_workers=0,
-        warm_up=False,
-        max_decoded_bytes=max_decoded_bytes,
-        max_in_flight_bytes=2 * max_decoded_bytes,
-    )
+    limits = {"max_decoded_bytes": max_decoded_bytes, "max_in_flight_bytes": 2 * max_decoded_bytes}
+    settings = Settings(workspace=folder / "workspace", job_workers=0, warm_up=False, **limits)
     with Workspace(settings) as workspace:
-        product.train_model_version(
-            workspace, TrainRequest(uris=[str(weather_files[0])], target="class", learner="nb", model="weather")
-        )
+        learn(workspace, weather_files[0])
     with TestClient(create_app(settings), base_url="http://localhost") as opened:
         yield opened
 
 
-@pytest.mark.parametrize("path", ["/v1/models/weather/predict", "/v1/models/weather/explain"])
-def test_a_server_answers_bombs_with_413(client, path):
+@pytest.mark.parametrize("path", [PREDICT, "/v1/models/weather/explain"])
+def test_a_server_answers_bombs_with_415_and_413(client, path):
     answer = client.post(path, content=stream_of(ZEROS, compression="zstd"), headers={"content-type": ARROW})
     assert answer.status_code == 415 and "Send it without compression" in answer.json()["detail"]
-    answer = client.post(path, json={"records": [{"outlook": "rain"}] * 15_000})
-    assert answer.status_code == 413
-    assert answer.json()["max_decoded_bytes"] == 2 * MEBIBYTE
+    tensor = {"name": "outlook", "shape": [9], "datatype": "BYTES", "data": ["x"] * 99_000}
+    for other, body in (
+        (path, {"records": [{"outlook": "rain"}] * 15_000}),
+        ("/v2/models/weather/infer", {"inputs": [tensor]}),
+        ("/v1/datasets", {"name": "x", "uris": ["x"] * 99_000}),
+    ):
+        answer = client.post(other, json=body)
+        assert answer.status_code == 413 and answer.json()["max_decoded_bytes"] == 2 * MEBIBYTE
     assert client.post(path, json={"records": [{"outlook": "rain"}]}).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        (
-            "/v2/models/weather/infer",
-            {"inputs": [{"name": "outlook", "shape": [9], "datatype": "BYTES", "data": ["x"] * 99_000}]},
-        ),
-        ("/v1/datasets", {"name": "x", "uris": ["x"] * 99_000}),
-    ],
-)
-def test_so_do_other_ways_in(client, path, body):
-    answer = client.post(path, json=body)
-    assert answer.status_code == 413
-    assert answer.json()["max_decoded_bytes"] == 2 * MEBIBYTE
-
-
 def test_a_server_that_holds_enough_says_so(client):
-    in_flight = client.app.predict.in_flight
+    in_flight, many = client.app.predict.in_flight, {"records": [{"outlook": "rain"}] * 4_000}
     with Hold(in_flight) as others:
         others.add(4 * MEBIBYTE)
-        answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
-        assert answer.status_code == 503
+        answer = client.post(PREDICT, json=many)
+        assert answer.status_code == 503 and answer.json()["title"] == "Overloaded"
         assert answer.headers["retry-after"]
-        assert answer.json()["title"] == "Overloaded"
-        assert client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}]}).status_code == 200
+        assert client.post(PREDICT, json={"records": [{"outlook": "rain"}]}).status_code == 200
     assert in_flight.n_bytes == 0
-    answer = client.post("/v1/models/weather/predict", json={"records": [{"outlook": "rain"}] * 4_000})
-    assert answer.status_code == 200
+    assert client.post(PREDICT, json=many).status_code == 200
 
 
-AT_ONCE = msgspec.json.Decoder(PredictRequest).decode
-N = 2 * RECORDS + 7
-
-
-def in_pieces(body, max_rows=10**6):
-    return row_body_decoder(PredictRequest, max_rows)(body + b" " * WHOLE_BYTES)
+def in_pieces(body, max_rows=10**6, kind=PredictRequest):
+    return row_body_decoder(kind, max_rows)(body + b" " * WHOLE_BYTES)
 
 
 @pytest.mark.parametrize(
-    "told",
+    "rows",
     [
         {"records": [{"a": i, "b": 'é,"{[x'} for i in range(N)]},
         {"records": []},
@@ -297,13 +271,13 @@ def in_pieces(body, max_rows=10**6):
         {},
     ],
 )
-def test_pieces_give_what_the_whole_does(told):
-    body = json.dumps(told).encode()
+def test_pieces_give_what_the_whole_does(rows):
+    body = json.dumps(rows).encode()
     assert in_pieces(body) == AT_ONCE(body)
 
 
 @pytest.mark.parametrize(
-    ("told", "place"),
+    ("rows", "place"),
     [
         ({"records": [{"a": 1}] * (N - 1) + [{"a": [1]}]}, f"$.records[{N - 1}][...]"),
         ({"records": [{"a": 1}] * (N - 1) + [3]}, f"$.records[{N - 1}]"),
@@ -313,8 +287,8 @@ def test_pieces_give_what_the_whole_does(told):
         ({"rows": 3}, "unknown field `rows`"),
     ],
 )
-def test_a_wrong_value_is_named_by_its_place_in_the_body(told, place):
-    body = json.dumps(told).encode()
+def test_a_wrong_value_is_named_by_its_place_in_the_body(rows, place):
+    body = json.dumps(rows).encode()
     with pytest.raises(msgspec.ValidationError) as whole:
         AT_ONCE(body)
     with pytest.raises(msgspec.ValidationError) as pieces:
@@ -328,7 +302,7 @@ def test_too_many_records_are_refused_before_they_are_decoded():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "rows",
     [
         {"dataframe_records": [{"a": i} for i in range(N)]},
         {"dataframe_split": {"columns": ["a", "b"], "data": [[i, "x"] for i in range(N)], "index": [1]}},
@@ -336,25 +310,23 @@ def test_too_many_records_are_refused_before_they_are_decoded():
         {"instances": [{"a": 1}], "params": {"x": [1]}},
     ],
 )
-def test_so_are_the_forms_of_mlflow(told):
-    body = json.dumps(told).encode()
-    long = row_body_decoder(InvocationRequest, 10**6)(body + b" " * WHOLE_BYTES)
-    short = row_body_decoder(InvocationRequest, 10**6)(body)
+def test_so_are_the_forms_of_mlflow(rows):
+    body = json.dumps(rows).encode()
+    long, short = in_pieces(body, kind=InvocationRequest), row_body_decoder(InvocationRequest, 10**6)(body)
     if short.dataframe_split is not None:
         short.dataframe_split.index = long.dataframe_split.index = None  # which nobody reads
     assert long == short
 
 
 def test_what_a_request_asks_besides_its_rows_is_read_as_well():
-    body = b'{"records": [{"a": 1}], "how": "draw", "draws": 3}' + b" " * WHOLE_BYTES
-    assert row_body_decoder(ImputeRequest, 9)(body) == ImputeRequest(records=[{"a": 1}], how="draw", draws=3)
+    body = b'{"records": [{"a": 1}], "how": "draw", "draws": 3}'
+    assert in_pieces(body, 9, ImputeRequest) == ImputeRequest(records=[{"a": 1}], how="draw", draws=3)
     with pytest.raises(msgspec.ValidationError, match="draws"):
-        row_body_decoder(ImputeRequest, 9)(body.replace(b'"draws": 3', b'"draws": 0'))
+        in_pieces(body.replace(b'"draws": 3', b'"draws": 0'), 9, ImputeRequest)
 
 
 @pytest.mark.parametrize("rows", [np.arange(24.0).reshape(12, 2), np.empty((0, 2)), [{"a": None}] * 5, []])
 def test_an_answer_in_pieces_is_the_answer(monkeypatch, rows):
     monkeypatch.setattr(class_answers, "ROWS_AT_A_TIME", 5)
-    assert json.loads(msgspec.json.encode(class_answers.encode_json_rows(rows))) == (
-        rows if isinstance(rows, list) else rows.tolist()
-    )
+    answer = json.loads(msgspec.json.encode(class_answers.encode_json_rows(rows)))
+    assert answer == (rows if isinstance(rows, list) else rows.tolist())

@@ -4,7 +4,6 @@ import contextlib
 import os
 import signal
 import socket
-import threading
 
 import httpx
 import psutil
@@ -12,7 +11,7 @@ import pytest
 
 from service.http.connections import MAX_HEAD_BYTES
 from service.settings import Settings
-from tests.processes import runs, wait_for
+from tests.processes import in_threads, runs, wait_for
 from tests.service.asking import PATIENCE_S
 from tests.service.forks import local_server
 from tests.service.http.test_hostile import answer_of, is_answered
@@ -22,17 +21,24 @@ POST = b"POST /v1/models/m/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: 
 LIMIT = 2_000
 
 
+HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    settings = Settings(
-        workspace=tmp_path_factory.mktemp("connections") / "workspace",
-        request_timeout_s=2.0,
-        max_body_bytes=LIMIT,
-        job_workers=0,
-        warm_up=False,
-    )
-    with local_server(settings) as server:
+    limits = {"request_timeout_s": 2.0, "max_body_bytes": LIMIT, "job_workers": 0, "warm_up": False}
+    with local_server(Settings(workspace=tmp_path_factory.mktemp("connections") / "workspace", **limits)) as server:
         yield server
+
+
+def test_a_body_that_was_answered_early_may_be_finished_and_nobody_leaves_http(server):
+    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eHh4\r\n"
+    with connected(server) as client:
+        client.sendall(POST + b"content-length: %d\r\n\r\n" % (2 * LIMIT))
+        assert answer_of(client).startswith(b"HTTP/1.1 413 ")
+        client.sendall(b" " * 2 * LIMIT)
+        assert is_answered(client, HEALTH + b"\r\n")
+        assert is_answered(client, HEALTH + upgrade + b"\r\n")
 
 
 def connected(server):
@@ -89,20 +95,6 @@ def test_a_body_without_length_that_comes_at_once_is_refused_too(server, path, i
         assert answer_of(client).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_body_that_was_answered_early_may_be_finished(server):
-    with connected(server) as client:
-        client.sendall(POST + b"content-length: %d\r\n\r\n" % (2 * LIMIT))
-        assert answer_of(client).startswith(b"HTTP/1.1 413 ")
-        client.sendall(b" " * 2 * LIMIT)
-        assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-
-
-def test_nobody_leaves_http_for_another_protocol(server):
-    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: eHh4\r\n"
-    with connected(server) as client:
-        assert is_answered(client, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\r\n")
-
-
 @pytest.mark.parametrize(
     ("n_bytes", "status"), [(200 << 10, b"404"), (MAX_HEAD_BYTES + 1, b"431"), (300_000, b"431"), (600_000, b"431")]
 )
@@ -131,27 +123,22 @@ def test_a_server_that_stops_resets_nobody_who_was_at_its_door(tmp_path, workers
     """Each request comes on a connection of its own: it is answered, or refused before there is a connection."""
     answered, failures = [], []
 
-    def keep_asking(server):
-        while True:
+    def ask():
+        try:
+            client = connected(server)
+        except ConnectionRefusedError:
+            return False
+        with client:
             try:
-                client = connected(server)
-            except ConnectionRefusedError:
-                return
-            with client:
-                try:
-                    client.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
-                    answered.append(answer_of(client)[:15])
-                except OSError as error:
-                    failures.append(error)
+                client.sendall(HEALTH + b"\r\n")
+                answered.append(answer_of(client)[:15])
+            except OSError as error:
+                failures.append(error)
+        return True
 
     settings = Settings(workspace=tmp_path / "workspace", workers=workers, job_workers=0, warm_up=False)
-    with local_server(settings) as server:
-        clients = [threading.Thread(target=keep_asking, args=(server,)) for _ in range(8)]
-        for client in clients:
-            client.start()
+    with local_server(settings) as server, in_threads(ask, 8):
         wait_for(lambda: len(answered) > 200)
         os.kill(server.pid, signal.SIGTERM)
         wait_for(lambda: not runs(server.pid))
-        for client in clients:
-            client.join()
     assert set(answered) == {b"HTTP/1.1 200 OK"} and failures == []

@@ -8,6 +8,7 @@ import pytest
 import learners
 from learners import Source, drive
 from learners.registry import recipes
+from service.http.api.scoring.predict import ARROW
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
 from tests.service.http.test_predict import RECORD, problem, stream_of
@@ -83,8 +84,7 @@ def test_explanations_over_rest(site):
     assert known["contributions"]["outlook"] > 0  # sunny speaks for yes
     assert set(unknown["contributions"].values()) == {0} and unknown["log_odds"] == unknown["prior"]
     table = site.table.slice(0, 5)
-    arrow = {"content-type": "application/vnd.apache.arrow.stream"}
-    from_arrow = site.client.post(PATH, content=stream_of(table), headers=arrow).json()
+    from_arrow = site.client.post(PATH, content=stream_of(table), headers={"content-type": ARROW}).json()
     from_columns = site.client.post(PATH, json={"columns": table.drop_columns(["class"]).to_pydict()}).json()
     assert from_arrow == from_columns
     many = {"columns": {"windy": [True] * 1_001}}
@@ -104,13 +104,3 @@ def test_explanations_on_the_command_line(site, tmp_path):
         contributions = [value for name, value in row.items() if name.startswith("contribution_")]
         assert row["log_odds"] == pytest.approx(row["prior"] + sum(contributions)) and len(contributions) == 3
         assert row["against"] == {"yes": "no", "no": "yes"}[row["prediction"]]
-
-
-def test_a_circuit_s_answers_are_explained_by_shapley_values(site):
-    site.learn("leafy", "spn", passes=2, states=2)
-    told = site.client.post("/v1/models/leafy/explain", json={"records": [RECORD, {}]}).json()
-    known, unknown = told["explanations"]
-    total = known["prior"] + sum(known["contributions"].values())
-    yes, no = (told["probabilities"][0][told["classes"].index(label)] for label in ("yes", "no"))
-    assert abs(known["log_odds"]) == pytest.approx(abs(np.log(yes / no))) and known["log_odds"] == pytest.approx(total)
-    assert list(unknown["contributions"].values()) == pytest.approx([0] * 3, abs=1e-12)

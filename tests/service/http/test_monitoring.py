@@ -19,34 +19,29 @@ from service.workspace import Workspace
 from storage.monitoring.alert_records import edit_alert_records
 from tests.monitoring import problems
 from tests.processes import wait_for
-from tests.service.asking import client_of
+from tests.service.asking import client_of, learn
 from tests.service.cli.test_cli import fewpass
 from tests.service.forks import local_server
 from tests.service.http.test_predict import stream_of
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 PATH = "/v1/models/towns/predict"
+ORDERS = "/v1/models/orders"
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("monitoring")
     pq.write_table(problems.rows(8000, 1), folder / "train.parquet")
-    settings = Settings(
-        workspace=folder / "workspace",
-        job_workers=0,
-        monitoring_fold_s=0.05,
-        monitoring_flush_s=0.1,
-        generation_poll_s=0.05,
-    )
-    asked = {"uris": [str(folder / "train.parquet")], "target": "class", "learner": "kdb", "parameters": {"k": 1}}
+    orders = problems.rows(3000, 1).append_column("order_id", pa.array([f"o{row}" for row in range(3000)]))
+    pq.write_table(orders, folder / "orders.parquet")
+    quick = {"monitoring_fold_s": 0.05, "monitoring_flush_s": 0.1, "generation_poll_s": 0.05}
+    settings = Settings(workspace=folder / "workspace", job_workers=0, **quick)
     with Workspace(settings) as opened:
         for model in ("towns", "broken", "quiet", "killed"):
-            product.train_model_version(opened, TrainRequest(**asked, model=model))
-        orders = problems.rows(3000, 1).append_column("order_id", pa.array([f"o{row}" for row in range(3000)]))
-        pq.write_table(orders, folder / "orders.parquet")
-        asked = {"name": "orders", "uris": [str(folder / "orders.parquet")], "columns": {"order_id": "drop"}}
-        product.register_dataset(opened, DatasetRequest(**asked, target="class"))
+            learn(opened, folder / "train.parquet", model, learner="kdb", parameters={"k": 1})
+        dataset = {"name": "orders", "uris": [str(folder / "orders.parquet")], "columns": {"order_id": "drop"}}
+        product.register_dataset(opened, DatasetRequest(**dataset, target="class"))
         product.train_model_version(opened, TrainRequest(dataset="orders", learner="nb", model="orders"))
         product.set_monitoring_choice(opened, "orders", {"mode": "rows", "denied": []})
     with local_server(settings) as server, client_of(server) as client:
@@ -74,14 +69,11 @@ def test_rows_of_every_way_in_are_counted(place):
     for record in records[:50]:
         assert client.post(PATH, json={"records": [record]}).status_code == 200
     assert client.post(PATH, json={"records": records[50:]}).status_code == 200
-    columns = table.slice(100, 100).to_pydict()
-    assert client.post(PATH, json={"columns": columns}).status_code == 200
+    assert client.post(PATH, json={"columns": table.slice(100, 100).to_pydict()}).status_code == 200
     assert client.post(PATH, content=stream_of(table.slice(200, 300)), headers=ARROW).status_code == 200
-    tensors = [
-        {"name": name, "shape": [100], "datatype": "FP64" if name in ("size", "weight") else "BYTES", "data": values}
-        for name, values in table.slice(500, 100).to_pydict().items()
-        if name in ("size", "weight", "town", "road")
-    ]
+    kinds = {"size": "FP64", "weight": "FP64", "town": "BYTES", "road": "BYTES"}
+    columns = table.slice(500, 100).to_pydict()
+    tensors = [{"name": n, "shape": [100], "datatype": kind, "data": columns[n]} for n, kind in kinds.items()]
     assert client.post("/v2/models/towns/infer", json={"inputs": tensors}).status_code == 200
     found = seen(client, "towns", 600)
     assert found["rows"] == {"counted": 600, "served": 600, "requests": 54, "counted_one_in_at_most": 1}
@@ -94,6 +86,10 @@ def test_rows_of_every_way_in_are_counted(place):
 
 def test_a_broken_column_is_blamed(place):
     _, client = place
+
+    def told(path="", **asked):
+        return client.get(f"/v1/models/broken/monitoring{path}", params=asked)
+
     table = problems.rows(3000, 41)
     table = table.set_column(0, "size", pa.array(table["size"].to_numpy() * 100)).drop_columns(["class"])
     client.post("/v1/models/broken/predict", content=stream_of(table.slice(0, 1500)), headers=ARROW)
@@ -101,30 +97,46 @@ def test_a_broken_column_is_blamed(place):
     found = seen(client, "broken", 3000)
     assert found["is_drifting"] and found["causes"][0]["kind"] == "out_of_range"
     assert found["causes"][0]["columns"] == ["size"]
-    families = client.get("/v1/models/broken/monitoring/families").json()
-    assert families["families"][0]["column"] == "size"
-    windows = client.get("/v1/models/broken/monitoring/windows", params={"since": "3h"}).json()["windows"]
+    assert told("/families").json()["families"][0]["column"] == "size"
+    windows = told("/windows", since="3h").json()["windows"]
     assert len(windows) == 3 and windows[-1]["is_drifting"] and windows[0]["is_drifting"] is None
-    column = client.get("/v1/models/broken/monitoring/columns/size").json()
+    column = told("/columns/size").json()
     assert len(column["labels"]) == len(column["window"]) == len(column["expected"])
-    predicted = client.get("/v1/models/broken/monitoring/predictions").json()
+    predicted = told("/predictions").json()
     assert predicted["classes"] == ["no", "yes"] and len(predicted["counts"][0]) == len(predicted["bins"])
     counted = found["rows"]["counted"]
     assert counted - 4 * 40 <= sum(n or 0 for own in predicted["counts"] for n in own) <= counted
-    slices = pa.ipc.open_stream(client.get("/v1/models/broken/monitoring/slices").content).read_all()
+    slices = pa.ipc.open_stream(told("/slices").content).read_all()
     of_block = slices.group_by("block").aggregate([("count", "sum")])
     summed = dict(zip(of_block["block"].to_pylist(), of_block["count_sum"].to_pylist(), strict=True))
     assert summed["confidence"] == summed["family 0"] == counted and set(slices["process"].to_pylist())
     empty = client.get("/v1/models/towns/monitoring/slices", params={"until": "2020-01-01T00:00:00Z"}).content
     assert pa.ipc.open_stream(empty).read_all().num_rows == 0
-    own = client.get("/v1/models/broken/monitoring", params={"against": "version:1"}).json()
-    assert own["is_drifting"] is False
+    assert told(against="version:1").json()["is_drifting"] is False
     for wrong in ("yesterday", "window:9y", "version:x"):
-        answer = client.get("/v1/models/broken/monitoring", params={"against": wrong})
+        answer = told(against=wrong)
         assert answer.status_code == 422 and "Use training" in answer.json()["detail"]
-    assert client.get("/v1/models/broken/monitoring", params={"against": "window:7d"}).json()["is_drifting"] is None
-    assert client.get("/v1/models/broken/monitoring/columns/nothing").status_code == 422
+    assert told(against="window:7d").json()["is_drifting"] is None
+    assert told("/columns/nothing").status_code == 422
     assert client.get("/v1/models/unknown/monitoring").status_code == 404
+
+
+def test_a_killed_process_says_what_it_may_have_lost_and_estimates_are_those_of_the_predictions(place):
+    settings, others = place
+    alone = settings.model_copy(update={"monitoring_flush_s": 0.2})
+    with local_server(alone) as server, client_of(server) as client:
+        client.post("/v1/models/killed/predict", json={"records": records_of(problems.rows(200, 43))})
+        assert seen(client, "killed", 200)["gaps"] == []
+        os.kill(server.pid, signal.SIGKILL)
+        wait_for(lambda: _is_gone(client))
+    with Workspace(settings) as opened:
+        found = wait_for(lambda: _with_gaps(opened))
+    assert found["rows"]["served"] == 200
+    assert len(found["gaps"]) == 1 and found["gaps"][0]["rows_may_be_missing_from"] > found["since"]
+    records = records_of(problems.rows(400, 44))
+    answer = others.post("/v1/models/killed/predict", json={"records": records}).json()
+    p = np.array(answer["probabilities"]).max(axis=1)
+    assert seen(others, "killed", 600)["estimated"]["accuracy"] == pytest.approx(p.mean(), abs=0.05)
 
 
 def test_denied_columns_are_not_counted_and_a_model_may_be_left_alone(place):
@@ -146,21 +158,6 @@ def test_denied_columns_are_not_counted_and_a_model_may_be_left_alone(place):
     assert seen(client, "quiet", 500)["rows"]["served"] == 500
 
 
-def test_a_killed_process_says_what_it_may_have_lost(place):
-    settings, _ = place
-    alone = settings.model_copy(update={"monitoring_flush_s": 0.2})
-    records = records_of(problems.rows(200, 43))
-    with local_server(alone) as server, client_of(server) as client:
-        client.post("/v1/models/killed/predict", json={"records": records})
-        assert seen(client, "killed", 200)["gaps"] == []
-        os.kill(server.pid, signal.SIGKILL)
-        wait_for(lambda: _is_gone(client))
-    with Workspace(settings) as opened:
-        found = wait_for(lambda: _with_gaps(opened))
-    assert found["rows"]["served"] == 200
-    assert len(found["gaps"]) == 1 and found["gaps"][0]["rows_may_be_missing_from"] > found["since"]
-
-
 def _is_gone(client):
     try:
         client.get("/healthz")
@@ -174,21 +171,6 @@ def _with_gaps(opened):
     return found if found["gaps"] else {}
 
 
-def test_estimates_are_those_of_the_predictions(place):
-    settings, client = place
-    table = problems.rows(400, 44).drop_columns(["class"])
-    answer = client.post("/v1/models/killed/predict", json={"records": table.to_pylist()}).json()
-    with Workspace(settings) as opened:
-        before = product.monitoring_window_report(opened, "killed")["rows"]["served"]
-    assert before >= 200
-    found = seen(client, "killed", 600)
-    p = np.array(answer["probabilities"]).max(axis=1)
-    assert found["estimated"]["accuracy"] == pytest.approx(p.mean(), abs=0.05)
-
-
-ORDERS = "/v1/models/orders"
-
-
 def performance(client):
     return client.get(f"{ORDERS}/monitoring/performance").json()
 
@@ -196,8 +178,15 @@ def performance(client):
 def test_from_the_prediction_to_its_label_and_out_again(place):
     settings, client = place
     folder = settings.workspace.parent
+
+    def said(*command, code=0):
+        done = fewpass(*command, workspace=settings.workspace, code=code)
+        return " ".join((done.stderr if code else done.stdout).split())
+
+    def counted():
+        return client.get(f"{ORDERS}/monitoring").json().get("rows", {}).get("counted")
+
     table = pq.read_table(folder / "orders.parquet").drop_columns(["order_id"])
-    where = {"workspace": settings.workspace}
     rows = table.drop_columns(["class"]).slice(0, 40).to_pylist()
     truth = table["class"].to_pylist()[:40]
     ids = []
@@ -206,7 +195,7 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
         assert answer.status_code == 200
     for row in rows[30:]:  # or by the id of the answer
         ids += client.post(f"{ORDERS}/predict", params={"id": "true"}, json={"records": [row]}).json()["ids"]
-    wait_for(lambda: client.get(f"{ORDERS}/monitoring").json().get("rows", {}).get("counted") == 40)
+    wait_for(lambda: counted() == 40)
     assert performance(client)["coverage"] == 0 and "no prediction" in performance(client)["why"]
 
     later = (datetime.now(UTC) + timedelta(seconds=90)).isoformat()
@@ -218,13 +207,13 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
         assert (found["labelled"], found["coverage"]) == (20, 0.5) and 80 < found["delay_s"]["median"] < 600
     pq.write_table(pa.table({"prediction": ids, "income": truth[30:]}), folder / "labels.parquet")
     command = ["labels", "orders", folder / "labels.parquet", "--key", "prediction", "--label", "income", "--ids"]
-    assert "10 labels: 10 matched, 0 wait" in fewpass(*command, **where).stdout
+    assert "10 labels: 10 matched, 0 wait" in said(*command)
     (folder / "labels").mkdir()  # a folder, and other formats, as for every other command
     (folder / "labels" / "more.csv").write_text(f"order,income\no0,{truth[0]}\n")
-    command = ["labels", "orders", folder / "labels", "--key", "order", "--label", "income"]
-    assert "1 labels: 1 matched, 0 wait" in fewpass(*command, **where).stdout
-    wrong = fewpass("labels", "orders", folder / "nothing.parquet", *command[3:], **where, code=1)
-    assert "nothing.parquet: no such file or folder" in wrong.stderr.replace("\n", " ")
+    by_order = ["--key", "order", "--label", "income"]
+    assert "1 labels: 1 matched, 0 wait" in said("labels", "orders", folder / "labels", *by_order)
+    wrong = said("labels", "orders", folder / "nothing.parquet", *by_order, code=1)
+    assert "nothing.parquet: no such file or folder" in wrong
     assert performance(client)["coverage"] == 0.75
 
     for label, why in (("maybe", "is not a class"), (None, "valid")):
@@ -233,19 +222,19 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     assert client.post(f"{ORDERS}/labels", json={"labels": [{"key": "a", "id": "b", "label": "no"}]}).status_code == 422
     assert client.post("/v1/models/nobody/labels", json={"labels": []}).status_code == 404
 
-    forget = ["forget", "orders", "--where", "order_id IN ('o3', 'o4', 'o2999')", "--prediction-key", "order_id"]
-    assert "Predictions that would be forgotten: 2" in fewpass(*forget, "--dry-run", **where).stdout
+    by_id = ["--prediction-key", "order_id"]
+    forget = ["forget", "orders", "--where", "order_id IN ('o3', 'o4', 'o2999')", *by_id]
+    assert "Predictions that would be forgotten: 2" in said(*forget, "--dry-run")
     assert performance(client)["labelled"] == 30, "a dry run changes nothing"
-    done = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
+    done = json.loads(said(*forget, "--no-retrain", "--json"))
     assert done["n_rows"] == 3 and done["served"] == {"predictions": 2, "labels": 2, "subtracted": 2}
-    assert (performance(client)["labelled"], client.get(f"{ORDERS}/monitoring").json()["rows"]["counted"]) == (28, 38)
-    again = json.loads(fewpass(*forget, "--no-retrain", "--json", **where).stdout)
+    assert (performance(client)["labelled"], counted()) == (28, 38)
+    again = json.loads(said(*forget, "--no-retrain", "--json"))
     assert again["served"] == {"predictions": 0, "labels": 0, "subtracted": 0}
-    alone = ["forget", "orders", "--where", "order_id = 'o7'", *forget[4:], "--no-retrain", "--json"]
-    assert json.loads(fewpass(*alone, **where).stdout)["served"] == {"predictions": 1, "labels": 1, "subtracted": 1}
-    assert client.get(f"{ORDERS}/monitoring").json()["rows"]["counted"] == 37
-    wrong = fewpass(*forget[:-1], "orderid", **where, code=1)
-    assert "'orderid' is not in the table (similar: order_id)" in " ".join(wrong.stderr.split())
+    alone = json.loads(said("forget", "orders", "--where", "order_id = 'o7'", *by_id, "--no-retrain", "--json"))
+    assert alone["served"] == {"predictions": 1, "labels": 1, "subtracted": 1}
+    assert counted() == 37
+    assert "'orderid' is not in the table (similar: order_id)" in said(*forget[:-1], "orderid", code=1)
 
 
 @pytest.mark.parametrize("until", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z"])

@@ -18,12 +18,7 @@ from tests.service.http.test_predict import problem
 
 # As docs/how-to/security.md says; what is not here needs `read` to be looked at and `train` to be changed.
 PREDICT = {
-    "POST /v1/models/{name}/predict",
-    "POST /v1/models/{name}/explain",
-    "POST /v1/models/{name}/query",
-    "POST /v1/models/{name}/score",
-    "POST /v1/models/{name}/impute",
-    "POST /v1/models/{name}/whatif",
+    *(f"POST /v1/models/{{name}}/{verb}" for verb in ("predict", "explain", "query", "score", "impute", "whatif")),
     "POST /v2/models/{name}/infer",
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
@@ -68,8 +63,9 @@ NAMES = [
     "retention",
     "events",
     "export",
+    "keys",
 ]
-NAMES += ["keys", "versions", "healthz", "docs", "x\n", "predict\n", "a@b", "v1"]
+NAMES += ["versions", "healthz", "docs", "x\n", "predict\n", "a@b", "v1"]
 
 
 class House(NamedTuple):

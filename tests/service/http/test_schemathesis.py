@@ -21,12 +21,10 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from service import product
 from service.http.app import create_app
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.asking import PATIENCE_S, client_of
+from tests.service.asking import PATIENCE_S, client_of, learn
 from tests.service.forks import local_server
 
 # What is known on the server, so that half of the requests get past "not found".
@@ -40,6 +38,7 @@ CHECKS = [
     response_headers_conformance,
     response_schema_conformance,
 ]
+ALIKE = {"derandomize": True, "deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +46,8 @@ def url(tmp_path_factory, weather_files):
     """A server with a model and a data set named `income`; nothing takes its jobs."""
     train = str(weather_files[0])
     options = Settings(workspace=tmp_path_factory.mktemp("fuzzed") / "workspace", default_model="income", job_workers=0)
-    request = TrainRequest(
-        uris=[train], target="class", learner="nb", parameters={"m": 1.0}, model="income", aliases=["champion", "other"]
-    )
     with Workspace(options) as workspace:
-        product.train_model_version(workspace, request)
+        learn(workspace, train, "income", aliases=["champion", "other"])
     with local_server(options) as server, client_of(server) as client:
         made = client.post("/v1/datasets", json={"name": "income", "uris": [train], "target": "class"})
         assert made.status_code == 201
@@ -93,12 +89,6 @@ def test_the_server_s_document_is_the_one_that_requests_are_made_from(url):
 
 
 @schema.parametrize()
-@settings(
-    max_examples=12,
-    deadline=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-    derandomize=True,
-)
+@settings(max_examples=12, phases=[Phase.explicit, Phase.generate], **ALIKE)
 def test_no_request_gets_a_server_error_or_an_undocumented_answer(case, url):
     case.call_and_validate(base_url=url, checks=CHECKS, timeout=PATIENCE_S)

@@ -1,11 +1,9 @@
 """API keys, roles, data roots and limits, against a real server that requires keys."""
 
+import contextlib
 import json
 import socket
 import sqlite3
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import httpx
 import pyarrow as pa
@@ -13,67 +11,23 @@ import pyarrow.parquet as pq
 import pytest
 from starlette.responses import PlainTextResponse
 
-from service import product
 from service.http import security
 from service.http.app import create_app
 from service.http.middleware import Telemetry
 from service.http.security import Guard, RequestRates
 from service.product.datasets import data_sources
 from service.requests.problems import OutsideRoots, TooManyRequests
-from service.requests.requests import TrainRequest
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace
-from storage.control import api_keys_and_sessions
-from storage.control.api_keys_and_sessions import Role
 from tests.processes import wait_for
-from tests.service.asking import PATIENCE_S, client_of, run_apart
+from tests.service.asking import PATIENCE_S, run_apart
 from tests.service.cli.test_cli import fewpass
-from tests.service.conftest import weather
+from tests.service.conftest import ADMIN_KEY
 from tests.service.forks import local_server
 from tests.service.http.test_hostile import answer_of
 from tests.service.http.test_predict import PATH, RECORD, problem
 
-ADMIN_KEY = "an-administrator-of-tests"
-
-
-@dataclass(frozen=True)
-class Fortress:
-    """A server that requires keys, a client without any, and one key per role."""
-
-    client: httpx.Client
-    workspace: Path
-    tables: Path
-    tokens: dict[str, str]
-    log: Path
-
-    def ask(self, role, method, path, **body):
-        return self.client.request(method, path, headers={"authorization": f"Bearer {self.tokens[role]}"}, **body)
-
-
-@pytest.fixture(scope="module")
-def fortress(tmp_path_factory):
-    root = tmp_path_factory.mktemp("fortress")
-    tables = root / "tables"
-    tables.mkdir()
-    pq.write_table(weather(500, 3), tables / "train.parquet")
-    settings = Settings(
-        workspace=root / "workspace",
-        require_keys=True,
-        admin_key=ADMIN_KEY,
-        data_roots=(str(tables),),
-        job_workers=0,
-        generation_poll_s=0.05,
-        max_body_bytes=100_000,
-        max_rows=100,
-    )
-    with Workspace(settings) as workspace:
-        request = TrainRequest(uris=[str(tables)], target="class", learner="nb", parameters={"m": 1.0}, model="weather")
-        product.train_model_version(workspace, request)
-        tokens = {str(role): product.create_key(workspace, f"{role}-key", role)[1] for role in Role}
-        expired = datetime.now(UTC) - timedelta(seconds=1)
-        tokens["expired"] = api_keys_and_sessions.create_api_key(workspace.control, "expired", Role.ADMIN, expired)[1]
-    with local_server(settings) as server, client_of(server) as client:
-        yield Fortress(client, settings.workspace, tables, tokens, server.log)
+KEY = "a-key-of-24-characters-x"
 
 
 def test_without_a_key_only_probes_are_answered(fortress):
@@ -86,18 +40,14 @@ def test_without_a_key_only_probes_are_answered(fortress):
 
 
 @pytest.mark.parametrize(
-    "headers",
+    ("name", "value"),
     [
-        {"authorization": "Bearer fp_wrong"},
-        {"authorization": "Bearer"},
-        {"authorization": "Basic YTpi"},
-        {"x-api-key": "fp_wrong"},
-        {"x-api-key": "\xff"},
+        *(("authorization", value) for value in (b"Bearer fp_wrong", b"Bearer", b"Basic YTpi")),
+        *(("x-api-key", value) for value in (b"fp_wrong", b"\xff")),
     ],
 )
-def test_a_wrong_key_is_refused(fortress, headers):
-    raw = {name: value.encode("latin-1") for name, value in headers.items()}
-    body = problem(fortress.client.get("/v1/models", headers=raw), 401)
+def test_a_wrong_key_is_refused(fortress, name, value):
+    body = problem(fortress.client.get("/v1/models", headers={name: value}), 401)
     assert "wrong" not in json.dumps(body)  # a token is never repeated
     problem(fortress.ask("expired", "GET", "/v1/models"), 401)
 
@@ -112,35 +62,29 @@ def test_a_key_may_stand_beside_the_password_of_a_proxy(fortress):
     problem(fortress.client.post(PATH, json={"records": [RECORD]}, headers=predicting), 401)
 
 
-def test_a_refusal_names_the_key_its_role_and_the_one_that_is_needed(fortress):
-    found = problem(fortress.ask("predict", "PUT", "/v1/models/weather/aliases/champion", json={"version": 1}), 403)
-    assert (found["role"], found["needed"]) == ("predict", "train") and "predict-key" in found["detail"]
-
-
 def test_keys_are_made_listed_and_revoked_over_rest(fortress):
     made = fortress.ask("admin", "POST", "/v1/keys", json={"name": "guest", "role": "predict", "days": 1})
     assert made.status_code == 201
     token = made.json()["token"]
-    as_guest = {"authorization": f"Bearer {token}"}
-    for _ in range(3):
-        assert fortress.client.post(PATH, json={"records": [RECORD]}, headers=as_guest).status_code == 200  # at once
+    for _ in range(3):  # at once
+        assert fortress.ask_with(token, "POST", PATH, json={"records": [RECORD]}).status_code == 200
     problem(fortress.ask("admin", "POST", "/v1/keys", json={"name": "guest", "role": "read"}), 409)
     problem(fortress.ask("admin", "POST", "/v1/keys", json={"name": "other", "role": "king"}), 422)
     listed = fortress.ask("admin", "GET", "/v1/keys")
     assert "guest" in {item["name"] for item in listed.json()["items"]} and token not in listed.text
     assert fortress.ask("admin", "DELETE", "/v1/keys/guest").json()["revoked_at"] is not None
-    problem(fortress.client.post(PATH, json={"records": [RECORD]}, headers=as_guest), 401)
+    problem(fortress.ask_with(token, "POST", PATH, json={"records": [RECORD]}), 401)
     problem(fortress.ask("admin", "DELETE", "/v1/keys/nobody"), 404)
-    as_environment = fortress.client.get("/v1/keys", headers={"authorization": f"Bearer {ADMIN_KEY}"})
-    assert as_environment.status_code == 200
+    refusal = problem(fortress.ask("predict", "PUT", "/v1/models/weather/aliases/champion", json={"version": 1}), 403)
+    assert (refusal["role"], refusal["needed"]) == ("predict", "train") and "predict-key" in refusal["detail"]
 
 
 def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_interval(fortress):
-    made = fewpass("keys", "create", "cli-key", "--role", "read", workspace=fortress.workspace).stdout.strip()
-    headers = {"authorization": f"bearer {made}"}
+    token = fewpass("keys", "create", "cli-key", "--role", "read", workspace=fortress.workspace).stdout.strip()
+    headers = {"authorization": f"bearer {token}"}
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 200)
     listed = fewpass("keys", "list", "--json", workspace=fortress.workspace).stdout
-    assert "cli-key" in {item["name"] for item in json.loads(listed)} and made not in listed
+    assert "cli-key" in {item["name"] for item in json.loads(listed)} and token not in listed
     fewpass("keys", "revoke", "cli-key", workspace=fortress.workspace)
     wait_for(lambda: fortress.client.get("/v1/models", headers=headers).status_code == 401)
 
@@ -148,6 +92,7 @@ def test_keys_made_and_revoked_on_the_command_line_are_followed_within_the_poll_
 def test_tokens_are_neither_kept_nor_logged(fortress):
     tokens = [*fortress.tokens.values(), ADMIN_KEY]
     fortress.ask("read", "GET", "/v1/models")
+    assert fortress.ask_with(ADMIN_KEY, "GET", "/v1/keys").status_code == 200
     with sqlite3.connect(fortress.workspace / "control.sqlite") as connection:
         rows = repr(connection.execute("SELECT * FROM api_keys").fetchall())
     wait_for(lambda: '"key": "read-key"' in fortress.log.read_text())  # the line is written after the answer
@@ -162,16 +107,13 @@ def test_a_body_that_never_comes_is_given_up(fortress):
     options = {"require_keys": True, "admin_key": ADMIN_KEY, "job_workers": 0, "warm_up": False}
     settings = Settings(workspace=fortress.workspace, request_timeout_s=0.5, **options)
     with local_server(settings) as server:
+        url = httpx.URL(server.url)
         for path in (PATH, "/v1/jobs"):
-            answer = answer_to_half_a_body(httpx.URL(server.url), path)
+            head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\ncontent-length: 9\r\n\r\n"
+            with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
+                connection.sendall(head.encode() + b'{"r')
+                answer = answer_of(connection).decode()
             assert answer.startswith("HTTP/1.1 503") and "exceeded 0.5 s" in answer
-
-
-def answer_to_half_a_body(url, path):
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\ncontent-length: 9\r\n\r\n"
-    with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
-        connection.sendall(head.encode() + b'{"r')
-        return answer_of(connection).decode()
 
 
 # Data roots
@@ -193,38 +135,38 @@ ESCAPES = [
     "file://{secret}",
     "file://localhost{secret}",
     "FILE://{secret}",
+    "file://elsewhere{secret}",
     "{tables}/../../{parent}/secret.parquet",
-    "{tables}/link.parquet",
-    "{tables}/li*.parquet",
-    "{tables}/folder/*.parquet",
-    "{tables}/*/secret.parquet",
-    "{tables}/folder",
-    "{tables}/folder/**",
     "{tables}x/secret.parquet",
     "file://{tables}/%2e%2e/secret.parquet",
+    "{tables}/link.parquet",
+    "{tables}/li*.parquet",
     "file://{tables}/link.parquet?x=1",
-    "file://elsewhere{secret}",
+    "{tables}/passwd.parquet",
+    "{tables}/folder",
+    "{tables}/folder/**",
+    "{tables}/folder/*.parquet",
+    "{tables}/*/secret.parquet",
     "/etc/passwd",
+    "/etc/*",
     "/proc/self/environ",
     "/dev/stdin",
-    "{tables}/passwd.parquet",
-    "/etc/*",
+    "~/secret.parquet",
+    "../secret.parquet",
     "http://169.254.169.254/latest",
     "s3://bucket/x?endpoint_override=127.0.0.1:1",
     "hdfs://namenode/x",
-    "~/secret.parquet",
-    "../secret.parquet",
 ]
 
 
 @pytest.mark.parametrize("uri", ESCAPES)
 def test_nothing_outside_the_roots_is_read(fortress, outside, uri):
     written = uri.format(secret=outside, tables=fortress.tables, parent=outside.parent.name)
-    body = {"name": "escape", "uris": [written], "target": "class"}
-    found = problem(fortress.ask("train", "POST", "/v1/datasets", json=body), 403)
-    assert found["title"] == "Outside the data roots"
+    asked = {"uris": [written], "target": "class"}
+    refusal = problem(fortress.ask("train", "POST", "/v1/datasets", json=asked | {"name": "escape"}), 403)
+    assert refusal["title"] == "Outside the data roots"
     for job in (
-        {"kind": "train", "uris": [written], "target": "class", "learner": "nb", "model": "m"},
+        asked | {"kind": "train", "learner": "nb", "model": "m"},
         {"kind": "evaluate", "uris": [written], "model": "weather"},
     ):
         response = fortress.ask("train", "POST", "/v1/jobs", json=job)
@@ -245,40 +187,28 @@ def test_a_job_looks_again_where_its_files_lead(fortress, outside):
                 data_sources.open_data_source(workspace, [uri])
 
 
-def test_what_lies_in_the_roots_is_read(fortress):
-    for number, uri in enumerate(
-        ("{}/train.parquet", "file://{}/train.parquet", "{}/tr*.parquet", "{}/./train.parquet")
-    ):
-        body = {"name": f"inside-{number}", "uris": [uri.format(fortress.tables)], "target": "class"}
-        assert fortress.ask("train", "POST", "/v1/datasets", json=body).status_code == 201
+@pytest.mark.parametrize("uri", ["{}/train.parquet", "file://{}/train.parquet", "{}/tr*.parquet", "{}/./train.parquet"])
+def test_what_lies_in_the_roots_is_read(fortress, uri):
+    body = {"name": f"inside-{len(uri)}", "uris": [uri.format(fortress.tables)], "target": "class"}
+    assert fortress.ask("train", "POST", "/v1/datasets", json=body).status_code == 201
 
 
 def test_a_root_in_an_object_store_holds_its_query_and_its_prefix():
     settings = Settings(data_roots=("s3://bucket/tables", "s3://local/x?endpoint_override=minio:9000"))
-    data_sources.check_data_roots(
-        ["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"], settings
-    )
-    for uri in (
-        "s3://bucket/tablesx",
-        "s3://bucket/tables/../secret",
-        "s3://bucket/tables/%2e%2e/secret",
-        "s3://bucket/tables/a?endpoint_override=10.0.0.1",
-        "s3://local/x/y",
-        "s3://key:secret@bucket/tables/a",
-        "gs://bucket/tables/a",
-        "/bucket/tables/a",
-    ):
+    inside = ["s3://bucket/tables/a/*.parquet", "s3://local/x/y?endpoint_override=minio:9000"]
+    data_sources.check_data_roots(inside, settings)
+    for place in ("tablesx", "tables/../secret", "tables/%2e%2e/secret", "tables/a?endpoint_override=10.0.0.1"):
+        with pytest.raises(OutsideRoots, match="server may"):
+            data_sources.check_data_roots([f"s3://bucket/{place}"], settings)
+    for uri in ("s3://local/x/y", "s3://key:secret@bucket/tables/a", "gs://bucket/tables/a", "/bucket/tables/a"):
         with pytest.raises(OutsideRoots, match="server may"):
             data_sources.check_data_roots([uri], settings)
 
 
-def test_the_system_is_never_data_even_without_roots(site):
+def test_without_roots_the_system_is_no_data_and_an_open_server_reads_nothing(site):
     for uri in ("/etc/passwd", "/proc/self/mem", "/dev/zero", "file:///etc/passwd"):
         body = {"name": "system", "uris": [uri]}
         assert "is a system path" in problem(site.client.post("/v1/datasets", json=body), 403)["detail"]
-
-
-def test_an_open_server_without_roots_reads_nothing():
     with pytest.raises(OutsideRoots, match="FEWPASS_DATA_ROOTS"):
         data_sources.check_data_roots(["/data/x.parquet"], Settings(host="0.0.0.0"))
 
@@ -314,9 +244,6 @@ def test_the_application_starts_with_keys_of_its_settings(tmp_path):
     assert app.guard.needs_keys and "token" not in repr(Settings(admin_key="a-token-of-sixteen"))
 
 
-KEY = "a-key-of-24-characters-x"
-
-
 class Clock:
     """Time that stands still unless it is moved."""
 
@@ -338,20 +265,17 @@ def test_a_key_makes_so_many_requests_and_others_theirs(clock, per_s, at_once):
     rates, taken = RequestRates(per_s), 0
     for _ in range(at_once):
         rates.take("ana")
-    with pytest.raises(
-        TooManyRequests, match=f"Key 'ana' may make {per_s:g} requests a second .* Try again in"
-    ) as refused:
+    words = f"Key 'ana' may make {per_s:g} requests a second .* Try again in"
+    with pytest.raises(TooManyRequests, match=words) as refused:
         rates.take("ana")
     rates.take("ben")
     clock.now += refused.value.fields["retry_after_s"] + 0.001
     rates.take("ana")
     for _ in range(10_000):  # a hundred seconds at a hundred tries a second
         clock.now += 0.01
-        try:
+        with contextlib.suppress(TooManyRequests):
             rates.take("ana")
-        except TooManyRequests:
-            continue
-        taken += 1
+            taken += 1
     assert taken == pytest.approx(100 * per_s, abs=2)
 
 
@@ -366,17 +290,15 @@ def test_keys_that_wait_for_nothing_are_forgotten(clock, monkeypatch):
 
 def test_the_answer_is_429_with_the_time_to_wait(clock):
     settings = Settings(require_keys=True, admin_key=KEY, requests_per_s=2)
-    app = Telemetry(Guard(PlainTextResponse("here"), settings), 1.0)
+    transport = httpx.ASGITransport(app=Telemetry(Guard(PlainTextResponse("here"), settings), 1.0))
 
     async def asked():
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1:8000"
-        ) as client:
-            held = {"authorization": f"Bearer {KEY}"}
-            told = [await client.get("/v1/models", headers=held) for _ in range(3)]
-            told += [await client.post("/v1/models/m/predict", headers=held), await client.get("/healthz")]
+        headers = {"authorization": f"Bearer {KEY}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8000", headers=headers) as client:
+            answers = [await client.get("/v1/models") for _ in range(3)]
+            answers += [await client.post("/v1/models/m/predict"), await client.get("/healthz")]
             clock.now += 1
-            return [*told, await client.post("/v1/models/m/predict", headers=held)]
+            return [*answers, await client.post("/v1/models/m/predict")]
 
     answers = run_apart(asked())
     assert [answer.status_code for answer in answers] == [200, 200, 429, 429, 200, 200]

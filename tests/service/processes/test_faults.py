@@ -10,7 +10,6 @@ import signal
 import subprocess
 import threading
 import time
-from functools import partial
 from pathlib import Path
 
 import httpx
@@ -20,11 +19,11 @@ import pytest
 from service import product
 from service.operations import doctor
 from service.requests.problems import NotReady
-from service.requests.requests import SchemaRequest, TrainRequest
+from service.requests.requests import SchemaRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import children_of, ended, wait_for
-from tests.service.asking import client_of, job_at_end, job_in
+from tests.service.asking import client_of, job_at_end, job_in, learn
 from tests.service.forks import local_server
 from tests.service.http.test_predict import RECORD, problem
 
@@ -74,20 +73,27 @@ def trained(two_versions, tmp_path):
 
 
 def train_two(settings, data):
-    request = TrainRequest(
-        uris=[str(data)], target="class", learner="nb", parameters={"m": 1.0}, model="weather", holdout=0
-    )
     with Workspace(settings) as workspace:
-        product.train_model_version(workspace, request.model_copy(update={"aliases": ["champion"]}))
-        product.train_model_version(workspace, request.model_copy(update={"learner": "tan"}))
+        learn(workspace, data, holdout=0, aliases=["champion"])
+        learn(workspace, data, holdout=0, learner="tan")
+
+
+def train_body(data, model="m", **fields):
+    return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "nb", "model": model} | fields
 
 
 def long_job(data):
     """A training that takes some seconds, most of them in one step."""
     parameters = {"k": 2, "estimator": "hdp", "iterations": 2_000}
-    return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "kdb", "model": "long"} | {
-        "parameters": parameters
-    }
+    return train_body(data, "long", learner="kdb", parameters=parameters)
+
+
+def predict(client, model="weather"):
+    return client.post(f"/v1/models/{model}/predict", json=ASKED)
+
+
+def failed_checks(settings, **options):
+    return [finding for finding in doctor.run_doctor_checks(settings, **options) if finding.state == "failed"]
 
 
 def workers_of(server):
@@ -100,8 +106,13 @@ def kill(process):
 
 
 def assert_sound(settings):
-    failed = [finding for finding in doctor.run_doctor_checks(settings) if finding.state == "failed"]
-    assert not failed
+    assert not failed_checks(settings)
+
+
+def assert_succeeded(client, job_id):
+    job = job_at_end(client, job_id)
+    assert job["state"] == "succeeded", job["error"]
+    return job
 
 
 def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained, weather_files):
@@ -109,10 +120,10 @@ def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained, weather_
         job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
         wait_for(lambda: (client.get(f"/v1/jobs/{job_id}").json()["progress"] or {}).get("stage"))
         kill(workers_of(server)[0])
-        assert client.post("/v1/models/weather/predict", json=ASKED).status_code == 200
-        job = job_at_end(client, job_id)  # by a worker that was started in the place of the killed one
-        assert job["state"] == "succeeded" and job["attempts"] == 2, job
-        assert client.post("/v1/models/long/predict", json=ASKED).status_code == 200
+        assert predict(client).status_code == 200
+        # By a worker that was started in the place of the killed one.
+        assert assert_succeeded(client, job_id)["attempts"] == 2
+        assert predict(client, "long").status_code == 200
     assert_sound(trained)
 
 
@@ -138,10 +149,9 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained, weather_
                 return
 
     with local_server(trained) as server, client_of(server) as client:
-        job_id = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
-        short = {"model": "queued", "learner": "nb", "parameters": {}}
-        queued = client.post("/v1/jobs", json=long_job(weather_files[0]) | short).json()["id"]
-        job_in(client, job_id, "running")
+        bodies = [long_job(weather_files[0]), train_body(weather_files[0], "queued")]
+        jobs = [client.post("/v1/jobs", json=body).json()["id"] for body in bodies]
+        job_in(client, jobs[0], "running")
         writer = threading.Thread(target=write, args=(client,))
         writer.start()
         wait_for(lambda: len(acknowledged) > 20)
@@ -157,9 +167,8 @@ def test_what_was_acknowledged_before_a_kill_is_there_after_it(trained, weather_
         for kind, name in acknowledged:
             found = client.get(f"/v1/datasets/{name}").status_code == 200 if kind == "dataset" else name in aliases
             assert found, (kind, name)
-        for known in (job_id, queued):
-            job = job_at_end(client, known)
-            assert job["state"] == "succeeded", job["error"]
+        for job_id in jobs:
+            assert_succeeded(client, job_id)
     assert_sound(trained)
 
 
@@ -181,10 +190,9 @@ def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk, weath
     settings = settings_of(small_disk)
     train_two(settings, weather_files[0])
     with local_server(settings) as server, client_of(server) as client:
-        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        expected = predict(client).json()
         ballast = fill(small_disk)
-        body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "m"}
-        refused = 0
+        body, refused = train_body(weather_files[0]), 0
         for number in range(200):
             job = client.post("/v1/jobs", json=body)
             other = client.post("/v1/datasets", json={"name": f"d{number}", "uris": [str(weather_files[1])]})
@@ -195,17 +203,13 @@ def test_a_full_disk_stops_writes_with_a_507_and_no_prediction(small_disk, weath
             if refused > 3:
                 break
         assert refused > 3
-        assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
-        found = {item.check: item.state for item in doctor.run_doctor_checks(settings)}
-        assert "failed" in {found["workspace"], found["disk space"]}
+        assert predict(client).json() == expected
+        assert {item.check for item in failed_checks(settings)} & {"workspace", "disk space"}
         ballast.unlink()  # the disk is free again, and so is everything
         made = wait_for(lambda: (r := client.post("/v1/jobs", json=body)).status_code == 202 and r.json())
-        job = job_at_end(client, made["id"])
-        assert job["state"] == "succeeded", job["error"]
-    failed = [
-        item for item in doctor.run_doctor_checks(settings) if item.state == "failed" and item.check != "disk space"
-    ]
-    assert not failed and not list(settings.workspace.glob("models/**/*.partial"))
+        assert_succeeded(client, made["id"])
+    assert not [item for item in failed_checks(settings) if item.check != "disk space"]
+    assert not list(settings.workspace.glob("models/**/*.partial"))
 
 
 def fill(disk):
@@ -224,21 +228,22 @@ def fill(disk):
 @needs_mount
 def test_a_read_only_disk_serves_predictions_and_refuses_to_start(small_disk, weather_files):
     settings = settings_of(small_disk, job_workers=0)
+    alias = "/v1/models/weather/aliases/other"
     train_two(settings, weather_files[0])
     with local_server(settings) as server, client_of(server) as client:
-        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        expected = predict(client).json()
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=False)
-        alias = client.put("/v1/models/weather/aliases/other", json={"version": 1})
-        if alias.status_code == 200:  # open files kept the disk writable: nothing to see here
+        answer = client.put(alias, json={"version": 1})
+        if answer.status_code == 200:  # open files kept the disk writable: nothing to see here
             return
-        assert problem(alias, 507)["title"] == "Workspace cannot be written"
-        assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+        assert problem(answer, 507)["title"] == "Workspace cannot be written"
+        assert predict(client).json() == expected
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
     with pytest.raises(NotReady, match="cannot be written"), local_server(settings):
         pass
     subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
     with local_server(settings) as server, client_of(server) as client:
-        assert client.put("/v1/models/weather/aliases/other", json={"version": 1}).status_code == 200
+        assert client.put(alias, json={"version": 1}).status_code == 200
 
 
 # Damaged files
@@ -251,83 +256,71 @@ def test_a_damaged_model_is_named_and_mended_while_others_answer(trained):
     damaged.chmod(0o644)
     damaged.write_bytes(whole[: len(whole) // 2])
     with local_server(trained) as server, client_of(server) as client:
-        body = problem(client.post("/v1/models/weather@2/predict", json=ASKED), 500)
+        body = problem(predict(client, "weather@2"), 500)
         assert body["title"] == "Corrupt file" and damaged.name in body["detail"]
-        assert client.post("/v1/models/weather@1/predict", json=ASKED).status_code == 200
-        assert any(item.state == "failed" for item in doctor.run_doctor_checks(trained))
+        assert predict(client, "weather@1").status_code == 200
+        assert failed_checks(trained)
         doctor.run_doctor_checks(trained, is_repairing=True)
-        assert client.post("/v1/models/weather@2/predict", json=ASKED).status_code == 200  # without a restart
+        assert predict(client, "weather@2").status_code == 200  # without a restart
     assert_sound(trained)
 
 
 def test_a_damaged_catalogue_is_named_while_mapped_models_answer(trained):
     trained = trained.model_copy(update={"job_workers": 0})
-    catalogue = trained.workspace / "control.sqlite"
     with local_server(trained) as server, client_of(server) as client:
-        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
+        expected = predict(client).json()
         for path in trained.workspace.glob("control.sqlite*"):
             with path.open("r+b") as file:  # in place: what is shorter than a process has mapped would kill it
                 file.write((b"damaged " * path.stat().st_size)[: path.stat().st_size])
         time.sleep(0.3)  # a few looks at the registry
-        assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+        assert predict(client).json() == expected
         assert client.get("/healthz").status_code == 200
         listed = client.get("/v1/models")
         assert listed.status_code in {200, 500, 503} and "Traceback" not in listed.text
     for path in trained.workspace.glob("control.sqlite-*"):
         path.unlink()
-    with (
-        pytest.raises(NotReady, match=r"control.sqlite is damaged.*restore the file from a backup"),
-        local_server(trained),
-    ):
+    words = r"control.sqlite is damaged.*restore the file from a backup"
+    with pytest.raises(NotReady, match=words), local_server(trained):
         pass
     assert any("fewpass restore" in item.remedy for item in doctor.run_doctor_checks(trained))
-    assert catalogue.exists()  # nobody has made a new one in its place
+    assert (trained.workspace / "control.sqlite").exists()  # nobody has made a new one in its place
 
 
 # Crowds
 
 
 def test_two_servers_on_one_workspace_share_models_and_run_each_job_once(trained, weather_files):
-    body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
     with contextlib.ExitStack() as stack:
         servers = [stack.enter_context(local_server(trained)) for _ in range(2)]
-        first, second = (stack.enter_context(client_of(server)) for server in servers)
+        first, second = clients = [stack.enter_context(client_of(server)) for server in servers]
         for version in (2, 1, 2):
             first.put("/v1/models/weather/aliases/champion", json={"version": version})
-            wait_for(partial(answers_with, second, version))
-        jobs = [
-            (first, second)[number % 2].post("/v1/jobs", json=body | {"model": f"shared-{number}"}).json()["id"]
-            for number in range(4)
-        ]
-        for number, job_id in enumerate(jobs):
-            job = job_at_end(first, job_id)
-            assert job["state"] == "succeeded" and job["attempts"] == 1, job
-            listed = second.get(f"/v1/models/shared-{number}/versions").json()["items"]
+            wait_for(lambda version=version: predict(second).json()["version"] == version)
+        names = [f"shared-{number}" for number in range(4)]
+        bodies = [train_body(weather_files[0], name) for name in names]
+        jobs = [clients[i % 2].post("/v1/jobs", json=body).json()["id"] for i, body in enumerate(bodies)]
+        for name, job_id in zip(names, jobs, strict=True):
+            assert assert_succeeded(first, job_id)["attempts"] == 1
+            listed = second.get(f"/v1/models/{name}/versions").json()["items"]
             assert [item["version"] for item in listed] == [1]
     slots = {path.name for path in (trained.workspace / "workers").glob("*.lock")}
     assert {"worker-0.lock", "worker-1.lock"} <= slots
     assert_sound(trained)
 
 
-def answers_with(client, version):
-    return client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == version
-
-
 @pytest.mark.faults  # takes many seconds
 def test_a_thousand_queued_jobs_hold_nobody_up(trained, weather_files):
     data = {"name": "weather", "uris": [str(weather_files[1])], "target": "class"}
-    with local_server(trained.model_copy(update={"job_workers": 0})) as server:
-        with client_of(server) as client:
-            assert client.post("/v1/datasets", json=data).status_code == 201
+    with local_server(trained.model_copy(update={"job_workers": 0})) as server, client_of(server) as client:
+        assert client.post("/v1/datasets", json=data).status_code == 201
         with Workspace(trained) as workspace:
             for _ in range(1_000):
                 product.submit_job(workspace, SchemaRequest(dataset="weather"), is_remote=False)
-        with client_of(server) as client:
-            assert 'fewpass_jobs{state="queued"} 1000.0' in client.get("/metrics").text
-            served = psutil.Process(server.pid)
-            listing = work_of(served, lambda: client.get("/v1/jobs?limit=20"))
-            submitting = work_of(served, lambda: client.post("/v1/jobs", json={"kind": "schema", "dataset": "weather"}))
-            predicting = work_of(served, lambda: client.post("/v1/models/weather/predict", json=ASKED))
+        assert 'fewpass_jobs{state="queued"} 1000.0' in client.get("/metrics").text
+        served = psutil.Process(server.pid)
+        listing = work_of(served, lambda: client.get("/v1/jobs?limit=20"))
+        submitting = work_of(served, lambda: client.post("/v1/jobs", json={"kind": "schema", "dataset": "weather"}))
+        predicting = work_of(served, lambda: predict(client))
     assert listing < 0.2 and submitting < 0.2 and predicting < 0.05
     with local_server(trained) as server, client_of(server) as client:
         wait_for(lambda: len(client.get("/v1/jobs?state=succeeded&limit=20").json()["items"]) >= 20)

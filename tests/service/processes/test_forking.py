@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 
 import httpx
 import psutil
@@ -13,11 +12,10 @@ import pytest
 
 from service import product
 from service.processes.local_server import local_server
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.processes import ended, wait_for
-from tests.service.asking import client_of
+from tests.processes import ended, in_threads, wait_for
+from tests.service.asking import client_of, learn
 from tests.service.http.test_predict import RECORD
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="serving processes are forked on Linux only")
@@ -30,12 +28,11 @@ MIB = 2**20
 def settings(site, tmp_path_factory):
     folder = tmp_path_factory.mktemp("forking") / "workspace"
     shutil.copytree(site.workspace, folder)
-    found = Settings(workspace=folder, workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05)
-    second = TrainRequest(uris=[str(site.train)], target="class", learner="nb", model="weather", holdout=0)
-    with Workspace(found) as workspace:
+    settings = Settings(workspace=folder, workers=3, predict_only=True, job_workers=0, generation_poll_s=0.05)
+    with Workspace(settings) as workspace:
         product.set_alias(workspace, "weather", "champion", 1)
-        product.train_model_version(workspace, second)
-    return found
+        learn(workspace, site.train, parameters={}, holdout=0)
+    return settings
 
 
 @pytest.fixture(scope="module")
@@ -68,8 +65,13 @@ def answers_again(server):
         return False
 
 
+def wait_for_three(server, without=frozenset()):
+    """Until three serving processes run and none of some others."""
+    wait_for(lambda: len(servers_of(server)) == 3 and not servers_of(server) & without)
+
+
 def test_each_holds_little_memory_of_its_own(server):
-    wait_for(lambda: len(servers_of(server)) == 3)
+    wait_for_three(server)
     assert {ask(server).status_code for _ in range(60)} == {200}
     loader = loader_of(server)
     assert "threads run beside the fork" not in server.log.read_text()
@@ -81,10 +83,11 @@ def test_each_holds_little_memory_of_its_own(server):
 
 @pytest.mark.parametrize("fault", [signal.SIGKILL, pytest.param(signal.SIGSTOP, marks=pytest.mark.faults)])
 def test_a_killed_or_hanging_serving_process_is_replaced(server, fault):
-    before = wait_for(lambda: servers if len(servers := servers_of(server)) == 3 else set())
+    wait_for_three(server)
+    before = servers_of(server)
     victim = min(before)
     os.kill(victim, fault)
-    wait_for(lambda: victim not in servers_of(server) and len(servers_of(server)) == 3)
+    wait_for_three(server, {victim})
     assert len(servers_of(server) & before) == 2
     wait_for(lambda: answers_again(server))
     assert {ask(server).status_code for _ in range(30)} == {200}
@@ -121,55 +124,37 @@ def test_requests_under_way_are_answered_before_the_end(settings, number):
                 while True:
                     try:
                         answered.append(client.post(PATH, json=ASKED).status_code)
-                    except httpx.ConnectError:
-                        return
-                    except httpx.HTTPError as error:  # a connection that was closed between two answers
-                        if not isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-                            failures.append(repr(error))
-                        return
+                    except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
+                        return False  # it has stopped, or closed a connection between two answers
+                    except httpx.HTTPError as error:
+                        failures.append(repr(error))
+                        return False
 
-        threads = [threading.Thread(target=keep_asking) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        wait_for(lambda: len(answered) > 50)
-        os.kill(server.pid, number)
-        for thread in threads:
-            thread.join()
+        with in_threads(keep_asking, 4):
+            wait_for(lambda: len(answered) > 50)
+            os.kill(server.pid, number)
         assert not failures and set(answered) == {200}
         wait_for(lambda: ended(family))
         assert "Traceback" not in server.log.read_text()
 
 
 def test_each_process_takes_over_a_promotion_and_no_answer_is_mixed(server, settings):
-    wait_for(lambda: len(servers_of(server)) == 3)
+    wait_for_three(server)
     seen: list[int] = []
-    stop = threading.Event()
-
-    def keep_asking():
-        while not stop.is_set():
-            response = ask(server)
-            assert response.status_code == 200
-            seen.append(response.json()["version"])
-
-    threads = [threading.Thread(target=keep_asking) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    wait_for(lambda: len(seen) > 30)
-    with Workspace(settings) as workspace:
-        product.set_alias(workspace, "weather", "champion", 2)
-    wait_for(lambda: set(seen[-60:]) == {2})  # of every process, as each takes one connection in three
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with in_threads(lambda: seen.append(ask(server).json()["version"]), 3):
+        wait_for(lambda: len(seen) > 30)
+        with Workspace(settings) as workspace:
+            product.set_alias(workspace, "weather", "champion", 2)
+        wait_for(lambda: set(seen[-60:]) == {2})  # of every process, as each takes one connection in three
     assert set(seen[:30]) == {1} and set(seen) == {1, 2}
 
 
 @pytest.mark.faults
 def test_hangup_takes_new_processes_and_drops_no_request(server):
-    wait_for(lambda: len(servers_of(server)) == 3)
+    wait_for_three(server)
     before, loader = servers_of(server), loader_of(server).pid
     os.kill(server.pid, signal.SIGHUP)
-    wait_for(lambda: ended(before) and len(servers_of(server)) == 3)
+    wait_for_three(server, before)
     assert loader_of(server).pid == loader
     wait_for(lambda: answers_again(server))
 

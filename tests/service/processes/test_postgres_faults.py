@@ -10,7 +10,6 @@ import threading
 import time
 from pathlib import Path
 
-import httpx
 import psutil
 import pyarrow.parquet as pq
 import pytest
@@ -19,12 +18,21 @@ from service.processes.local_server import local_server
 from service.requests.problems import NotReady
 from tests.faults import test_kills
 from tests.processes import record, wait_for
-from tests.service.asking import PATIENCE_S, client_of, job_at_end, job_in
+from tests.service.asking import client_of, job_in
 from tests.service.clocks import needs_cc
 from tests.service.conftest import weather
 from tests.service.http.test_predict import problem
 from tests.service.jobs.test_clock_faults import keep_leases
-from tests.service.processes.test_faults import ASKED, assert_sound, long_job, settings_of, train_two
+from tests.service.processes.test_faults import (
+    ASKED,
+    assert_sound,
+    assert_succeeded,
+    long_job,
+    predict,
+    settings_of,
+    train_body,
+    train_two,
+)
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
 pytestmark = [
@@ -111,27 +119,21 @@ def log_of(server):
 
 
 def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(cluster, settings, weather_files):
-    train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
     with local_server(settings) as server, client_of(server) as client:
-        expected = client.post("/v1/models/weather/predict", json=ASKED).json()
-        running = client.post("/v1/jobs", json=long_job(weather_files[0])).json()["id"]
-        queued = [client.post("/v1/jobs", json=train | {"model": f"queued-{n}"}).json()["id"] for n in range(3)]
+        expected = predict(client).json()
+        bodies = [long_job(weather_files[0]), *(train_body(weather_files[0], f"queued-{n}") for n in range(3))]
+        jobs = [client.post("/v1/jobs", json=body).json()["id"] for body in bodies]
         assert client.get("/readyz").json() == {"status": "ok", "version": client.get("/").json()["version"]}
-        job_in(client, running, "running")
+        job_in(client, jobs[0], "running")
         cluster.stop()
         time.sleep(1)
+        paths = ["models", "models/weather/aliases", "jobs", f"jobs/{jobs[0]}", f"jobs/{jobs[0]}/events"]
         for _ in range(3):
-            assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
+            assert predict(client).json() == expected
             for method, path, body in [
-                ("GET", "/v1/models", None),
-                ("GET", "/v1/models/weather/aliases", None),
-                ("GET", "/v1/jobs", None),
-                ("GET", f"/v1/jobs/{running}", None),
-                ("GET", f"/v1/jobs/{running}/events", None),
-                ("GET", "/v1/schedules", None),
-                ("GET", "/v1/datasets", None),
-                ("POST", "/v1/jobs", train | {"model": "lost"}),
-                ("POST", f"/v1/jobs/{running}/cancel", None),
+                *(("GET", f"/v1/{path}", None) for path in [*paths, "schedules", "datasets"]),
+                ("POST", "/v1/jobs", train_body(weather_files[0], "lost")),
+                ("POST", f"/v1/jobs/{jobs[0]}/cancel", None),
                 ("POST", "/v1/datasets", {"name": "lost", "uris": [str(weather_files[1])]}),
                 ("PUT", "/v1/models/weather/aliases/lost", {"version": 1}),
                 ("POST", "/v1/models/weather@1/predict", ASKED),  # not resolved before
@@ -147,17 +149,16 @@ def test_without_postgresql_predictions_go_on_and_all_comes_back_by_itself(clust
             time.sleep(0.5)
         cluster.start()
         wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
-        for job_id in (running, *queued):
-            job = job_at_end(client, job_id)
-            assert job["state"] == "succeeded", job["error"]
+        for job_id in jobs:
+            assert_succeeded(client, job_id)
         assert client.put("/v1/models/weather/aliases/champion", json={"version": 2}).status_code == 200
-        wait_for(lambda: client.post("/v1/models/weather/predict", json=ASKED).json()["version"] == 2)
+        wait_for(lambda: predict(client).json()["version"] == 2)
         assert client.get("/v1/datasets/lost").status_code == 404
         assert "fewpass_control_up 1.0" in client.get("/metrics").text
-        said = log_of(server)
-    assert "Traceback" not in said and "secret" not in said
-    n_lines = sum('"level": "warning"' in line or '"level": "error"' in line for line in said.splitlines())
-    assert n_lines < 70, said  # 45 of them are refused requests to the job queue
+        log = log_of(server)
+    assert "Traceback" not in log and "secret" not in log
+    n_lines = sum('"level": "warning"' in line or '"level": "error"' in line for line in log.splitlines())
+    assert n_lines < 70, log  # 45 of them are refused requests to the job queue
 
 
 def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknowledged(
@@ -165,21 +166,18 @@ def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknow
 ):
     acknowledged: list[str] = []
     codes: set[int] = set()
-    stop = threading.Event()
 
-    def submit(url):
-        train = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb"}
-        with httpx.Client(base_url=url, timeout=PATIENCE_S) as client:
+    def submit(server):
+        with client_of(server) as client:
             for number in range(16):
-                response = client.post("/v1/jobs", json=train | {"model": f"m-{number}"})
+                response = client.post("/v1/jobs", json=train_body(weather_files[0], f"m-{number}"))
                 codes.add(response.status_code)
                 if response.status_code == 202:
                     acknowledged.append(response.json()["id"])
-                if stop.wait(0.15):
-                    return
+                time.sleep(0.15)
 
     with local_server(settings) as server, client_of(server) as client:
-        writer = threading.Thread(target=submit, args=(server.url,))
+        writer = threading.Thread(target=submit, args=(server,))
         writer.start()
         for pause in (0.6, 1.3, 0.3):  # in mid-job, wherever that is
             time.sleep(pause)
@@ -189,22 +187,19 @@ def test_postgresql_that_is_killed_again_and_again_loses_nothing_that_was_acknow
         writer.join()
         assert acknowledged and codes <= {202, 503}
         for job_id in acknowledged:
-            job = job_at_end(client, job_id)
-            assert job["state"] == "succeeded", job["error"]
-            name = job["result"]["model"]
-            assert [version["job_id"] for version in client.get(f"/v1/models/{name}/versions").json()["items"]] == [
-                job_id
-            ]
+            name = assert_succeeded(client, job_id)["result"]["model"]
+            versions = client.get(f"/v1/models/{name}/versions").json()["items"]
+            assert [version["job_id"] for version in versions] == [job_id]
         assert "Traceback" not in log_of(server)
 
 
 def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(cluster, settings, weather_files):
-    job = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "nb", "model": "minutely"}
+    schedule = {"name": "s", "cron": "* * * * *", "job": train_body(weather_files[0], "minutely")}
     with local_server(settings) as server, client_of(server) as client:
         wait_for(lambda: "worker started" in log_of(server))
         time.sleep(max(0.0, 58 - time.time() % 60))
         # Not before: a slow machine may take more than a minute until the worker has started.
-        assert client.post("/v1/schedules", json={"name": "s", "cron": "* * * * *", "job": job}).status_code == 201
+        assert client.post("/v1/schedules", json=schedule).status_code == 201
         cluster.stop()
         time.sleep(4)
         cluster.start()
@@ -215,23 +210,23 @@ def test_a_schedule_that_was_due_during_the_outage_is_caught_up_once(cluster, se
 def test_postgresql_that_hangs_holds_up_no_prediction(cluster, settings):
     """Connections stand, and nothing comes over them: as when its disk does not answer."""
     postmaster = psutil.Process(int((cluster.data / "postmaster.pid").read_text().split()[0]))
-    with local_server(settings.model_copy(update={"request_timeout_s": 3.0, "job_workers": 0})) as server:
-        with client_of(server) as client:
-            expected = client.post("/v1/models/weather/predict", json=ASKED).json()
-            frozen = [postmaster, *postmaster.children(recursive=True)]
+    settings = settings.model_copy(update={"request_timeout_s": 3.0, "job_workers": 0})
+    with local_server(settings) as server, client_of(server) as client:
+        expected = predict(client).json()
+        frozen = [postmaster, *postmaster.children(recursive=True)]
+        for process in frozen:
+            process.suspend()
+        try:
+            assert problem(client.get("/v1/models"), 503)["title"] == "Too slow"
+            wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
+            # On a connection that stood, or on one that was to be made: whichever was looked at last.
+            assert re.search("(did|does) not answer", client.get("/readyz").json()["reason"])
+            assert predict(client).json() == expected
+        finally:
             for process in frozen:
-                process.suspend()
-            try:
-                assert problem(client.get("/v1/models"), 503)["title"] == "Too slow"
-                wait_for(lambda: client.get("/readyz").json()["status"] == "degraded")
-                # On a connection that stood, or on one that was to be made: whichever was looked at last.
-                assert re.search("(did|does) not answer", client.get("/readyz").json()["reason"])
-                assert client.post("/v1/models/weather/predict", json=ASKED).json() == expected
-            finally:
-                for process in frozen:
-                    process.resume()
-            wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
-            assert client.get("/v1/models").status_code == 200
+                process.resume()
+        wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
+        assert client.get("/v1/models").status_code == 200
         assert "Traceback" not in log_of(server)
 
 

@@ -16,7 +16,6 @@ from service.operations.doctor import run_doctor_checks
 from service.product.inference.queries import queryable_circuit
 from service.product.monitoring.windows import Watching
 from service.requests.problems import problem_from_error
-from service.requests.requests import TrainRequest
 from service.serving.monitoring_counts import Observer
 from service.serving.predictor import Predictor
 from service.settings import Settings
@@ -26,6 +25,7 @@ from storage.errors import CorruptFile, OutdatedModel
 from storage.files.atomic_files import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
 from storage.monitoring.monitoring_files import MonitoringFiles
+from tests.service.asking import learn
 
 NOON = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 RECORD = {"outlook": "rain", "windy": True}
@@ -37,10 +37,7 @@ def workspace(tmp_path, weather_files):
     """With one version of a model, and a file from which others are imported."""
     settings = Settings(workspace=tmp_path / "workspace", threads=1, request_timeout_s=1e-9)
     with Workspace(settings) as opened:
-        request = TrainRequest(
-            uris=[str(weather_files[0])], target="class", learner="nb", parameters={"m": 1.0}, model="m", holdout=0
-        )
-        product.train_model_version(opened, request)
+        learn(opened, weather_files[0], "m", holdout=0)
         product.write_export(opened, "m", tmp_path / "m.tar")
         yield opened
 
@@ -52,15 +49,21 @@ def observer(workspace):
     made.close()
 
 
-def one_more(workspace, predictor):
+def import_version(workspace):
     product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
+
+
+def one_more(workspace, predictor):
+    import_version(workspace)
     assert predictor.refresh()
 
 
-def now_served(predictor):
-    served = predictor.served("m")
-    assert served is not None
-    return served
+def ask(observer, served, n_rows=1):
+    """Let it answer so many rows, and write down what was counted."""
+    for _ in range(n_rows):
+        served.classify(RECORD)
+    observer.fold()
+    observer.flush()
 
 
 def n_counted(workspace, version):
@@ -79,7 +82,7 @@ def test_versions_that_nobody_asks_any_more_leave_no_model_no_mapping_and_no_cou
     predictor.resolve("m")
     left: list[weakref.ref[object]] = []
     for number in range(N_VERSIONS):
-        served = now_served(predictor)
+        served = predictor.served("m")
         for _ in range(number + 1):
             served.classify(RECORD)
         queryable_circuit(served.model).answer([Marginal({})])
@@ -103,26 +106,21 @@ def test_a_version_that_comes_back_within_the_hour_adds_to_what_it_served(worksp
     predictor = Predictor(workspace.control, observer=observer)
     product.set_alias(workspace, "m", "champion", 1)
     predictor.resolve("m@champion")
-    product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
+    import_version(workspace)
     for version, n_rows in ((1, 3), (2, 5), (1, 7), (2, 11)):
         product.set_alias(workspace, "m", "champion", version)
         predictor.refresh()
         served = predictor.served("m@champion")
-        assert served is not None and served.version == version
-        for _ in range(n_rows):
-            served.classify(RECORD)
-        observer.fold()
-        observer.flush()
+        assert served.version == version
+        ask(observer, served, n_rows)
     observer.flush()
     assert [n_counted(workspace, version) for version in (1, 2)] == [3 + 7, 5 + 11]
 
 
 def test_a_version_that_is_evicted_again_and_again_has_one_file_an_hour(workspace, observer):
     for _ in range(20):
-        predictor = Predictor(workspace.control, observer=observer)
-        served = predictor.resolve("m")
+        served = Predictor(workspace.control, observer=observer).resolve("m")
         served.classify(RECORD)
-        assert served.watch is not None
         observer.leave(served.watch)
         observer.fold()
         observer.flush()
@@ -144,7 +142,7 @@ def test_a_version_that_a_request_may_still_hold_is_watched_on(workspace):
 
 def test_of_references_that_are_meant_the_least_recent_goes_first(workspace):
     for _ in range(2):
-        product.import_version(workspace, workspace.layout.root.parent / "m.tar", "m")
+        import_version(workspace)
     predictor = Predictor(workspace.control, max_mapped=2)
     for reference in ("m@1", "m@2", "m@1", "m@3"):
         predictor.resolve(reference)
@@ -154,7 +152,7 @@ def test_of_references_that_are_meant_the_least_recent_goes_first(workspace):
     predictor.resolve("m@1")
     predictor.resolve("m")
     one_more(workspace, predictor)
-    assert predictor.served("m@1") is not None and now_served(predictor).version == 4
+    assert predictor.served("m@1") is not None and predictor.served("m").version == 4
     assert predictor.generation == control_generation(workspace.control)
 
 
@@ -181,11 +179,13 @@ def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypa
         raise NetworkTooLarge(1, 0)
 
     monkeypatch.setattr("service.serving.predictor.compiled_network", fold_meanwhile)
-    served = Predictor(workspace.control, observer=observer).resolve("m")
-    served.classify(RECORD)
-    observer.fold()
-    observer.flush()
+    ask(observer, Predictor(workspace.control, observer=observer).resolve("m"))
     assert n_counted(workspace, 1) == 1
+
+
+def models_finding(workspace, **options):
+    """What doctor says of the models first, and how many are whole."""
+    return [found for found in run_doctor_checks(workspace.settings, **options) if found.check == "models"]
 
 
 def made_by_an_older_release(version):
@@ -202,9 +202,9 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspa
     predictor = Predictor(workspace.control)
     with pytest.raises(OutdatedModel, match="m@1 was made by an older release") as raised:
         predictor.resolve("m")
-    found = problem_from_error(raised.value)
-    assert (found.status, found.title) == (409, "Outdated model")
-    assert "Train it again with fewpass train FILES --name m --learner nb --set m=1.0" in found.detail
+    refusal = problem_from_error(raised.value)
+    assert (refusal.status, refusal.title) == (409, "Outdated model")
+    assert "Train it again with fewpass train FILES --name m --learner nb --set m=1.0" in refusal.detail
     assert "m@1" in predictor.damaged["m"]  # /readyz says degraded
     seen: list[object] = []
     monkeypatch.setattr("service.serving.predictor.verify_model_files", seen.append)
@@ -213,14 +213,11 @@ def test_a_version_that_no_model_can_be_made_of_is_named_with_what_to_do(workspa
     predictor.refresh()
     assert seen == [] and predictor.damaged, "a request and a poll read all bytes again"
     monkeypatch.undo()
-    models = [found for found in run_doctor_checks(workspace.settings) if found.check == "models"]
-    assert models[0].state == "failed" and "older release" in models[0].detail
-    assert models[0].remedy.startswith("fewpass train FILES --name m")
+    first = models_finding(workspace)[0]
+    assert first.state == "failed" and "older release" in first.detail
+    assert first.remedy.startswith("fewpass train FILES --name m")
     # The DuckDB file is of a kind that this release knows: here the remedy is another one.
-    mended = next(
-        found for found in run_doctor_checks(workspace.settings, is_repairing=True) if found.check == "models"
-    )
-    assert "made anew" in mended.detail
+    assert "made anew" in models_finding(workspace, is_repairing=True)[0].detail
     predictor.refresh()
     assert predictor.damaged == {} and predictor.served("m") is not None
 
@@ -231,9 +228,7 @@ def test_what_cannot_be_made_anew_is_not_called_repaired(workspace, monkeypatch)
 
     monkeypatch.setattr("service.serving.predictor.load_model", refuse)
     for is_repairing in (False, True):
-        first, count = (
-            f for f in run_doctor_checks(workspace.settings, is_repairing=is_repairing) if f.check == "models"
-        )
+        first, count = models_finding(workspace, is_repairing=is_repairing)
         assert first.state == "failed" and first.remedy.startswith("fewpass train")
         assert count.detail.startswith("0 versions are whole")
 

@@ -73,18 +73,18 @@ async def explain_endpoint(request: Request) -> Response:
 
 def explain_response_members(served: Served, chunk: Any) -> JSONObject:
     """The members of an `ExplainResponse`."""
-    found = explain(served.model, chunk)
+    explained = explain(served.model, chunk)
     classes = served.classes
     names = [attribute.name for attribute in served.schema.attributes]
-    parts = found.predicted, found.against, found.log_odds, found.prior, found.contributions
+    parts = explained.predicted, explained.against, explained.log_odds, explained.prior, explained.contributions
     rows = zip(*(part.tolist() for part in parts), strict=True)
     served.count_rows(chunk.n_rows)
     return {
         "model": served.name,
         "version": served.version,
         "classes": classes,
-        "predictions": [classes[code] for code in found.predicted.tolist()],
-        "probabilities": found.probabilities.tolist(),
+        "predictions": [classes[code] for code in explained.predicted.tolist()],
+        "probabilities": explained.probabilities.tolist(),
         "explanations": [
             {
                 "prediction": classes[predicted],

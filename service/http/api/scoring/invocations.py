@@ -118,10 +118,10 @@ class Invocations:
         """The rows of any of the four forms."""
         request = decode_json_body(self.read, body, "Name the columns: records, columns, or dataframe_split.")
         forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
-        given = [name for name in forms if getattr(request, name) is not None]
-        if len(given) != 1:
+        present = [name for name in forms if getattr(request, name) is not None]
+        if len(present) != 1:
             raise InvalidRequest(f"Send exactly one of {', '.join(forms)}.")
-        rows = getattr(request, given[0])
+        rows = getattr(request, present[0])
         if isinstance(rows, Split):
             served.check_columns(tuple(rows.columns), False, WAY_OUT)
             rows = dataframe_split_columns(rows)

@@ -207,13 +207,13 @@ def encode_inference_response(
     for name, datatype, values in outputs:
         if (selection and name not in selection) or (not selection and name == "classes"):
             continue
-        found: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
+        tensor: JSONObject = {"name": name, "shape": list(np.shape(values)), "datatype": datatype}
         if selection.get(name, {}).get("binary_data", by_default):
             tail.append(encode_binary_tensor(datatype, values))
-            found["parameters"] = {"binary_data_size": len(tail[-1])}
+            tensor["parameters"] = {"binary_data_size": len(tail[-1])}
         else:
-            found["data"] = np.asarray(values).ravel().tolist()
-        described.append(found)
+            tensor["data"] = np.asarray(values).ravel().tolist()
+        described.append(tensor)
     head = {"model_name": served.name, "model_version": str(served.version)}
     head |= {} if request.id is None else {"id": request.id}
     text = msgspec.json.encode(head | {"outputs": described})

@@ -226,11 +226,11 @@ class Predict:
         is_short = len(body) <= ARROW_TIMES * self.inline_bytes
         if not (is_short and options.is_plain and served.model.kind == LookupModel.kind):
             return None
-        found = self.quick_streams.read(body)
-        if found is None:
+        quick = self.quick_streams.read(body)
+        if quick is None:
             return None
-        n_rows, n_columns = found[0].num_rows, served.schema.n_attributes + served.schema.n_classes
-        return found if n_rows * n_columns <= CELLS_TIMES * self.inline_bytes and n_rows <= self.max_rows else None
+        n_rows, n_columns = quick[0].num_rows, served.schema.n_attributes + served.schema.n_classes
+        return quick if n_rows * n_columns <= CELLS_TIMES * self.inline_bytes and n_rows <= self.max_rows else None
 
     async def served(self, reference: str) -> Served:
         """The model of "name", "name@version" or "name@alias"."""
@@ -366,11 +366,11 @@ def parse_predict_headers(scope: Scope) -> tuple[str, str, int | None]:
     headers = scope["fewpass.headers"]
     content_type = headers.get(b"content-type", b"application/json")
     is_json = content_type == b"application/json"
-    given = JSON if is_json else content_type.decode("latin-1").partition(";")[0].strip().lower()
+    media_type = JSON if is_json else content_type.decode("latin-1").partition(";")[0].strip().lower()
     accept = headers.get(b"accept", b"")
     answer_type = ARROW if ARROW.encode() in accept else JSON if JSON.encode() in accept else ""
     length = headers.get(b"content-length")
-    return given, answer_type, None if length is None else int(length)
+    return media_type, answer_type, None if length is None else int(length)
 
 
 def check_predict_request(request: PredictRequest, max_rows: int) -> None:

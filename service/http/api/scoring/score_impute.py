@@ -148,14 +148,14 @@ class Densities:
     def _scored(self, served: Served, request: ScoreRequest) -> JSONObject:
         pause = self._pause("score")
         model, chunk, _ = self._rows(served, request)
-        x, found = model.columns.rows_of_chunk(chunk), [np.empty(0)]
+        x, parts = model.columns.rows_of_chunk(chunk), [np.empty(0)]
         average = None if request.average is None else request.average.average()
         over = graph_averaged_scorer(served.model, average, chunk.n_rows, pause)
         row_logs = model.row_logs if over is None else over.log_likelihood
         for first in range(0, chunk.n_rows, ROWS_AT_ONCE):
-            found.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
+            parts.append(row_logs(np.ascontiguousarray(x[:, first : first + ROWS_AT_ONCE])))
             pause()
-        logs = np.concatenate(found)
+        logs = np.concatenate(parts)
         ranks = ranks_by_surprise(logs, np.sort(logs)).astype(object)
         ranks[np.isnan(logs)] = None
         served.count_rows(logs.size)

@@ -1,11 +1,9 @@
 """One browser for all tests, and a server with a workspace of several kinds of models."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
@@ -19,13 +17,10 @@ from service.requests.requests import DatasetRequest, ScheduleRequest, TrainRequ
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
-from tests.service.asking import client_of
+from tests.service.asking import client_of, learn
 from tests.service.conftest import weather
-from tests.service.console.browser.driving import Visit, launched, visit
+from tests.service.console.browser.driving import launched, visit
 from tests.service.forks import local_server
-
-if TYPE_CHECKING:
-    pass
 
 HOSTILE = '<img src=x onerror="window.hacked=1">\'&\u202e{{7*7}}'
 
@@ -69,31 +64,18 @@ def house(tmp_path_factory):
     train, hostile = folder / "train.parquet", folder / "hostile.parquet"
     pq.write_table(weather(2000, 1), train)
     pq.write_table(hostile_table(), hostile)
-    settings = Settings(
-        workspace=folder / "workspace",
-        generation_poll_s=0.05,
-        job_poll_s=0.05,
-        progress_s=0.1,
-        request_timeout_s=600,
-        slow_request_s=600,
-        monitoring_fold_s=0.05,
-        monitoring_flush_s=0.1,
-        monitoring_look_s=0.5,
-    )
+    quick = {"generation_poll_s": 0.05, "job_poll_s": 0.05, "progress_s": 0.1}
+    quick |= {"monitoring_fold_s": 0.05, "monitoring_flush_s": 0.1, "monitoring_look_s": 0.5}
+    settings = Settings(workspace=folder / "workspace", request_timeout_s=600, slow_request_s=600, **quick)
     with Workspace(settings) as workspace:
         product.register_dataset(workspace, DatasetRequest(name="weather", uris=[str(train)], target="class"))
         kdb: dict[str, Any] = {"k": 2, "estimator": "hdp-map"}
         first = TrainRequest(dataset="weather", learner="kdb", parameters=kdb, model="rain", aliases=["champion"])
         product.train_model_version(workspace, first)
-        product.train_model_version(
-            workspace, TrainRequest(dataset="weather", learner="nb", parameters={"m": 1.0}, model="rain")
-        )
-        circuit: dict[str, Any] = {"passes": 2, "states": 2}
-        product.train_model_version(
-            workspace, TrainRequest(uris=[str(train)], learner="spn", parameters=circuit, model="sky")
-        )
-        named = TrainRequest(uris=[str(hostile)], target="y", learner="tan", parameters={"m": 1.0}, model="hostile")
-        product.train_model_version(workspace, named)
+        second = TrainRequest(dataset="weather", learner="nb", parameters={"m": 1.0}, model="rain")
+        product.train_model_version(workspace, second)
+        learn(workspace, train, "sky", target=None, learner="spn", parameters={"passes": 2, "states": 2})
+        learn(workspace, hostile, "hostile", target="y", learner="tan")
         nightly = {"name": "nightly", "cron": "0 3 * * *", "job": {**first.model_dump(), "aliases": []}}
         product.create_schedule(workspace, ScheduleRequest(**nightly))
     with local_server(settings) as server, client_of(server) as client:
@@ -107,10 +89,14 @@ def browser():
         yield found
 
 
-Visiting = Callable[..., AbstractContextManager[Visit]]
-
-
 @pytest.fixture
 def visiting(browser, house):
     """Open a tab on the house's server."""
     return partial(visit, browser, house.server.url)
+
+
+@pytest.fixture
+def tab(visiting):
+    """A tab of its own on the house's server."""
+    with visiting() as tab:
+        yield tab

@@ -59,11 +59,13 @@ class Visit:
 
         only = {"runOnly": list(rules)} if rules else {"rules": {rule: {"enabled": False} for rule in without}}
         found = Axe().run(self.page, options={"resultTypes": ["violations"]} | only).response["violations"]
-        return [
-            f"{each['impact']} {each['id']}: {each['help']}: {json.dumps([node['html'][:200] for node in each['nodes'][:3]])}"
-            for each in found
-            if each["impact"] in {"serious", "critical"}
-        ]
+        grave = [each for each in found if each["impact"] in {"serious", "critical"}]
+        places = [json.dumps([node["html"][:200] for node in each["nodes"][:3]]) for each in grave]
+        return [f"{each['impact']} {each['id']}: {each['help']}: {at}" for each, at in zip(grave, places, strict=True)]
+
+    def start(self):
+        """What the explorer of the present page begins with."""
+        return json.loads(self.page.text_content("#start"))
 
     def settled(self):
         """Wait until the explorer has shown everything."""
@@ -73,6 +75,11 @@ class Visit:
         """Open a page with an explorer, and wait until it has shown everything."""
         self.go(path)
         self.settled()
+
+    def submit(self, form):
+        """Press the button of a form, and wait for the page that it leads to."""
+        with self.page.expect_navigation():
+            self.page.click(f"{form} button")
 
     def n_settled(self):
         """The number of the answer that is shown."""

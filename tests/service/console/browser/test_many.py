@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
+from tests.service.asking import learn
 from tests.service.console.browser.driving import needs_browser, visit
 from tests.service.forks import local_server
 
@@ -36,8 +36,7 @@ def crowded(tmp_path_factory):
         workspace=folder / "workspace", job_workers=0, request_timeout_s=600, slow_request_s=600, query_s=60
     )
     with Workspace(settings) as workspace:
-        asked = {"uris": [str(folder / "wide.parquet")], "target": "y", "learner": "nb", "parameters": {"m": 1.0}}
-        product.train_model_version(workspace, TrainRequest(**asked, model="wide"))
+        learn(workspace, folder / "wide.parquet", "wide", target="y")
         product.job_queue(workspace).submit("train", {"model": "wide", "dataset": "d"})
         repeat_job(workspace.layout.control_path)
     with local_server(settings) as server:
@@ -66,13 +65,9 @@ def test_a_thousand_columns(browser, crowded):
         tab.explore("/console/models/wide/what-if")
         assert tab.page.locator("#columns details").count() == 60
         assert "940 more columns" in tab.page.inner_text("#more")
-        before = tab.page.get_attribute("#what-if", "data-settled")
-        tab.page.fill("#find", "column0777")
-        tab.page.locator('#columns details[data-column="column0777"] .value').first.click()
-        tab.page.wait_for_function(
-            "(old) => { const d = document.getElementById('what-if').dataset; return d.state === 'settled' && d.settled > old; }",
-            arg=before,
-        )
+        with tab.settling():
+            tab.page.fill("#find", "column0777")
+            tab.page.locator('#columns details[data-column="column0777"] .value').first.click()
         assert "column0777" in tab.page.inner_text("#chosen")
         tab.go("/console/models/wide/graph")
         assert 0 < tab.page.locator(".structure .node").count() <= 101, "those around the class"

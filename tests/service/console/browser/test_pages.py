@@ -73,108 +73,99 @@ def test_no_page_does_what_it_must_not(visiting):
     assert not {name: width for name, width in widths.items() if width > name[1]}
 
 
-def test_the_api_can_be_tried_without_a_network(visiting):
-    with visiting() as tab:
-        tab.go("/docs")
-        tab.page.wait_for_selector(".swagger-ui .opblock")
-        tab.check()
-        tab.page.wait_for_selector(".swagger-ui .version")
-        color, back = (
-            tab.page.evaluate(f"getComputedStyle(document.querySelector('.swagger-ui .title small{inner}')).{what}")
-            for inner, what in ((" .version", "color"), (" .version", "backgroundColor"))
-        )
-        assert color == "rgb(255, 255, 255)" and back == "rgba(0, 0, 0, 0)", "white on the colour of its badge"
+def test_the_api_can_be_tried_without_a_network(tab):
+    tab.go("/docs")
+    tab.page.wait_for_selector(".swagger-ui .opblock")
+    tab.check()
+    tab.page.wait_for_selector(".swagger-ui .version")
+    color, back = (
+        tab.page.evaluate(f"getComputedStyle(document.querySelector('.swagger-ui .title small{inner}')).{what}")
+        for inner, what in ((" .version", "color"), (" .version", "backgroundColor"))
+    )
+    assert color == "rgb(255, 255, 255)" and back == "rgba(0, 0, 0, 0)", "white on the colour of its badge"
 
 
-def test_names_of_others_run_nothing(visiting):
+def test_names_of_others_run_nothing(tab):
     case = quote(f'{{"evidence":{{"x":1.5}},"target":"{HOSTILE.replace(chr(34), chr(92) + chr(34))}"}}')
     paths = [
         "/console/models/hostile/graph",
         f"/console/models/hostile/graph/{quote(HOSTILE, safe='')}",
         f"/console/models/hostile/what-if?case={case}",
     ]
-    with visiting() as tab:
-        for path in paths:
-            tab.go(path)
-            if "what-if" in path:
-                tab.settled()
-            assert tab.page.evaluate("window.hacked") is None and tab.page.locator("img").count() == 0
-            assert "<img src=x" in tab.page.inner_text("main") or "<img src=x" in tab.page.content().replace(
-                "&lt;", "<"
-            )
-            tab.check()
-
-
-def test_the_keyboard_suffices(visiting):
-    with visiting() as tab:
-        tab.go("/console/models/rain@1/graph")
-        tab.page.keyboard.press("Tab")
-        assert tab.page.evaluate("document.activeElement.className") == "skip"
-        tab.page.locator(".structure a").first.focus()
-        tab.settled()
-        here = "document.activeElement.closest('.node').dataset.column"
-        assert tab.page.evaluate(here) == "class"
-        tab.page.keyboard.press("ArrowDown")
-        said = tab.page.evaluate("document.activeElement.getAttribute('aria-label')")
-        assert re.fullmatch(r"class: no, 0\.\d{3}", said), said
-        before = tab.page.get_attribute("#what-if", "data-settled")
-        tab.page.keyboard.press("Space")
-        tab.page.wait_for_function("(n) => document.getElementById('what-if').dataset.settled !== n", arg=before)
-        assert tab.page.evaluate("document.activeElement.getAttribute('aria-label')") == "class: no, 1.000"
-        assert tab.page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
-        for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft"):
-            tab.page.keyboard.press(key)
-        column = tab.page.evaluate(here)
-        assert column not in {None, "class"}
-        tab.page.locator(f".structure a[data-column={column}]").focus()
-        tab.page.keyboard.press("Enter")
-        tab.page.wait_for_url("**/graph/*")
-        assert column in tab.page.inner_text("h1")
-        tab.explore("/console/models/rain@1/what-if")
-        tab.page.locator(".value").first.focus()
-        outline = "getComputedStyle(document.activeElement).outlineStyle"
-        tab.page.keyboard.press("Tab")
-        assert tab.page.evaluate(outline) != "none", "the focus can be seen"
-        with tab.settling():  # the address changes before the page does
-            tab.page.keyboard.press("Space")
-        assert case_of(tab) and tab.page.locator("#chosen li").count() == 1
-
-
-def test_monitoring_from_the_list_to_the_hour_and_the_graph(visiting):
-    with visiting() as tab:
-        tab.go("/console")
-        row = tab.page.locator("#models tr:has(a:text-is('rain'))")
-        assert "1,200" in row.inner_text() and "by labels" in row.inner_text()
-        row.locator("a:has-text('drifts')").click()
-        tab.page.wait_for_url("**/console/models/rain/monitoring")
-        text = tab.page.inner_text("main")
-        assert "It drifts." in text and "humidity has numbers outside the range of training" in text
-        assert "Calibration, by labels" in text and "Predictions by confidence" in text
-        assert tab.page.locator("[data-chart=timeline] canvas").count() == 1
-        tab.page.click("table a:has-text('humidity')")
-        tab.page.wait_for_selector("#column")
-        tab.page.click("summary:has-text('Hours with rows')")
-        assert "yes" in tab.page.inner_text("[aria-label=Timeline]") and "served" in tab.page.inner_text(".cards")
-        tab.page.locator("[aria-label=Timeline] tbody tr:has-text('yes') a").first.click()
-        tab.page.wait_for_selector("text=The window ends")
-        assert "It drifts." in tab.page.inner_text("main")
-        tab.page.click("text=On the graph")
-        assert "until=" in tab.page.url  # an hour that is over stays that hour
-        tab.page.wait_for_selector(".structure .node.blamed")
-        assert tab.page.locator(".node.blamed[data-column=humidity]").count() == 1
-        assert "drifts" in tab.page.inner_text("#outline tr:has-text('humidity')")
-        tab.page.click("[aria-label='columns around windy']")
-        tab.page.wait_for_selector("text=around windy")
-        assert "until=" in tab.page.url and "of served rows until" in tab.page.inner_text("main")
+    for path in paths:
+        tab.go(path)
+        if "what-if" in path:
+            tab.settled()
+        assert tab.page.evaluate("window.hacked") is None and tab.page.locator("img").count() == 0
+        text = tab.page.inner_text("main") + tab.page.content().replace("&lt;", "<")
+        assert "<img src=x" in text
         tab.check()
+
+
+def test_the_keyboard_suffices(tab):
+    tab.go("/console/models/rain@1/graph")
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate("document.activeElement.className") == "skip"
+    tab.page.locator(".structure a").first.focus()
+    tab.settled()
+    here = "document.activeElement.closest('.node').dataset.column"
+    assert tab.page.evaluate(here) == "class"
+    tab.page.keyboard.press("ArrowDown")
+    said = tab.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert re.fullmatch(r"class: no, 0\.\d{3}", said), said
+    with tab.settling():
+        tab.page.keyboard.press("Space")
+    assert tab.page.evaluate("document.activeElement.getAttribute('aria-label')") == "class: no, 1.000"
+    assert tab.page.evaluate("document.activeElement.getAttribute('aria-pressed')") == "true"
+    for key in ("ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft"):
+        tab.page.keyboard.press(key)
+    column = tab.page.evaluate(here)
+    assert column not in {None, "class"}
+    tab.page.locator(f".structure a[data-column={column}]").focus()
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_url("**/graph/*")
+    assert column in tab.page.inner_text("h1")
+    tab.explore("/console/models/rain@1/what-if")
+    tab.page.locator(".value").first.focus()
+    outline = "getComputedStyle(document.activeElement).outlineStyle"
+    tab.page.keyboard.press("Tab")
+    assert tab.page.evaluate(outline) != "none", "the focus can be seen"
+    with tab.settling():  # the address changes before the page does
+        tab.page.keyboard.press("Space")
+    assert case_of(tab) and tab.page.locator("#chosen li").count() == 1
+
+
+def test_monitoring_from_the_list_to_the_hour_and_the_graph(tab):
+    tab.go("/console")
+    row = tab.page.locator("#models tr:has(a:text-is('rain'))")
+    assert "1,200" in row.inner_text() and "by labels" in row.inner_text()
+    row.locator("a:has-text('drifts')").click()
+    tab.page.wait_for_url("**/console/models/rain/monitoring")
+    text = tab.page.inner_text("main")
+    assert "It drifts." in text and "humidity has numbers outside the range of training" in text
+    assert "Calibration, by labels" in text and "Predictions by confidence" in text
+    assert tab.page.locator("[data-chart=timeline] canvas").count() == 1
+    tab.page.click("table a:has-text('humidity')")
+    tab.page.wait_for_selector("#column")
+    tab.page.click("summary:has-text('Hours with rows')")
+    assert "yes" in tab.page.inner_text("[aria-label=Timeline]") and "served" in tab.page.inner_text(".cards")
+    tab.page.locator("[aria-label=Timeline] tbody tr:has-text('yes') a").first.click()
+    tab.page.wait_for_selector("text=The window ends")
+    assert "It drifts." in tab.page.inner_text("main")
+    tab.page.click("text=On the graph")
+    assert "until=" in tab.page.url  # an hour that is over stays that hour
+    tab.page.wait_for_selector(".structure .node.blamed")
+    assert tab.page.locator(".node.blamed[data-column=humidity]").count() == 1
+    assert "drifts" in tab.page.inner_text("#outline tr:has-text('humidity')")
+    tab.page.click("[aria-label='columns around windy']")
+    tab.page.wait_for_selector("text=around windy")
+    assert "until=" in tab.page.url and "of served rows until" in tab.page.inner_text("main")
+    tab.check()
 
 
 def test_pages_can_be_read_without_scripts(visiting, house):
     with visiting(java_script_enabled=False) as tab:
         for path in ("/console", "/console/models/rain", "/console/models/rain@1/graph", "/console/jobs", "/docs/read"):
             tab.page.goto(f"{house.server.url}{path}")
-            assert (
-                tab.page.locator("table").count() >= 1
-                or "No job" in tab.page.inner_text("main")
-                or "none" in tab.page.inner_text("main")
-            )
+            text = tab.page.inner_text("main")
+            assert tab.page.locator("table").count() >= 1 or "No job" in text or "none" in text
