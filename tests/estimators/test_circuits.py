@@ -91,7 +91,7 @@ def test_classes_are_told_apart_and_a_posterior_has_intervals_also_pickled(fitte
     low, high = again.predict_interval(test, 0.8)
     assert (low <= p + 1e-9).all() and (p <= high + 1e-9).all()
     assert fitted.query(Moments(("x",), {"class": "a"}))["moments"]["x"]["standard_error"] > 0
-    assert fitted.explain(rows[:0]).contributions.shape == (0, fitted.n_features_in_)
+    assert fitted.explain(test[:0]).contributions.shape == (0, fitted.n_features_in_)
 
 
 def test_tables_come_in_every_form(tmp_path):
