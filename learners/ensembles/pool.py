@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import tee
 from typing import NamedTuple
 
@@ -30,7 +30,6 @@ from learners.schema.encoding.column_views import Views
 
 # Beyond the largest number of float16 there is only infinity.
 MOST_SPREAD = 60_000.0
-SPREADS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -48,20 +47,16 @@ class CompiledPool(NamedTuple):
     entries: Entries
 
     def scaled(self, factor: float) -> CompiledPool:
-        """With all scores multiplied: by a temperature, or the share of the ensemble beside a correction.
-
-        In place: the tables are most of a model, and would be in memory twice.
-        """
+        """With all scores multiplied: by a temperature, or the share of the ensemble beside a correction."""
         tables, entries = self
-        for scores in (tables.dense, tables.vectors):
-            scores.setflags(write=True)
-            np.multiply(scores, np.float32(factor), out=scores)
-            scores.setflags(write=False)
-        for spreads in (entries.spread_dense, entries.spread_vectors):
-            for first in range(0, len(spreads), SPREADS_AT_ONCE):
-                part = spreads[first : first + SPREADS_AT_ONCE]
-                part[:] = np.minimum(part * np.float32(factor**2), MOST_SPREAD)
-        return CompiledPool(tables._replace(log_prior=tables.log_prior * factor), entries)
+        spreads = (entries.spread_dense, entries.spread_vectors)
+        dense, vectors = (np.minimum(one * np.float32(factor**2), MOST_SPREAD).astype(np.float16) for one in spreads)
+        tables = tables._replace(
+            dense=tables.dense * np.float32(factor),
+            vectors=tables.vectors * np.float32(factor),
+            log_prior=tables.log_prior * factor,
+        )
+        return CompiledPool(tables, replace(entries, spread_dense=dense, spread_vectors=vectors))
 
 
 def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:

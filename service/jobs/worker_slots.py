@@ -13,7 +13,7 @@ import structlog
 
 from service.requests.json_values import JSONObject
 from storage.errors import Unwritable
-from storage.files.atomic_files import exclusive_file_lock
+from storage.files.atomic_files import exclusive_file_lock, is_file_locked
 
 MOST_LOOKS = 1000  # in a row; more, and a forked process keeps open what a look has opened
 POLL_S = 0.2
@@ -37,15 +37,8 @@ def acquire_worker_slot(locks: Path) -> tuple[int, IO[bytes]]:
 
 
 def is_worker_slot_taken(locks: Path, slot: int) -> bool:
-    """Whether a living worker holds the slot; to look is to share the lock for a moment."""
-    try:
-        with _path(locks, slot).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        pass
-    return False
+    """Whether a living worker holds the slot."""
+    return is_file_locked(_path(locks, slot))
 
 
 def _path(locks: Path, slot: int) -> Path:

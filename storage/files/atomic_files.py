@@ -68,6 +68,18 @@ def exclusive_file_lock(path: Path) -> Iterator[None]:
             yield
 
 
+def is_file_locked(path: Path) -> bool:
+    """Whether a living process holds the exclusive lock of a file; to look is to share the lock for a moment."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        pass
+    return False
+
+
 def create_folder(folder: Path, mode: int = 0o777) -> None:
     """Make a folder, and those above it, durably (Unwritable); a mode is for the folder alone, and only if it is new."""
     with disk_errors_as_unwritable(folder):

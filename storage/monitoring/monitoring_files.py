@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import visible_files_below, write_file_atomically
+from storage.files.atomic_files import is_file_locked, visible_files_below, write_file_atomically
 from storage.files.workspace_layout import checked_resource_name
 
 HOUR = timedelta(hours=1)
@@ -299,14 +299,7 @@ class Alive:
 
 def is_counting_process_alive(root: Path, process: str) -> bool:
     """Whether a process that counts is still there."""
-    try:
-        with _sign(root, process).open("r") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
+    return is_file_locked(_sign(root, process))
 
 
 def _sign(root: Path, process: str) -> Path:

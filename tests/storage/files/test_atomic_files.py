@@ -269,3 +269,11 @@ def test_a_disk_that_refuses_leaves_no_name(tmp_path, monkeypatch):
     with pytest.raises(Unwritable, match="Input/output error"), draft_path_beside(tmp_path / "target") as draft:
         publish_draft_folder(make_tree(draft), tmp_path / "target")
     assert list(tmp_path.iterdir()) == [] and atomic_files.delete_abandoned_drafts(tmp_path) == ()
+
+
+def test_a_file_is_locked_while_somebody_holds_its_lock(tmp_path):
+    path = tmp_path / "x"
+    with atomic_files.exclusive_file_lock(path):
+        assert atomic_files.is_file_locked(tmp_path / ".x.lock")
+    assert not atomic_files.is_file_locked(tmp_path / ".x.lock")
+    assert not atomic_files.is_file_locked(tmp_path / "absent")
