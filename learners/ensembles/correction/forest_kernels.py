@@ -7,10 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.kernels.arrays import Array
+from learners.kernels.intrinsics import popcount
 from learners.kernels.jit import inner_kernel, kernel
 
-BLOCK_ROWS = 256
-WORD = 64
+BLOCK_ROWS = 8_192
+WALKED_ROWS = 64  # fewer are sooner walked down a tree than its masks are made
+WORD, MASKED_DEPTH = 64, 6  # a bit for each of 2^6 leaves
+ALL_LEAVES = np.uint64(2**64 - 1)
 
 
 class Forest(NamedTuple):
@@ -35,37 +38,76 @@ class Forest(NamedTuple):
 def add_forest_scores(forest, x, sizes, scores):
     """Add each tree's leaf to the score of its class, tree by tree in order.
 
-    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Many rows go
-    down together level by level, so that the processor waits for the splits of several at once; a row that lacks the
-    attribute of a split on its way goes both ways, in the shares of the training rows.
+    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Of many rows a tree is
+    not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
+    codes of a row leave is the row's. A row that lacks the attribute of a split on its way goes both ways, in the shares of
+    the training rows.
 
-    Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
+    Lucchese et al. (2015), QuickScorer, section 3; Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
-    attributes, word_starts, words = forest.attributes, forest.word_starts, forest.words
-    places, is_lacking = np.zeros(BLOCK_ROWS, np.int64), np.zeros(BLOCK_ROWS, np.uint8)
     # The right branches that one row is still to follow, at most one a level.
     right, shares = np.empty(WORD, np.int64), np.empty(WORD)
+    starts = np.zeros(sizes.size + 1, np.int64)
+    for attribute in range(sizes.size):
+        starts[attribute + 1] = starts[attribute] + sizes[attribute] + 1
+    allowed, used = np.empty(starts[sizes.size], np.uint64), np.empty(sizes.size, np.int64)
+    left_over = np.empty(min(BLOCK_ROWS, x.shape[1]), np.uint64)
     for begin in range(0, x.shape[1], BLOCK_ROWS):
         end = min(begin + BLOCK_ROWS, x.shape[1])
         for tree in range(forest.depths.size):
-            depth, label, nodes = forest.depths[tree], forest.labels[tree], forest.node_starts[tree]
-            leaves = forest.leaf_starts[tree] - (np.int64(1) << depth) + 1
-            for _ in range(depth):
+            label = forest.labels[tree]
+            if end - begin < WALKED_ROWS or forest.depths[tree] > MASKED_DEPTH:
                 for row in range(begin, end):
-                    place = places[row - begin]
-                    node = nodes + place
-                    attribute = attributes[node]
-                    code = np.int64(x[attribute, row])
-                    word = words[word_starts[node] + (code >> 6)]
-                    goes_left = np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
-                    places[row - begin] = 2 * place + 2 - goes_left
-                    is_lacking[row - begin] |= np.uint8(code >= sizes[attribute])
+                    scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
+                continue
+            n_used = _allowed_leaves(forest, tree, sizes, starts, used, allowed)
+            _leaves_left_over(x, begin, end, sizes, starts, used[:n_used], allowed, left_over)
+            leaves = forest.leaf_starts[tree]
             for row in range(begin, end):
-                if is_lacking[row - begin]:
+                word = left_over[row - begin]
+                if word & (word - np.uint64(1)):
                     scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
                 else:
-                    scores[row, label] += forest.leaves[leaves + places[row - begin]]
-                places[row - begin], is_lacking[row - begin] = 0, 0
+                    scores[row, label] += forest.leaves[leaves + popcount(word - np.uint64(1))]
+
+
+@inner_kernel
+def _allowed_leaves(forest, tree, sizes, starts, used, allowed):  # OUT (n_attributes,) int64 used, (n_codes,) uint64 allowed
+    """Which leaves each code of the attributes that a tree splits on allows, all where it is missing; and how many attributes."""
+    n_used, place = 0, forest.node_starts[tree]
+    for level in range(forest.depths[tree]):
+        n_below = np.uint64(1) << np.uint64(forest.depths[tree] - level - 1)  # leaves of each child
+        for k in range(np.int64(1) << level):
+            attribute, first = forest.attributes[place], forest.word_starts[place]
+            place += 1
+            start, size = starts[attribute], sizes[attribute]
+            is_new = True
+            for i in range(n_used):
+                is_new = is_new and used[i] != attribute
+            if is_new:
+                used[n_used] = attribute
+                n_used += 1
+                allowed[start : start + size + 1] = ALL_LEAVES
+            left = ((np.uint64(1) << n_below) - np.uint64(1)) << (np.uint64(2 * k) * n_below)
+            without_left, without_right = ~left, ~(left << n_below)
+            for begin in range(0, size, WORD):
+                word = forest.words[first + begin // WORD]
+                own = allowed[start + begin : start + min(begin + WORD, size)]
+                for code in range(own.size):
+                    goes_left = (word >> np.uint64(code)) & np.uint64(1)
+                    own[code] &= without_right if goes_left else without_left
+    return n_used
+
+
+@inner_kernel
+def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  # OUT (end - begin,) uint64 left_over
+    """The leaves that all codes of each row allow; one loop for each attribute, of which the compiler makes many lanes."""
+    left_over[: end - begin] = ALL_LEAVES
+    for attribute in used:
+        codes, size = x[attribute, begin:end], sizes[attribute]
+        own = allowed[starts[attribute] : starts[attribute + 1]]
+        for row in range(codes.size):
+            left_over[row] &= own[min(np.int64(codes[row]), size)]
 
 
 @inner_kernel

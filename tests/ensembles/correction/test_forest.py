@@ -10,7 +10,7 @@ import xgboost
 
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.ensembles.correction.forest import check_forest, flatten_xgboost_forest, forest_from_arrays
-from learners.ensembles.correction.forest_kernels import add_forest_scores
+from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WALKED_ROWS, add_forest_scores
 from learners.errors import InvalidArray
 from tests import strategies
 from tests.naive import ensembles as naive
@@ -34,7 +34,7 @@ def grown(n_classes):
         xgboost.train(
             {"max_depth": depth, "nthread": 1, "min_child_weight": 0, **kind}, matrix, 1 + 4 * (n_classes < 9)
         )
-        for depth in (2, 5)
+        for depth in (5, 8)
     )
     return schema, boosters, strategies.chunk_of(2, schema, 40).x
 
@@ -47,9 +47,14 @@ def expected(schema, boosters, x, is_parted=True):
 
 
 def scores_of(forest, schema, x):
-    scores = np.zeros((x.shape[1], schema.n_classes))
-    add_forest_scores(forest, x, schema.domain_sizes, scores)
-    return scores
+    """Of these few rows, which are walked down the trees, and of many, which are not, unless a tree is deep: the same."""
+    assert x.shape[1] < WALKED_ROWS <= 3 * x.shape[1]
+    scores = np.zeros((4 * x.shape[1], schema.n_classes))
+    walked, masked = np.split(scores, [x.shape[1]])
+    add_forest_scores(forest, x, schema.domain_sizes, walked)
+    add_forest_scores(forest, np.tile(x, 3), schema.domain_sizes, masked)
+    assert np.array_equal(np.tile(walked, (3, 1)), masked)
+    return walked
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
@@ -57,6 +62,7 @@ def test_whole_rows_get_the_leaves_of_xgboost(n_classes):
     schema, boosters, x = grown(n_classes)
     forest = flatten_xgboost_forest(schema, boosters, WEIGHTS)
     assert {0, 3} <= set(forest.attributes.tolist()), "the wide columns are split"
+    assert (forest.depths <= MASKED_DEPTH).any() and ((forest.depths > MASKED_DEPTH).any() or n_classes == 260)
     found = scores_of(forest, schema, x)
     assert found == pytest.approx(expected(schema, boosters, x), abs=1e-5)
     codes = CodeTable(schema)
