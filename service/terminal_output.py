@@ -21,7 +21,13 @@ from rich.table import Table
 from learners.errors import redact_uri_secrets
 from service.requests.json_values import JSONMapping, JSONObject
 from service.settings import Settings
-from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, skip_scipy_linalg_import
+from service.startup import (
+    relax_gc_for_startup,
+    restore_gc_after_startup,
+    skip_pandas_import,
+    skip_scipy_linalg_import,
+    skip_sklearn_in_xgboost,
+)
 from storage.files.workspace_layout import Layout
 
 if TYPE_CHECKING:
@@ -230,6 +236,7 @@ class CommandProcess:
         """Load."""
         cls.is_own = cls.is_loading = True
         relax_gc_for_startup()
+        skip_sklearn_in_xgboost()
 
     @classmethod
     def loaded(cls) -> None:

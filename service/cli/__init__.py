@@ -5,9 +5,15 @@ import signal
 import sys
 from typing import Any
 
-from service.startup import relax_gc_for_startup, restore_gc_after_startup
+from service.startup import (
+    end_without_teardown,
+    relax_gc_for_startup,
+    restore_gc_after_startup,
+    start_no_blas_threads,
+)
 
 relax_gc_for_startup()  # before most is imported
+start_no_blas_threads()
 
 import typer  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
@@ -43,6 +49,7 @@ class Commands(TyperGroup):
 class CommandLine(typer.Typer):
     """Typer, but a failure is one clear line and an exit code, never a traceback (unless FEWPASS_DEBUG is set)."""
 
+    @end_without_teardown()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the command line and exit."""
         # As an exception, so that drafts are removed and servers that were started are ended.

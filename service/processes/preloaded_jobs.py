@@ -3,10 +3,11 @@
 import atexit
 import gc
 
-from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, skip_sklearn_in_xgboost
 
 relax_gc_for_startup()
 skip_pandas_import()
+skip_sklearn_in_xgboost()
 
 import service.product.submission.job_steps  # noqa: E402
 import service.telemetry  # noqa: E402

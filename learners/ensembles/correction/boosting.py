@@ -83,18 +83,18 @@ class _Data:
         self.types = codes.feature_types
         self.fold = random_folds(rows.x, N_FOLDS, seed)
 
-    def matrix(self, index: Any, start: float, ref: Any = None) -> Any:
-        """A matrix of some rows that starts from a multiple of the ensemble's scores."""
+    def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:
+        """A matrix of some rows that starts from a multiple of the ensemble's scores, to learn or only to predict."""
         import xgboost
 
-        return xgboost.QuantileDMatrix(
+        kind = xgboost.QuantileDMatrix if is_learned else xgboost.DMatrix  # which is quicker to predict
+        return kind(
             self.x[index],
             self.y[index],
             base_margin=start * self.margins[index],
             feature_types=self.types,
             enable_categorical=True,
             nthread=1,
-            ref=ref,
         )
 
     def as_scores(self, margin: Any) -> Floats:
@@ -117,7 +117,7 @@ class _Way:
         self.runs = []
         for i, own in zip(folds, self.held, strict=True):
             train = data.matrix(data.fold != i, start)
-            self.runs.append((xgboost.Booster(settings, [train]), train, data.matrix(own, start, train)))
+            self.runs.append((xgboost.Booster(settings, [train]), train, data.matrix(own, start, is_learned=False)))
         self.losses = [self._loss()]
 
     def _loss(self) -> float:
