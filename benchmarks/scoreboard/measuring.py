@@ -39,6 +39,8 @@ class Entry:
         Bytes of the model ÷ bytes of the Parquet file that it learned from.
     rows_per_cpu_s : float
         Rows that the command predicts a processor second, imports included.
+    start_cpu_s : float
+        Of the command that predicts one row: what of the others is imports.
     """
 
     table: str
@@ -50,6 +52,7 @@ class Entry:
     peak_mib: float | None = None
     size_ratio: float | None = None
     rows_per_cpu_s: float | None = None
+    start_cpu_s: float | None = None
     note: str = ""
 
 
@@ -79,13 +82,16 @@ class Commands:
         options = ["--learner", self.learner, "--holdout", "0", "--workspace", self.folder / "workspace"]
         return [*_fewpass(), "train", self.files.train, "--target", self.files.target, "--name", "model", *options]
 
-    def predict(self, share: float) -> list[str | Path]:
-        """Answer the test file in which this share of the columns is missing."""
+    def predict(self, rows: Path, answers: Path) -> list[str | Path]:
+        """Answer a file."""
         if self.is_peer:
             module = [sys.executable, "-m", "benchmarks.scoreboard.peers"]
-            return [*module, "predict", self.files.tests[share], self.folder / "model", self.answers(share)]
-        options = ["--out", self.answers(share), "--workspace", self.folder / "workspace"]
-        return [*_fewpass(), "predict", "model", self.files.tests[share], *options]
+            return [*module, "predict", rows, self.folder / "model", answers]
+        return [*_fewpass(), "predict", "model", rows, "--out", answers, "--workspace", self.folder / "workspace"]
+
+    def predict_tests(self, share: float) -> list[str | Path]:
+        """Answer the test file in which this share of the columns is missing."""
+        return self.predict(self.files.tests[share], self.answers(share))
 
     def answers(self, share: float) -> Path:
         """Where the answers go."""
@@ -109,18 +115,19 @@ def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entr
     ends_at = time.perf_counter() + timeout_s
     try:
         trained = run_command(commands.train, timeout_s=timeout_s)
-        answered = run_command(commands.predict(0.0), timeout_s=ends_at - time.perf_counter())
+        started = run_command(commands.predict(files.one_row, folder / "one-answer.parquet"), timeout_s=timeout_s)
+        answered = run_command(commands.predict_tests(0.0), timeout_s=ends_at - time.perf_counter())
     except NotDone as error:
         entry.note = str(error)
         return entry
     entry.train_s, entry.peak_mib = trained.wall_s, trained.peak_bytes / 2**20
     entry.train_cpu_s = trained.cpu_s
     entry.size_ratio = commands.model_bytes / files.train.stat().st_size
-    entry.rows_per_cpu_s = len(files.labels) / answered.cpu_s
+    entry.rows_per_cpu_s, entry.start_cpu_s = len(files.labels) / answered.cpu_s, started.cpu_s
     _add_scores(entry, 0.0, commands)
     for share in sorted(files.tests.keys() - {0.0}):
         try:
-            run_command(commands.predict(share), timeout_s=ends_at - time.perf_counter())
+            run_command(commands.predict_tests(share), timeout_s=ends_at - time.perf_counter())
             _add_scores(entry, share, commands)
         except NotDone as error:
             entry.note += f"{100 * share:.0f} % missing: {error} "

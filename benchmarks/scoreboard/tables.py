@@ -24,7 +24,7 @@ FROM_SETS = (
 )
 QUICK = ("adult", "electricity", "orders", "interactions")
 TEST_SHARE = 0.3
-ORDERS, INTERACTIONS = 100_000, 20_000
+ORDERS, INTERACTIONS = 500_000, 20_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Split:
     train : Path
     tests : dict of float to Path
         The same rows to predict: by the share of the columns that is missing.
+    one_row : Path
+        The first of them.
     labels : list
         The true classes of these rows.
     """
@@ -45,6 +47,7 @@ class Split:
     target: str
     train: Path
     tests: dict[float, Path]
+    one_row: Path
     labels: list[object]
 
 
@@ -109,4 +112,5 @@ def split(
         gone = hidden[: min(round(share * len(hidden)), len(hidden) - 1)]
         tests[share] = folder / f"test-{100 * share:.0f}.parquet"
         pq.write_table(test.select([column for column in attributes if column not in gone]), tests[share])
-    return Split(name, target, folder / "train.parquet", tests, test[target].to_pylist())
+    pq.write_table(test.select(attributes).slice(0, 1), folder / "one-row.parquet")
+    return Split(name, target, folder / "train.parquet", tests, folder / "one-row.parquet", test[target].to_pylist())

@@ -75,7 +75,8 @@ class Joints:
         of_columns = is_known.mean(axis=0) if is_known.size else np.ones(x.shape[1])
         if self.pooling == "logs-by-columns":
             return of_columns[:, np.newaxis]
-        of_information = np.einsum("a,ar->r", self.information, is_known)  # not by BLAS, whose threads would wait for more
+        # Not by BLAS, whose threads would go on waiting for work at every processor.
+        of_information = np.einsum("a,ar->r", self.information, is_known)
         return np.minimum(of_columns, of_information)[:, np.newaxis] ** 2
 
     def pooled(self, share: Floats, log_ensemble: Floats, of_joints: Floats, log_prior: Floats) -> Floats:

@@ -23,3 +23,23 @@ def test_young_objects_become_old_and_frozen_ones_stay_frozen(is_frozen):
     told = subprocess.check_output([sys.executable, "-c", STEPS.format(is_frozen=is_frozen)], text=True).split()
     assert told == [str(not is_frozen), "True", str(is_frozen)]
     assert gc.isenabled()
+
+
+ENDING = """
+import atexit, sys, threading, time
+from service.startup import end_without_teardown
+class Kept:
+    def __del__(self):
+        print("taken apart")
+kept = Kept()
+atexit.register(print, "called at the end")
+threading.Thread(target=lambda: (time.sleep(0.1), print("thread done"))).start()
+with end_without_teardown():
+    sys.exit({code})
+"""
+
+
+@pytest.mark.parametrize("code, status, said", [("3", 3, []), ("", 0, []), ("'no'", 1, ["taken apart"])])
+def test_a_process_ends_with_its_status_and_all_that_it_owes_but_without_teardown(code, status, said):
+    done = subprocess.run([sys.executable, "-c", ENDING.format(code=code)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()) == (status, ["thread done", "called at the end", *said])

@@ -72,7 +72,9 @@ def add_forest_scores(forest, x, sizes, scores):
 
 
 @inner_kernel
-def _allowed_leaves(forest, tree, sizes, starts, used, allowed):  # OUT (n_attributes,) int64 used, (n_codes,) uint64 allowed
+def _allowed_leaves(
+    forest, tree, sizes, starts, used, allowed
+):  # OUT (n_attributes,) int64 used, (n_codes,) uint64 allowed
     """Which leaves each code of the attributes that a tree splits on allows, all where it is missing; and how many attributes."""
     n_used, place = 0, forest.node_starts[tree]
     for level in range(forest.depths[tree]):

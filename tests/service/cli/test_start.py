@@ -46,6 +46,12 @@ def workspace(tmp_path_factory):
     return folder
 
 
+def test_the_default_loads_xgboost_without_what_only_its_estimators_need(workspace):
+    known = loaded(workspace / "workspace", "train", workspace / "table.parquet", "-n", "trees", "-t", "class")
+    assert "xgboost" in known
+    assert not known & {"sklearn", "pandas", "scipy.stats"}
+
+
 @pytest.mark.parametrize("command", [["models"], ["models", "show", "m"]])
 def test_lists_load_neither_arrays_nor_kernels(command, workspace):
     assert not loaded(workspace / "workspace", *command) & LISTING
