@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ PATIENCE = 20
 PAYS = 0.0003
 # And where it heads, as far as its last rounds tell, for more than this multiple of the ensemble's own loss.
 BEHIND = 1.04
+# Or where it would, at best, still have more than this multiple of it after the most rounds.
+HOPELESS = 2.0
 SUBSAMPLE, DEPTH = 0.8, 6
 # What trees start from: a multiple of the ensemble's scores.
 STARTS = {"from ensemble": 1.0, "alone": 0.0}
@@ -32,6 +35,8 @@ FEWER, FEWEST = 10_000, 30_000
 MANY_CLASSES = 4
 # Trees of less weight in the pool are not learned again from all rows.
 LITTLE = 0.3
+# Trees of less weight, or of a negative one, are left out.
+LEAST_WEIGHT = 0.02
 # The trees from nothing are left out where the loss without them is higher by at most this share: they are the most.
 WORTH = 0.001
 
@@ -169,6 +174,12 @@ def has_boosting_converged(losses: list[float], least: float) -> bool:
         return True
     if done >= 2 * PATIENCE and min(losses[-PATIENCE:]) > (1.0 - PAYS) * min(losses[:-PATIENCE]):
         return True
+    if done < 2 * PATIENCE:
+        return False
+    # At best losses go on falling as over the last doubling of the rounds: a power law of them.
+    then, now = losses[done // 2], losses[done]
+    if now > 0.0 and now * min(1.0, now / then) ** math.log2(MOST_ROUNDS / done) > HOPELESS * least:
+        return True
     if done < 4 * PATIENCE:
         return False
     # If twice as many rounds gain the same share each time of what the doubling before gained: losses fall by a power law.
@@ -182,8 +193,8 @@ def boosting_pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
     one = np.append(fit_term_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
     both = fit_term_weights(terms, rows, np.array([1.0, 0.0]), threads)
     losses = [mean_log_loss(np.einsum("rfc,f->rc", terms, weights), rows) for weights in (one, both)]
-    weights = one if losses[0] <= (1.0 + WORTH) * losses[1] else both
-    return np.where(weights > 0.02, weights, 0.0)
+    weights = one if both[1] <= LEAST_WEIGHT or losses[0] <= (1.0 + WORTH) * losses[1] else both
+    return np.where(weights > LEAST_WEIGHT, weights, 0.0)
 
 
 def boost_ensemble_correction(

@@ -10,7 +10,7 @@ from learners.ensembles.correction.boosting import (
     boosting_pool_weights,
     has_boosting_converged,
 )
-from learners.ensembles.weights import Rows
+from learners.ensembles.weights import Rows, fit_term_weights
 from learners.passes.engine import ignore_progress
 from learners.schema import Chunk
 from tests.ensembles.test_pool import trained
@@ -34,6 +34,11 @@ TO_HALF = 0.5 + 1.0 / (1.0 + ROUNDS)  # .512 so far
         (TO_HALF[:-1], 0.47, False),
         # Seven classes of covtype: boosting from nothing was at .52 after 40 rounds and at .39 after 240, beside .34.
         (0.33 + 2.0 / (5.0 + ROUNDS) ** 0.6, 0.34, False),
+        # Sixteen classes of flights_nyc13: after 40 rounds ten times what is had, and falling more slowly each time they double.
+        (7.2 / (4.0 + ROUNDS[: 2 * PATIENCE + 1]) ** 0.7, 0.031, True),
+        (7.2 / (4.0 + ROUNDS[: 2 * PATIENCE]) ** 0.7, 0.031, False),
+        # As much, but falling fast enough.
+        (7.2 / (4.0 + ROUNDS[: 2 * PATIENCE + 1]) ** 0.7 * np.exp(-ROUNDS[: 2 * PATIENCE + 1] / 15), 0.003, False),
         # The last round.
         (1.0 / (1.0 + np.arange(MOST_ROUNDS + 1)), 0.0, True),
     ],
@@ -64,3 +69,16 @@ def test_trees_from_nothing_stay_only_where_they_pay():
     other[:, 1] += 2.0 * y - 1.0
     useless, useful = (np.stack([scores, two], axis=1).astype(np.float32) for two in (noise, other))
     assert boosting_pool_weights(useless, rows, 1)[1] == 0.0 and boosting_pool_weights(useful, rows, 1)[1] > 0.1
+
+
+def test_without_trees_of_negative_weight_the_ensemble_has_the_share_that_it_has_alone():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 4000).astype(np.uint8)
+    rows = Rows(y, np.zeros((y.size, 2)))
+    scores, wrong = np.zeros((2, y.size, 2))
+    scores[:, 1] = 2.0 * y - 1.0 + rng.normal(0, 1, y.size)
+    wrong[:, 1] = scores[:, 1] + rng.normal(0, 0.5, y.size) - (2.0 * y - 1.0)
+    terms = np.stack([scores, wrong], axis=1).astype(np.float32)
+    assert fit_term_weights(terms, rows, np.array([1.0, 0.0]), 1)[1] < 0.0
+    alone = fit_term_weights(terms[:, :1], rows, np.array([1.0]), 1)
+    assert boosting_pool_weights(terms, rows, 1).tolist() == [alone[0], 0.0]
