@@ -47,8 +47,8 @@ def _end_at_once() -> None:
     if _Ending.status is None:
         return
     try:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None where the process began without
+            stream.flush()
     except OSError:  # which Python tells as it ends
         return
     os._exit(_Ending.status)
