@@ -43,3 +43,9 @@ with end_without_teardown():
 def test_a_process_ends_with_its_status_and_all_that_it_owes_but_without_teardown(code, status, said):
     done = subprocess.run([sys.executable, "-c", ENDING.format(code=code)], capture_output=True, text=True)
     assert (done.returncode, done.stdout.splitlines()) == (status, ["thread done", "called at the end", *said])
+
+
+def test_a_process_that_began_without_output_ends_well():
+    command = ["sh", "-c", '"$0" -c "$1" >&-', sys.executable, ENDING.format(code="")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
