@@ -20,15 +20,18 @@ def relax_gc_for_startup() -> None:
     gc.set_threshold(LOADED_OBJECTS)
 
 
-def start_no_blas_threads() -> None:
-    """Let linear algebra add up on one thread: its threads wait busily for work, and sums depend on how many they are. Before numpy is imported."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
 def restore_gc_after_startup() -> None:
     """Look for garbage as usual from now on, and not at once among what was loaded: it is old."""
     _make_old()
     gc.set_threshold(*USUAL_THRESHOLDS)
+
+
+def start_no_blas_threads() -> None:
+    """Let linear algebra use one thread, here before numpy is imported, and in processes that start from here.
+
+    More threads wait busily for work, and sums depend on their number.
+    """
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def _make_old() -> None:
@@ -128,5 +131,5 @@ class _XGBoostAlone(MetaPathFinder):
 
 
 def skip_sklearn_in_xgboost() -> None:
-    """Let XGBoost load without scikit-learn, where anything needs XGBoost at all: .8 s and 70 MB. Its own estimators, which need it, we do not use."""
+    """Let XGBoost load without scikit-learn: .8 s and 70 MB. Only XGBoost's own estimators need it, and we use none."""
     sys.meta_path.insert(0, _XGBoostAlone())

@@ -113,10 +113,14 @@ def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entr
     """Train and predict with a learner on a table; all of it may take so many seconds."""
     commands, entry = Commands(learner, files, folder), Entry(files.name, learner)
     ends_at = time.perf_counter() + timeout_s
+
+    def left() -> float:
+        return ends_at - time.perf_counter()
+
     try:
         trained = run_command(commands.train, timeout_s=timeout_s)
-        started = run_command(commands.predict(files.one_row, folder / "one-answer.parquet"), timeout_s=timeout_s)
-        answered = run_command(commands.predict_tests(0.0), timeout_s=ends_at - time.perf_counter())
+        started = run_command(commands.predict(files.one_row, folder / "one-answer.parquet"), timeout_s=left())
+        answered = run_command(commands.predict_tests(0.0), timeout_s=left())
     except NotDone as error:
         entry.note = str(error)
         return entry
@@ -127,7 +131,7 @@ def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entr
     _add_scores(entry, 0.0, commands)
     for share in sorted(files.tests.keys() - {0.0}):
         try:
-            run_command(commands.predict_tests(share), timeout_s=ends_at - time.perf_counter())
+            run_command(commands.predict_tests(share), timeout_s=left())
             _add_scores(entry, share, commands)
         except NotDone as error:
             entry.note += f"{100 * share:.0f} % missing: {error} "

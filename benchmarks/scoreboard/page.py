@@ -7,20 +7,22 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+# The title of each column and how its numbers are written.
 COSTS = {
-    "train_s": ".1f",
-    "train_cpu_s": ".1f",
-    "peak_mib": ".0f",
-    "size_ratio": ".2f",
-    "rows_per_cpu_s": ",.0f",
-    "start_cpu_s": ".2f",
+    "train_s": ("train, s", ".1f"),
+    "train_cpu_s": ("CPU s", ".1f"),
+    "peak_mib": ("peak, MiB", ".0f"),
+    "size_ratio": ("size", ".2f"),
+    "rows_per_cpu_s": ("rows a CPU s", ",.0f"),
+    "start_cpu_s": ("start, CPU s", ".2f"),
 }
 SCORES = {"error": "error", "rmse": "RMSE", "log_loss": "log loss", "ece": "ECE"}
 HEAD = """# The scoreboard
 
 `make scoreboard` trains and predicts with the `fewpass` command and with the boosting libraries, each in processes of its own, from the same Parquet files: 70 % of the rows to train
 on, 30 % to predict. The columns of the four scores are of whole rows, then of rows in which 30 % and 70 % of the columns are not sent. Processor seconds are those of the
-process and its children, imports included (– where they were not measured); the start is the command that predicts one row; the size is that of the form of a model that answers ÷ that of the Parquet file; *not done* says why.
+process and its children, imports included (– where they were not measured). The start is the command that predicts one row. The size is that of the form of a model that answers ÷ that of the Parquet file.
+*Not done* says why.
 """
 
 
@@ -28,18 +30,7 @@ def markdown(board: dict[str, Any]) -> str:
     """One table of all learners on all tables."""
     shares = sorted({share for entry in board["entries"] for share in entry["scores"]}, key=int)
     titles = [*SCORES.values(), *(f"{title}, {share} % missing" for share in shares[1:] for title in SCORES.values())]
-    head = [
-        "table",
-        "learner",
-        *titles,
-        "train, s",
-        "CPU s",
-        "peak, MiB",
-        "size",
-        "rows a CPU s",
-        "start, CPU s",
-        "invalid rows",
-    ]
+    head = ["table", "learner", *titles, *(title for title, _ in COSTS.values()), "invalid rows"]
     lines = [_row(head), _row(["---", "---", *["---:"] * (len(head) - 2)])]
     lines += [_row(_cells(entry, shares)) for entry in board["entries"]]
     absent = [f"\nNo file, and so left out: {', '.join(board['absent'])}.\n"] if board["absent"] else []
@@ -60,7 +51,8 @@ def _cells(entry: dict[str, Any], shares: Iterable[str]) -> list[str]:
         for share in shares
         for score in SCORES
     ]
-    return [*start, *scores, *(_number(entry.get(name), form) for name, form in COSTS.items()), str(entry["n_invalid"])]
+    costs = [_number(entry.get(name), form) for name, (_, form) in COSTS.items()]
+    return [*start, *scores, *costs, str(entry["n_invalid"])]
 
 
 def _number(value: float | None, form: str) -> str:

@@ -18,7 +18,7 @@ import structlog
 
 from service import product
 from service.settings import Settings, unknown_setting_warnings
-from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
+from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, start_no_blas_threads
 from service.telemetry import configure_logs
 from storage.files.workspace_layout import Layout
 
@@ -131,12 +131,11 @@ def _serve_forked(settings: Settings, listening: socket.socket) -> None:
     """Keep the process alive from which the serving processes are forked; see `service.processes.forking`."""
     descriptor = listening.fileno()
     command = [sys.executable, "-m", "service.processes.forking", str(descriptor), str(os.getpid())]
-    # Threads of linear algebra would run beside the fork, and serving needs none.
-    environment = {"OPENBLAS_NUM_THREADS": "1"} | os.environ
+    start_no_blas_threads()  # which would run beside the fork
     pause, has_served = RESTART_S, False
     while True:
         started = time.monotonic()
-        process = subprocess.Popen(command, env=environment, pass_fds=[descriptor], start_new_session=True)
+        process = subprocess.Popen(command, pass_fds=[descriptor], start_new_session=True)
         _forward_to(process)
         try:
             code = process.wait()
