@@ -29,6 +29,8 @@ def _stop_early(node: Any, handler: GetCoreSchemaHandler, seen: set[int]) -> Non
         if id(node) in seen:
             return
         seen.add(id(node))
+        if _is_in_pieces(node):  # a schema that a class keeps is met again for each use of the class
+            return
         kind = node.get("type")  # among the fields of a shape one may be called so
         if kind == "definition-ref":
             _stop_early(handler.resolve_ref_schema(node), handler, seen)
@@ -45,6 +47,10 @@ def _stop_early(node: Any, handler: GetCoreSchemaHandler, seen: set[int]) -> Non
     elif isinstance(node, list | tuple):
         for member in node:
             _stop_early(member, handler, seen)
+
+
+def _is_in_pieces(node: dict[str, Any]) -> bool:
+    return node.get("type") == "function-wrap" and node["function"]["function"] is _in_pieces
 
 
 def _in_pieces(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> Any:
