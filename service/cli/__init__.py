@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 from service.startup import (
     end_without_teardown,
@@ -106,7 +106,8 @@ app.add_typer(operate.keys_app, name="keys", rich_help_panel="Operate")
 
 @app.callback(invoke_without_command=True)
 def main(
-    context: typer.Context, version: bool = typer.Option(False, "--version", help="Print the version and stop.")
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.")] = False,
 ) -> None:
     """Learn probabilistic models from tables larger than memory, in a few passes, and serve them."""
     if version:

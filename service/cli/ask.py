@@ -44,37 +44,46 @@ KINDS = "marginal, conditional, moments, sample, map, impute or surprise; of str
 
 def query_command(
     model: Reference,
-    kind: str = Argument("conditional", help=f"What to ask for: {KINDS}."),
-    variables: Texts = Option(None, "--of", help="A column to tell; may be repeated. By default all that can be."),
-    given: Texts = Option(
-        None,
-        "--given",
-        help="What is known: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
-    ),
-    likely: Texts = Option(
-        None, "--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated."
-    ),
-    do: Texts = Option(None, "--do", help="What is set from outside, as column=value; may be repeated. Of networks."),
-    average: bool = Option(
-        False, "--average", help="Of a posterior over structures: average over its graphs, with intervals."
-    ),
-    sample: bool = Option(
-        False,
-        "--sample",
-        help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
-    ),
+    kind: Annotated[str, Argument(help=f"What to ask for: {KINDS}.")] = "conditional",
+    variables: Annotated[
+        Texts, Option("--of", help="A column to tell; may be repeated. By default all that can be.")
+    ] = None,
+    given: Annotated[
+        Texts,
+        Option(
+            "--given",
+            help="What is known: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
+        ),
+    ] = None,
+    likely: Annotated[
+        Texts, Option("--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated.")
+    ] = None,
+    do: Annotated[
+        Texts, Option("--do", help="What is set from outside, as column=value; may be repeated. Of networks.")
+    ] = None,
+    average: Annotated[
+        bool, Option("--average", help="Of a posterior over structures: average over its graphs, with intervals.")
+    ] = False,
+    sample: Annotated[
+        bool,
+        Option(
+            "--sample",
+            help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
+        ),
+    ] = False,
     present: PresentOption = None,
     absent: AbsentOption = None,
-    edge: Texts = Option(
-        None, "--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated."
-    ),
-    network: Path | None = Option(
-        None, "--network", help="A network file: the graph to score or to answer, or edges that are there."
-    ),
-    parameters: Texts = Option(
-        None, "--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value."
-    ),
-    best: int | None = Option(None, "--best", help="How many assignments 'map' tells, best first."),
+    edge: Annotated[
+        Texts, Option("--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated.")
+    ] = None,
+    network: Annotated[
+        Path | None,
+        Option("--network", help="A network file: the graph to score or to answer, or edges that are there."),
+    ] = None,
+    parameters: Annotated[
+        Texts, Option("--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value.")
+    ] = None,
+    best: Annotated[int | None, Option("--best", help="How many assignments 'map' tells, best first.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -148,14 +157,14 @@ def predict_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,
-    keep: Texts = Option(None, "--keep", help="Input column to copy; may be repeated."),
-    interval: float | None = Option(
-        None, "--interval", help="Add credible intervals of this probability, such as 0.9."
-    ),
-    explain: bool = Option(False, "--explain", help="Add what each attribute contributed."),
-    top_k: int | None = Option(
-        None, "--top-k", min=1, help="Most probable classes of each row, as lists, not a column each."
-    ),
+    keep: Annotated[Texts, Option("--keep", help="Input column to copy; may be repeated.")] = None,
+    interval: Annotated[
+        float | None, Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
+    ] = None,
+    explain: Annotated[bool, Option("--explain", help="Add what each attribute contributed.")] = False,
+    top_k: Annotated[
+        int | None, Option("--top-k", min=1, help="Most probable classes of each row, as lists, not a column each.")
+    ] = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -183,8 +192,10 @@ def score_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,
-    keep: Texts = Option(None, "--keep", help="Input column to copy; may be repeated."),
-    average: bool = Option(False, "--average", help="Of a posterior over structures: average over its graphs."),
+    keep: Annotated[Texts, Option("--keep", help="Input column to copy; may be repeated.")] = None,
+    average: Annotated[
+        bool, Option("--average", help="Of a posterior over structures: average over its graphs.")
+    ] = False,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -223,12 +234,12 @@ def impute_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,
-    how: str = Option("mode", "--how", help="mode, mean (of numbers; else the mode) or draw."),
-    columns: Texts = Option(
-        None, "--of", help="A column to fill; may be repeated. By default all of the model that the data has."
-    ),
-    draws: int = Option(1, "--draws", help="Completed rows for each row, with --how draw."),
-    seed: int = Option(0, "--seed", min=0, help="Of draws."),
+    how: Annotated[str, Option("--how", help="mode, mean (of numbers; else the mode) or draw.")] = "mode",
+    columns: Annotated[
+        Texts, Option("--of", help="A column to fill; may be repeated. By default all of the model that the data has.")
+    ] = None,
+    draws: Annotated[int, Option("--draws", help="Completed rows for each row, with --how draw.")] = 1,
+    seed: Annotated[int, Option("--seed", min=0, help="Of draws.")] = 0,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,

@@ -36,31 +36,38 @@ COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 def compare_command(
     data: Annotated[list[str], Argument(help="Folders of Parquet files, one data set a file; or the files.")],
-    learner: Texts = Option(None, "--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated."),
-    repetitions: int = Option(5, "--repetitions", "-r", min=1, help="Shuffles of each data set."),
-    folds: int = Option(2, "--folds", min=2, help="Parts of each shuffle; each is the test once."),
-    seed: int = Option(0, "--seed", min=0, help="Of the first shuffle."),
-    train_rows: list[int] | None = Option(
-        None, "--train-rows", min=1, help="Also train on so many rows, for learning curves; may be repeated."
-    ),
-    target: str | None = Option(
-        None, "--target", "-t", help="The class column.", show_default="class, or the last column"
-    ),
-    most_rows: int | None = Option(None, "--most-rows", min=1, help="Leave out larger data sets."),
-    jobs: int = Option(1, "--jobs", "-j", min=1, help="Trials at the same time, a process each."),
-    threads: int = Option(1, "--threads", min=1, help="Threads of each process."),
-    output: Path | None = Option(
-        None,
-        "--out",
-        "-o",
-        help="Folder for the report, and for outcomes to resume from.",
-        callback=check_local_folder_option,
-    ),
-    any_code: bool = Option(False, "--any-code", help="Keep outcomes that an earlier version of a learner gave."),
-    picture: Texts = Option(
-        None, "--picture", help="'A against B': learners to draw; by default each against the first."
-    ),
-    png: bool = Option(False, "--png", help="Pictures as PNG instead of SVG."),
+    learner: Annotated[
+        Texts, Option("--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated.")
+    ] = None,
+    repetitions: Annotated[int, Option("--repetitions", "-r", min=1, help="Shuffles of each data set.")] = 5,
+    folds: Annotated[int, Option("--folds", min=2, help="Parts of each shuffle; each is the test once.")] = 2,
+    seed: Annotated[int, Option("--seed", min=0, help="Of the first shuffle.")] = 0,
+    train_rows: Annotated[
+        list[int] | None,
+        Option("--train-rows", min=1, help="Also train on so many rows, for learning curves; may be repeated."),
+    ] = None,
+    target: Annotated[
+        str | None, Option("--target", "-t", help="The class column.", show_default="class, or the last column")
+    ] = None,
+    most_rows: Annotated[int | None, Option("--most-rows", min=1, help="Leave out larger data sets.")] = None,
+    jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
+    threads: Annotated[int, Option("--threads", min=1, help="Threads of each process.")] = 1,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--out",
+            "-o",
+            help="Folder for the report, and for outcomes to resume from.",
+            callback=check_local_folder_option,
+        ),
+    ] = None,
+    any_code: Annotated[
+        bool, Option("--any-code", help="Keep outcomes that an earlier version of a learner gave.")
+    ] = False,
+    picture: Annotated[
+        Texts, Option("--picture", help="'A against B': learners to draw; by default each against the first.")
+    ] = None,
+    png: Annotated[bool, Option("--png", help="Pictures as PNG instead of SVG.")] = False,
     json_output: JsonOption = False,
 ) -> None:
     """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
@@ -108,16 +115,18 @@ def compare_command(
 
 
 def bench_command(
-    data: list[str] | None = Argument(
-        None, help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"
-    ),
-    target: str | None = Option(None, "--target", "-t", help="The class column of the data."),
-    learner: Texts = Option(
-        None, "--learner", "-l", help="Such as nb or kdb:k=3; may be repeated.", show_default="nb, kdb:k=2, xgboost"
-    ),
-    rows: int = Option(500_000, "--rows", min=1000, help="Of the known network."),
-    rounds: int = Option(3, "--rounds", "-r", min=1, help="Measurements of each; medians are told."),
-    threads: int | None = Option(None, "--threads", min=1, show_default="FEWPASS_THREADS or all cores"),
+    data: Annotated[
+        list[str] | None,
+        Argument(help="Parquet files, folders, globs or URIs.", show_default="a table from a known network"),
+    ] = None,
+    target: Annotated[str | None, Option("--target", "-t", help="The class column of the data.")] = None,
+    learner: Annotated[
+        Texts,
+        Option("--learner", "-l", help="Such as nb or kdb:k=3; may be repeated.", show_default="nb, kdb:k=2, xgboost"),
+    ] = None,
+    rows: Annotated[int, Option("--rows", min=1000, help="Of the known network.")] = 500_000,
+    rounds: Annotated[int, Option("--rounds", "-r", min=1, help="Measurements of each; medians are told.")] = 3,
+    threads: Annotated[int | None, Option("--threads", min=1, show_default="FEWPASS_THREADS or all cores")] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""

@@ -55,7 +55,7 @@ def _give(
 
 def export_structure(
     reference: Reference,
-    member: int | None = Option(None, "--member", help="Of an ensemble: the number of one member."),
+    member: Annotated[int | None, Option("--member", help="Of an ensemble: the number of one member.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -82,10 +82,12 @@ def export_structure(
 
 def export_circuit(
     reference: Reference,
-    form: Form = Option("text", "--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`."),
-    of: CircuitOf = Option(
-        "columns", "--of", help="graphs: of a posterior over structures, the parents of each column."
-    ),
+    form: Annotated[
+        Form, Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
+    ] = "text",
+    of: Annotated[
+        CircuitOf, Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
+    ] = "columns",
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
@@ -109,7 +111,9 @@ def export_trace(
 def export_picture(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
-    of: Picture = Option("edges", "--of", help="A heat map of the edges, or the graph with widths by probability."),
+    of: Annotated[
+        Picture, Option("--of", help="A heat map of the edges, or the graph with widths by probability.")
+    ] = "edges",
     present: PresentOption = None,
     absent: AbsentOption = None,
     force: ForceOption = False,
@@ -125,9 +129,10 @@ def export_picture(
 
 def export_network(
     reference: Reference,
-    form: NetworkFormat | None = Option(
-        None, "--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"
-    ),
+    form: Annotated[
+        NetworkFormat | None,
+        Option("--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"),
+    ] = None,
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
@@ -143,19 +148,22 @@ def export_network(
 def export_sql(
     reference: Reference,
     table: Annotated[str, Option("--table", help="The table whose rows are answered; schema.table if need be.")],
-    dialect: DialectName = Option("duckdb", "--dialect", "-d", help="The database that runs it."),
-    view: str | None = Option(
-        None, "--view", help="Name of the view; names of tables begin so.", show_default="the model's name"
-    ),
-    key: Texts = Option(
-        None,
-        "--key",
-        help="A column of the table to show beside the answers; may be repeated.",
-        show_default="the model's columns",
-    ),
-    absent: Texts = Option(
-        None, "--absent", help="A column of the model that the table does not have; may be repeated."
-    ),
+    dialect: Annotated[DialectName, Option("--dialect", "-d", help="The database that runs it.")] = "duckdb",
+    view: Annotated[
+        str | None,
+        Option("--view", help="Name of the view; names of tables begin so.", show_default="the model's name"),
+    ] = None,
+    key: Annotated[
+        Texts,
+        Option(
+            "--key",
+            help="A column of the table to show beside the answers; may be repeated.",
+            show_default="the model's columns",
+        ),
+    ] = None,
+    absent: Annotated[
+        Texts, Option("--absent", help="A column of the model that the table does not have; may be repeated.")
+    ] = None,
     output: TextOutput = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,

@@ -45,36 +45,52 @@ def train_command(
     *,
     target: TargetOption = None,
     name: Annotated[str, Option("--name", "-n", help="Name of the model; each training adds a version.")],
-    learner: str = Option("auto", "--learner", "-l", help="auto (the default), eskdb, nb, tan, kdb, ..."),
-    k: int | None = Option(None, "--k", help="Parents per attribute, for kdb and skdb."),
-    parameters: Texts = Option(None, "--set", help="Another parameter, as name=value; may be repeated."),
-    test: Texts = Option(None, "--test", help="Files to evaluate on instead of rows kept back."),
-    holdout: float | None = Option(
-        None, "--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"
-    ),
-    seed: int = Option(0, "--seed", min=0, help="Decides which rows are kept back."),
-    alias: Texts = Option(None, "--alias", help="Alias to point at the new version."),
+    learner: Annotated[str, Option("--learner", "-l", help="auto (the default), eskdb, nb, tan, kdb, ...")] = "auto",
+    k: Annotated[int | None, Option("--k", help="Parents per attribute, for kdb and skdb.")] = None,
+    parameters: Annotated[Texts, Option("--set", help="Another parameter, as name=value; may be repeated.")] = None,
+    test: Annotated[Texts, Option("--test", help="Files to evaluate on instead of rows kept back.")] = None,
+    holdout: Annotated[
+        float | None,
+        Option("--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"),
+    ] = None,
+    seed: Annotated[int, Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
+    alias: Annotated[Texts, Option("--alias", help="Alias to point at the new version.")] = None,
     columns: ColumnsOption = None,
-    weight: str | None = Option(None, "--weight", help="Column that says how often each row counts: whole numbers."),
-    null_class: str | None = Option(
-        None, "--null-class", help="Rows without a class: drop leaves them out; else the class that they are of."
-    ),
-    columns_of: str | None = Option(
-        None,
-        "--columns-of",
-        help="Columns that count where files differ: union, intersection, or those of the first file.",
-    ),
-    update: bool = Option(
-        False, "--update", help="Count new files only; keep attributes and cut points of the last --update."
-    ),
-    window: str | None = Option(None, "--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f."),
-    timestamp: str | None = Option(None, "--timestamp", help="Column of times for --window; else when files changed."),
-    at: str | None = Option(None, "--at", help="Version of a lake table, or a time: its last snapshot by then."),
-    verify: bool = Option(False, "--verify", help="Read all bytes of all files first, to find every rewritten one."),
-    cluster: str | None = Option(None, "--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4."),
-    memory_limit: str | None = Option(
-        None, "--memory-limit", help="Most memory to use, such as 2GiB; counts go to files in time."
-    ),
+    weight: Annotated[
+        str | None, Option("--weight", help="Column that says how often each row counts: whole numbers.")
+    ] = None,
+    null_class: Annotated[
+        str | None,
+        Option("--null-class", help="Rows without a class: drop leaves them out; else the class that they are of."),
+    ] = None,
+    columns_of: Annotated[
+        str | None,
+        Option(
+            "--columns-of",
+            help="Columns that count where files differ: union, intersection, or those of the first file.",
+        ),
+    ] = None,
+    update: Annotated[
+        bool, Option("--update", help="Count new files only; keep attributes and cut points of the last --update.")
+    ] = False,
+    window: Annotated[
+        str | None, Option("--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, Option("--timestamp", help="Column of times for --window; else when files changed.")
+    ] = None,
+    at: Annotated[
+        str | None, Option("--at", help="Version of a lake table, or a time: its last snapshot by then.")
+    ] = None,
+    verify: Annotated[
+        bool, Option("--verify", help="Read all bytes of all files first, to find every rewritten one.")
+    ] = False,
+    cluster: Annotated[
+        str | None, Option("--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None, Option("--memory-limit", help="Most memory to use, such as 2GiB; counts go to files in time.")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -135,17 +151,22 @@ def train_command(
 
 def forget_command(
     name: Annotated[str, Argument(help="A data set, or a model that was trained on files.")],
-    where: str | None = Option(None, "--where", help="Which rows, as an SQL condition, such as 'user_id = 7'."),
-    withdraw: str | None = Option(
-        None, "--withdraw", help="Take back the rule of this condition; models stay. Needs --reason."
-    ),
-    reason: str | None = Option(None, "--reason", help="Why a rule is taken back; kept with it."),
-    prediction_key: str | None = Option(
-        None, "--prediction-key", help="The column of the keys with which the rows were predicted: forget these, too."
-    ),
-    retrain: bool = Option(True, help="Train the models again without the rows."),
-    prove: bool = Option(True, help="Learn once more from the remaining rows alone, and compare."),
-    dry_run: bool = Option(False, "--dry-run", help="Only say what would be forgotten."),
+    where: Annotated[
+        str | None, Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")
+    ] = None,
+    withdraw: Annotated[
+        str | None, Option("--withdraw", help="Take back the rule of this condition; models stay. Needs --reason.")
+    ] = None,
+    reason: Annotated[str | None, Option("--reason", help="Why a rule is taken back; kept with it.")] = None,
+    prediction_key: Annotated[
+        str | None,
+        Option(
+            "--prediction-key", help="The column of the keys with which the rows were predicted: forget these, too."
+        ),
+    ] = None,
+    retrain: Annotated[bool, Option(help="Train the models again without the rows.")] = True,
+    prove: Annotated[bool, Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be forgotten.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

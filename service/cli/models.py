@@ -113,7 +113,7 @@ def alias_model(
 @app.command("delete")
 def delete_model(
     reference: Annotated[str, Argument(help="name@version; or with --all, name.")],
-    is_all: bool = Option(False, "--all", help="All versions, aliases and history of the model."),
+    is_all: Annotated[bool, Option("--all", help="All versions, aliases and history of the model.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -136,7 +136,7 @@ def delete_model(
 def tag_model(
     reference: Reference,
     tag_name: Annotated[str, Argument(metavar="TAG", help="Such as checked-by.")],
-    value: str | None = Argument(None, help="Its value; without one the tag is removed."),
+    value: Annotated[str | None, Argument(help="Its value; without one the tag is removed.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -170,7 +170,7 @@ def show_lineage(reference: Reference, workspace: WorkspaceOption = None, json_o
 @app.command("rollback")
 def roll_back_model(
     name: Name,
-    alias_name: str = Argument("champion", metavar="ALIAS"),
+    alias_name: Annotated[str, Argument(metavar="ALIAS")] = "champion",
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -209,8 +209,8 @@ def show_promotions(name: Name, workspace: WorkspaceOption = None, json_output: 
 @app.command("retention")
 def set_retention(
     name: Name,
-    keep: int | None = Option(None, "--keep", min=1, help="Newest versions to keep."),
-    keep_all: bool = Option(False, "--all", help="Keep all versions."),
+    keep: Annotated[int | None, Option("--keep", min=1, help="Newest versions to keep.")] = None,
+    keep_all: Annotated[bool, Option("--all", help="Keep all versions.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -228,7 +228,9 @@ def set_retention(
 @app.command("prune")
 def prune_models(
     name: Name,
-    keep: int | None = Option(None, "--keep", min=1, help="Newest versions to keep.", show_default="its retention"),
+    keep: Annotated[
+        int | None, Option("--keep", min=1, help="Newest versions to keep.", show_default="its retention")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -270,7 +272,9 @@ def import_model(
             metavar="PATH",
         ),
     ],
-    name: str | None = Option(None, "--name", help="Of the model; a network needs one.", show_default="as exported"),
+    name: Annotated[
+        str | None, Option("--name", help="Of the model; a network needs one.", show_default="as exported")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

@@ -28,18 +28,22 @@ from storage.control.api_keys_and_sessions import Role
 
 
 def serve_command(
-    host: str | None = Option(None, "--host", help="Address to listen on.", show_default="127.0.0.1"),
-    port: int | None = Option(None, "--port", "-p", help="Port; 0 takes a free one.", show_default="8000"),
-    workers: int | None = Option(None, "--workers", min=1, help="Serving processes.", show_default="1"),
-    job_workers: int | None = Option(None, "--job-workers", min=0, help="Job worker processes.", show_default="1"),
-    predict_only: bool | None = Option(
-        None,
-        "--predict-only/--no-predict-only",
-        help="Without the control plane and jobs.",
-        show_default="no-predict-only",
-    ),
+    host: Annotated[str | None, Option("--host", help="Address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, Option("--port", "-p", help="Port; 0 takes a free one.", show_default="8000")] = None,
+    workers: Annotated[int | None, Option("--workers", min=1, help="Serving processes.", show_default="1")] = None,
+    job_workers: Annotated[
+        int | None, Option("--job-workers", min=0, help="Job worker processes.", show_default="1")
+    ] = None,
+    predict_only: Annotated[
+        bool | None,
+        Option(
+            "--predict-only/--no-predict-only",
+            help="Without the control plane and jobs.",
+            show_default="no-predict-only",
+        ),
+    ] = None,
     workspace: WorkspaceOption = None,
-    json_output: bool = Option(False, "--json", help="Log JSON lines, also on a terminal."),
+    json_output: Annotated[bool, Option("--json", help="Log JSON lines, also on a terminal.")] = False,
 ) -> None:
     """Serve predictions and the REST API, and run jobs in worker processes."""
     import os
@@ -63,8 +67,8 @@ def serve_command(
 
 def worker_command(
     workspace: WorkspaceOption = None,
-    parent: int | None = Option(None, "--parent", hidden=True, help="Process that must stay alive."),
-    json_output: bool = Option(False, "--json", help="Log JSON lines, whatever the environment says."),
+    parent: Annotated[int | None, Option("--parent", hidden=True, help="Process that must stay alive.")] = None,
+    json_output: Annotated[bool, Option("--json", help="Log JSON lines, whatever the environment says.")] = False,
 ) -> None:
     """Run jobs of a workspace, apart from serving."""
     from service.processes.supervisor import run_worker
@@ -73,11 +77,11 @@ def worker_command(
 
 
 def demo_command(
-    rows: int = Option(500_000, "--rows", min=10_000, help="Orders to learn from."),
-    output: Path = Option(
-        Path("demo-output"), "--out", help="Folder for pictures and results.", callback=check_local_folder_option
-    ),
-    seed: int = Option(0, "--seed", min=0),
+    rows: Annotated[int, Option("--rows", min=10_000, help="Orders to learn from.")] = 500_000,
+    output: Annotated[
+        Path, Option("--out", help="Folder for pictures and results.", callback=check_local_folder_option)
+    ] = Path("demo-output"),
+    seed: Annotated[int, Option("--seed", min=0)] = 0,
     json_output: JsonOption = False,
 ) -> None:
     """Learn from more rows than memory may hold, refresh, forget, serve, and show what came out."""
@@ -87,9 +91,9 @@ def demo_command(
 
 
 def precompile_command(
-    processes: int | None = Option(
-        None, "--processes", min=1, help="Compile in so many at once.", show_default="all cores"
-    ),
+    processes: Annotated[
+        int | None, Option("--processes", min=1, help="Compile in so many at once.", show_default="all cores")
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Compile every kernel that trainings and requests run, so that none of them waits for the compiler."""
@@ -143,7 +147,7 @@ def restore_command(
 
 
 def doctor_command(
-    repair: bool = Option(False, "--repair", help="Make damaged compiled forms anew; remove dead drafts."),
+    repair: Annotated[bool, Option("--repair", help="Make damaged compiled forms anew; remove dead drafts.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -288,7 +292,7 @@ KeyName = Annotated[str, Argument(help="Whose key it is; lower case, such as ana
 def create_key(
     name: KeyName,
     role: Annotated[Role, Option("--role", "-r", help="Each may also do what those before it may.")],
-    days: float | None = Option(None, "--days", min=0.001, help="Until it expires."),
+    days: Annotated[float | None, Option("--days", min=0.001, help="Until it expires.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

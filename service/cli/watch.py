@@ -45,13 +45,13 @@ webhooks_app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
 def drift_command(
     model: Reference,
     uris: UrisArgument,
-    against: Texts = Option(
-        None, "--against", help="Other files to compare with; may be repeated.", show_default="the training"
-    ),
-    q: float = Option(0.01, "--q", help="Greatest rate of false discoveries of an alarm.", min=0, max=1),
-    nats: float = Option(0.01, "--nats", help="Least change of an alarm, as log loss a row.", min=0),
-    points: float = Option(1.0, "--points", help="Least change of a rate of an alarm.", min=0),
-    check: bool = Option(False, "--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm."),
+    against: Annotated[
+        Texts, Option("--against", help="Other files to compare with; may be repeated.", show_default="the training")
+    ] = None,
+    q: Annotated[float, Option("--q", help="Greatest rate of false discoveries of an alarm.", min=0, max=1)] = 0.01,
+    nats: Annotated[float, Option("--nats", help="Least change of an alarm, as log loss a row.", min=0)] = 0.01,
+    points: Annotated[float, Option("--points", help="Least change of a rate of an alarm.", min=0)] = 1.0,
+    check: Annotated[bool, Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -104,10 +104,12 @@ def _worst(column: JSONObject) -> str:
 
 def monitor_command(
     model: Reference,
-    window: str = Option("24h", "--window", help="How long, such as 24h or 7d."),
-    against: str = Option("training", "--against", help="training, window:7d, same-hour:4w or version:3."),
-    check: bool = Option(False, "--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm."),
-    forget: Texts = Option(None, "--forget", help="Forget the prediction of this key or id; may be repeated."),
+    window: Annotated[str, Option("--window", help="How long, such as 24h or 7d.")] = "24h",
+    against: Annotated[str, Option("--against", help="training, window:7d, same-hour:4w or version:3.")] = "training",
+    check: Annotated[bool, Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
+    forget: Annotated[
+        Texts, Option("--forget", help="Forget the prediction of this key or id; may be repeated.")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -136,7 +138,7 @@ def labels_command(
     uris: UrisArgument,
     key: Annotated[str, Option("--key", help="The column of your keys, or of ids with --ids.")],
     label: Annotated[str, Option("--label", help="The column of the classes.")],
-    ids: bool = Option(False, "--ids", help="The column holds the ids that predictions answered."),
+    ids: Annotated[bool, Option("--ids", help="The column holds the ids that predictions answered.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -150,12 +152,14 @@ def labels_command(
 
 
 def alerts_command(
-    model: str | None = Option(None, "--model", help="Of one model."),
-    is_open: bool = Option(False, "--open", help="Only those that are not over."),
-    acknowledge: Texts = Option(None, "--acknowledge", help="Note that this alert was seen; may be repeated."),
-    mute: Texts = Option(None, "--mute", help="Send no more about this alert; may be repeated."),
-    unmute: Texts = Option(None, "--unmute", help="Send about this alert again; may be repeated."),
-    resolve: Texts = Option(None, "--resolve", help="Close this alert; may be repeated."),
+    model: Annotated[str | None, Option("--model", help="Of one model.")] = None,
+    is_open: Annotated[bool, Option("--open", help="Only those that are not over.")] = False,
+    acknowledge: Annotated[
+        Texts, Option("--acknowledge", help="Note that this alert was seen; may be repeated.")
+    ] = None,
+    mute: Annotated[Texts, Option("--mute", help="Send no more about this alert; may be repeated.")] = None,
+    unmute: Annotated[Texts, Option("--unmute", help="Send about this alert again; may be repeated.")] = None,
+    resolve: Annotated[Texts, Option("--resolve", help="Close this alert; may be repeated.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -195,7 +199,7 @@ def list_webhooks(workspace: WorkspaceOption = None, json_output: JsonOption = F
 @webhooks_app.command("add")
 def add_webhook(
     url: str,
-    model: Texts = Option(None, "--model", help="May be repeated; all unless given."),
+    model: Annotated[Texts, Option("--model", help="May be repeated; all unless given.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -257,12 +261,12 @@ def list_jobs(limit: Limit = 20, workspace: WorkspaceOption = None, json_output:
 @jobs_app.command("submit")
 def submit_job(
     job: Annotated[str, Argument(help="JSON of a job, or a file of it; as in POST /v1/jobs.")],
-    priority: str = Option("normal", "--priority", help="high, normal or low."),
-    key: str | None = Option(None, "--key", help="Idempotency key: the same job again starts nothing new."),
-    memory_limit: str | None = Option(
-        None, "--memory-limit", help="Most memory it may use, such as 2GiB; beyond, it is ended."
-    ),
-    time_limit: float | None = Option(None, "--time-limit", help="Most seconds it may run."),
+    priority: Annotated[str, Option("--priority", help="high, normal or low.")] = "normal",
+    key: Annotated[str | None, Option("--key", help="Idempotency key: the same job again starts nothing new.")] = None,
+    memory_limit: Annotated[
+        str | None, Option("--memory-limit", help="Most memory it may use, such as 2GiB; beyond, it is ended.")
+    ] = None,
+    time_limit: Annotated[float | None, Option("--time-limit", help="Most seconds it may run.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -317,7 +321,7 @@ def retry_job(job_id: JobId, workspace: WorkspaceOption = None, json_output: Jso
 def show_job_log(
     job_id: JobId,
     workspace: WorkspaceOption = None,
-    json_output: bool = Option(False, "--json", help="Accepted for symmetry: logs are JSON lines."),
+    json_output: Annotated[bool, Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
 ) -> None:
     """Print what the worker has logged of a job, a JSON object a line."""
     del json_output
