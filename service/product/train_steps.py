@@ -2,7 +2,7 @@
 
 import time
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from service.product.datasets.dataset_statistics import (
 )
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import (
+    ForgottenMeanwhile,
     TrainingRows,
     check_forgotten_meanwhile,
     discard_forgotten_statistics,
@@ -67,7 +68,7 @@ from storage.models.model_versions import (
 )
 
 COMPILED = "model.arrow"
-# The fact of a model that tells in which order its rows were sampled.
+ATTEMPTS = 3  # as often a job learns when rows are forgotten in between
 
 
 def train_steps(workspace: Workspace) -> Steps:
@@ -224,24 +225,39 @@ def reserve_version_number(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def publish_trained_version(workspace: Workspace, run: Run) -> JSONObject:
-    """Files first, then the row with its aliases; a repetition finds the row and changes nothing."""
+    """Files first, then the row with its aliases; a repetition finds the row and changes nothing.
+
+    What learned rows that are forgotten meanwhile learns again without them; ForgottenMeanwhile if that happens each time.
+    """
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _publish(workspace, run)
+        except ForgottenMeanwhile:
+            receipts = dict(run.receipts)
+            run = replace(run, receipts=receipts)
+            receipts["learn"] = learn_model(workspace, run)
+            receipts["evaluate"] = evaluate_learned_model(workspace, run)
+    return _publish(workspace, run)
+
+
+def _publish(workspace: Workspace, run: Run) -> JSONObject:
     request = _request_of(run)
-    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    learned = run.receipts["learn"]
     version = find_job_model_version(workspace.control, request.model, run.job_id)
     if version is None:
         with version_publishing_lock(workspace.layout.model_directory(request.model)):
-            version = _published(workspace, request, run)
+            version = _write_version(workspace, request, run)
     return {
         "model": version.name,
         "version": version.version,
         "sha256": version.sha256,
-        "metrics": metrics,
+        "metrics": dict(version.metrics),
         "passes": learned["passes"],
         "warnings": learned.get("warnings", []),  # a job of an earlier release has none
     }
 
 
-def _published(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVersion:
+def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVersion:
     learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
     number = run.receipts["reserve"]["version"]
     header, arrays = map_compiled(learned["path"])

@@ -288,7 +288,7 @@ def survive(settings, data, n_kills, seed, between=None):
 
 
 def ends_of(asked, client):
-    """How the jobs ended that were accepted, and those of the schedule; all must have succeeded, or do when they are retried as they ask."""
+    """How the jobs ended that were accepted, and those of the schedule; all must have succeeded."""
     assert asked.post("/v1/schedules/minutely/pause").status_code == 200
     runs = asked.get("/v1/schedules/minutely/runs?limit=500").json()["items"]
     due = [run["due_at"] for run in runs]
@@ -296,12 +296,6 @@ def ends_of(asked, client):
     ends = Counter[str]()
     for job_id in [*client.jobs, *(run["job_id"] for run in runs if run["job_id"])]:
         job = job_at_end(asked, job_id)
-        # What a training learned from rows that are forgotten meanwhile is not published; it asks to be retried.
-        while job["state"] == "failed" and job["error"]["detail"].startswith(
-            "Rows were forgotten while this job learned"
-        ):
-            ends["overtaken by a forget"] += 1
-            job = job_at_end(asked, asked.post(f"/v1/jobs/{job['id']}/retry").json()["id"])
         ends[job["state"]] += 1
         assert job["state"] == "succeeded", job
         ends["taken over"] += job["attempts"] > 1

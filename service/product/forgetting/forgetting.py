@@ -32,7 +32,6 @@ from service.product.datasets.dataset_statistics import (
 )
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import (
-    ForgottenMeanwhile,
     count_matching_rows,
     discard_forgotten_statistics,
     open_training_source,
@@ -63,7 +62,6 @@ from storage.models.compiled import map_compiled
 from storage.models.model_file import read_model_key_values
 from storage.models.model_versions import ModelVersion
 
-ATTEMPTS = 3  # as often a model is trained again when other rows are forgotten in between
 OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
@@ -184,16 +182,10 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSON
     request = _request_of(newest)
     # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
     request["update"] = request["learner"] != "spn"
-    for attempt in range(1, ATTEMPTS + 1):
-        # What was served by an alias shall not go on knowing the rows.
-        aliases = aliases_of(workspace, newest.name).items()
-        request["aliases"] = [alias for alias, number in aliases if number == newest.version]
-        try:
-            return run_job_steps(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
-        except ForgottenMeanwhile:
-            if attempt == ATTEMPTS:
-                raise
-    raise AssertionError
+    # What was served by an alias shall not go on knowing the rows.
+    aliases = aliases_of(workspace, newest.name).items()
+    request["aliases"] = [alias for alias, number in aliases if number == newest.version]
+    return run_job_steps(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
 
 
 def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:

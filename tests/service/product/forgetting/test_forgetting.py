@@ -12,14 +12,17 @@ from learners.errors import SchemaError
 from learners.passes.sources.files import split_file_identity
 from service import product
 from service.jobs.steps import Run, ignore_report, run_job_steps
+from service.product import train_steps
 from service.product.datasets.dataset_statistics import statistics_ledger
-from service.product.forgetting.forgetting import ForgottenMeanwhile, forget_steps
+from service.product.datasets.training_rows import ForgottenMeanwhile
+from service.product.forgetting.forgetting import forget_steps
 from service.requests import problems
 from service.requests.problems import InvalidRequest, OutsideRoots
 from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import InvalidPredicate
+from tests.passes.test_engine import same
 from tests.passes.test_statistic_reuse import write
 from tests.service.asking import learned, model_of
 from tests.service.conftest import weather
@@ -102,39 +105,57 @@ def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspa
     assert product.aliases_of(workspace, "daily") == {"champion": 1}
 
 
-def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder):
-    request = of_nb(folder)
-    steps, asked, receipts = product.job_steps_by_kind(workspace)["train"], request.model_dump(), {}
-    for name in ("learn", "evaluate", "reserve"):
-        receipts[name] = steps[name](Run("local-slow", asked, receipts, ignore_report))
-    product.train_model_version(workspace, request)
-    forget(workspace, prove=False)
-    with pytest.raises(ForgottenMeanwhile, match="Rows were forgotten while this job learned from them") as refused:
-        steps["publish"](Run("local-slow", asked, receipts, ignore_report))
-    assert problems.problem_from_error(refused.value).status == 409
-    files = {path.name.partition("-")[0] for path in workspace.layout.model_directory("daily").glob("*.duckdb")}
-    assert files == {"2", "3"}, "the number is a gap"
+@pytest.fixture
+def overtaken(workspace, monkeypatch):
+    """Rules that are made one after another, each when a job has learned."""
+    rules = []
+    learn = train_steps.learn_model
 
-
-def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, monkeypatch):
-    product.train_model_version(workspace, of_nb(folder))
-    steps = product.job_steps_by_kind(workspace)["train"]
-    other_rules = ["user = 4"]
-
-    def learn_slowly(run):
-        receipt = steps["learn"](run)
-        while other_rules:
-            forgotten = statistics_ledger(workspace, TrainRequest(**run.request), run).forgotten
-            forgotten.add(other_rules.pop())
+    def learn_slowly(here, run):
+        receipt = learn(here, run)
+        if rules:
+            forgotten = statistics_ledger(here, TrainRequest(**run.request), run).forgotten
+            forgotten.add(rules.pop(0))
             forgotten.save()
         return receipt
 
-    slowly = {**steps, "learn": learn_slowly}
-    monkeypatch.setattr("service.product.forgetting.forgetting.train_steps", lambda _: slowly)
+    monkeypatch.setattr(train_steps, "learn_model", learn_slowly)
+    return rules
+
+
+def without(folder, *users):
+    """How many rows of a folder are of none of the users."""
+    return len([user for user in pq.read_table(folder)["user"].to_pylist() if user not in users])
+
+
+@pytest.mark.parametrize("holdout", [0, 0.2])
+def test_what_was_learned_before_the_rule_is_learned_again(workspace, folder, overtaken, holdout):
+    asked = of_nb(folder, holdout=holdout)
+    overtaken[:] = ["user = 3", "user = 4"]
+    version = product.train_model_version(workspace, asked)
+    afterwards = product.train_model_version(workspace, asked)
+    assert version.n_rows == afterwards.n_rows
+    assert same(model_of(version), model_of(afterwards))
+    assert holdout or version.n_rows == without(folder, 3, 4)
+    measured = [{name: x for name, x in each.metrics.items() if name[-2:] != "_s"} for each in (version, afterwards)]
+    assert measured[0] == measured[1]
+
+
+def test_nothing_is_published_that_was_learned_before_the_rule(workspace, folder, overtaken):
+    overtaken[:] = ["user = 3", "user = 4", "user = 5"]
+    with pytest.raises(ForgottenMeanwhile, match="Rows were forgotten while this job learned from them") as refused:
+        product.train_model_version(workspace, of_nb(folder))
+    assert problems.problem_from_error(refused.value).status == 409
+    assert not list(workspace.layout.model_directory("daily").glob("*.duckdb"))
+    assert product.train_model_version(workspace, of_nb(folder)).n_rows == without(folder, 3, 4, 5)
+
+
+def test_rows_that_are_forgotten_meanwhile_are_forgotten_too(workspace, folder, overtaken):
+    product.train_model_version(workspace, of_nb(folder))
+    overtaken.append("user = 4")
     request = ForgetRequest(model="daily", where=WHERE).model_dump()
     assert is_proved(run_job_steps(forget_steps(workspace), "local-forget", request, ignore_report))
-    users = pq.read_table(folder)["user"].to_pylist()
-    assert product.find_version(workspace, "daily@latest").n_rows == len([user for user in users if user not in (3, 4)])
+    assert product.find_version(workspace, "daily@latest").n_rows == without(folder, 3, 4)
 
 
 def test_statistics_of_files_that_are_gone_are_removed_too(workspace, folder):
