@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from service import product
 from service.processes.local_server import local_server
-from service.product.datasets.registration import draw_example_customers
+from service.product.datasets.example_data import draw_example_customers
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace

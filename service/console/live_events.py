@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from service import product
-from service.console.pages import workspace_from_request
+from service.console.page_requests import workspace_from_request
 from service.requests import problems
 from service.workspace import Workspace
 from storage.control.control import control_generation

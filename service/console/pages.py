@@ -5,7 +5,7 @@ import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache, wraps
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -14,11 +14,11 @@ from starlette.responses import Response
 
 from service import product
 from service.console.assets import static_asset_url
+from service.console.page_requests import role_from_request, wants_json
+from service.console.page_text import format_age, format_number, format_utc_time, shorten_text
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED, count_with_noun, interval_words
 from service.requests import problems
 from service.requests.json_values import JSONMapping, JSONObject
-from service.requests.problems import NotReady
-from service.serving.predictor import Predictor, Served
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
@@ -28,7 +28,6 @@ HTML = "text/html; charset=utf-8"
 # Pages are a few kilobytes: the fastest level that finds repetitions is the one that pays.
 GZIP_LEVEL = 5
 LEAST_PACKED = 1_000
-UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 @dataclass(frozen=True)
@@ -74,12 +73,6 @@ def page_template_environment() -> Environment:
     return environment
 
 
-def role_from_request(request: Request) -> Role | None:
-    """What the visitor may do, as the guard has found it; None of pages that are open to all."""
-    role: Role | None = request.scope.get("fewpass.role")
-    return role
-
-
 def page_response(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
     """A page of plain values and dataclasses: as HTML from its template, or as JSON if the visitor wants that."""
     if wants_json(request):
@@ -106,46 +99,6 @@ def html_response(request: Request, text: str, status: int = 200) -> Response:
     return Response(body, status, headers, media_type=HTML)
 
 
-def wants_json(request: Request) -> bool:
-    """Whether the visitor is a program: it names JSON, and HTML not."""
-    accept = request.headers.get("accept", "")
-    return "application/json" in accept and "text/html" not in accept
-
-
-def format_age(since: datetime | None) -> str:
-    """How long ago a moment was, in its largest unit."""
-    if since is None:
-        return "–"
-    seconds = max(0.0, (datetime.now(UTC) - since).total_seconds())
-    for size, unit in UNITS:
-        if seconds >= size:
-            n = int(seconds // size)
-            return f"{n} {unit}{'' if n == 1 else 's'}"
-    return "now"
-
-
-def format_utc_time(at: datetime | None) -> str:
-    """A moment to the second, in UTC."""
-    return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def format_number(number: object, places: int = 4) -> str:
-    """A number for people: whole ones with separators, others rounded."""
-    if number is None:
-        return "–"
-    if isinstance(number, bool) or not isinstance(number, int | float):
-        return str(number)
-    if isinstance(number, float) and abs(number) < 10**places:
-        return f"{number:.{places}g}"
-    return f"{number:,.0f}"
-
-
-def shorten_text(text: object, length: int = 60) -> str:
-    """A text of a bounded length; the whole stands in a title."""
-    words = str(text)
-    return words if len(words) <= length else words[: length - 1] + "…"
-
-
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
@@ -159,7 +112,6 @@ def _plain(value: object) -> object:
 
 
 Screen = Callable[[Request], JSONObject]
-PER_PAGE, MOST = 50, 500  # of a list; and the most that anybody may ask for
 
 
 def render_as_page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
@@ -181,20 +133,6 @@ def render_as_page(template: str) -> Callable[[Screen], Callable[[Request], Resp
     return decorate
 
 
-def workspace_from_request(request: Request) -> Workspace:
-    """The workspace of the application."""
-    workspace: Workspace = request.app.state.workspace
-    return workspace
-
-
-def served_model_from_request(request: Request, reference: str) -> Served:
-    """The model of "name", "name@version" or "name@alias" as this process serves it; NotReady while the server is starting."""
-    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
-    if predictor is None:
-        raise NotReady("The server is starting.")
-    return predictor.served(reference) or predictor.resolve(reference)
-
-
 def dataset_column_choices(workspace: Workspace, dataset: str) -> JSONObject:
     """The columns of the chosen data set, and the one that it predicts: a form offers them. Of no or another data set none is known."""
     try:
@@ -204,17 +142,3 @@ def dataset_column_choices(workspace: Workspace, dataset: str) -> JSONObject:
         }
     except NotFound:
         return {"columns": [], "of_dataset": None}
-
-
-def page_limit_and_cursor(request: Request) -> tuple[int, str | None]:
-    """Which page of a list is asked for: how many items, and the cursor of the page before."""
-    parameters = request.query_params
-    return parse_bounded_int(parameters.get("limit"), PER_PAGE, MOST), parameters.get("cursor")
-
-
-def parse_bounded_int(text: str | None, default: int, most: int) -> int:
-    """A number of a query string within 1 and `most`; the default for whatever is none."""
-    try:
-        return min(max(int(text or default), 1), most)
-    except ValueError:
-        return default

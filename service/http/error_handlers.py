@@ -12,7 +12,8 @@ from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from service.console.pages import page_response, wants_json
+from service.console.page_requests import wants_json
+from service.console.pages import page_response
 from service.http.api.bodies import TOO_DEEP, invalid_json_hint, is_json_content_type, overlong_json_integer_text
 from service.requests import problems
 from service.requests.json_values import JSONObject

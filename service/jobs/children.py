@@ -25,15 +25,15 @@ import structlog
 
 from learners.errors import Cancelled
 from learners.passes.memory import machine_memory_bytes
-from service.jobs.packed_errors import pack_error, unpack_error
-from service.jobs.steps import (
+from service.jobs.job_limits import (
     LESS,
-    Report,
     format_byte_size,
     job_memory_error,
     lower_process_priority,
     process_memory_bytes,
 )
+from service.jobs.packed_errors import pack_error, unpack_error
+from service.jobs.steps import Report
 from service.requests.json_values import JSONObject
 from service.requests.problems import JobFailed, OutOfMemory, is_expected_error
 

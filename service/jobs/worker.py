@@ -14,8 +14,9 @@ from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from service.jobs import workflows
 from service.jobs.children import Children, SocketFolder
+from service.jobs.job_limits import total_job_memory
 from service.jobs.queue import APPLICATION, APPLICATION_VERSION, QUEUE, JobQueue
-from service.jobs.steps import Kinds, total_job_memory
+from service.jobs.steps import Kinds
 from service.jobs.worker_leases import LOCKS, LeaseKeeper
 from service.jobs.worker_slots import Budget, acquire_worker_slot
 from service.jobs.workflows import restart_worker_process

@@ -15,17 +15,9 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 
 from learners.errors import Cancelled
 from service.jobs.children import Child, Children, SocketFolder
+from service.jobs.job_limits import LESS, format_byte_size, job_limits, job_timeout_error
 from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
-from service.jobs.steps import (
-    LESS,
-    Kinds,
-    Run,
-    Steps,
-    format_byte_size,
-    job_limits,
-    job_timeout_error,
-    remove_job_scratch,
-)
+from service.jobs.steps import Kinds, Run, Steps, remove_job_scratch
 from service.jobs.worker_slots import Budget
 from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected_error, problem_from_error

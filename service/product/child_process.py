@@ -8,7 +8,8 @@ from typing import TypeVar
 from learners.passes.memory import machine_memory_bytes
 from service.jobs import children
 from service.jobs.children import Children
-from service.jobs.steps import Report, format_byte_size, job_limits
+from service.jobs.job_limits import format_byte_size, job_limits
+from service.jobs.steps import Report
 from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, TooSlow
 from service.settings import Settings
 from service.telemetry import configure_logs

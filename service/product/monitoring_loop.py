@@ -13,8 +13,9 @@ import structlog
 
 from learners.monitoring.drift_tests import estimated_prediction_metrics
 from learners.schema import Chunk
-from service.product.monitoring.alerting import alert_rule, notify_alert_webhooks, update_model_alerts
+from service.product.monitoring.alerting import alert_rule, update_model_alerts
 from service.product.monitoring.predictions import LEAST, labelled_row_codes, recent_labelled_report
+from service.product.monitoring.webhooks import notify_alert_webhooks
 from service.product.monitoring.windows import Watching, monitoring_window_report, served_row_counts
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest, is_expected_error

@@ -24,7 +24,8 @@ from service.product.inference import scoring
 from service.product.monitoring.windows import monitoring_window_report
 from service.product.train_steps import train_steps, training_target
 from service.product.versions.deletion import prune_model_versions
-from service.product.versions.provenance import load_evaluation_counts, request_at_snapshot
+from service.product.versions.evaluation_records import load_evaluation_counts
+from service.product.versions.provenance import request_at_snapshot
 from service.product.versions.registry import aliases_of
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import Conflict, InvalidRequest

@@ -21,7 +21,8 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
-from service.jobs.steps import Run, Steps, counts_memory_limit, progress_reporter
+from service.jobs.job_limits import counts_memory_limit
+from service.jobs.steps import Run, Steps, progress_reporter
 from service.product.circuit_updates import ORDER, Continuation, training_selection_sha256, update_continuation
 from service.product.datasets.data_sources import (
     check_data_roots,
@@ -49,7 +50,7 @@ from service.product.datasets.training_rows import (
     training_column_overrides,
 )
 from service.product.inference import scoring
-from service.product.versions import provenance
+from service.product.versions import evaluation_records, provenance
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import TrainRequest
@@ -212,7 +213,7 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
         where = "test data"
     else:
         return {"metrics": timing}
-    provenance.save_evaluation_counts(model, rows, Path(learned["path"]))
+    evaluation_records.save_evaluation_counts(model, rows, Path(learned["path"]))
     # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
     measured = scoring.measure_model(model, rows, run.report, takes_unknown=request.keeps_back, is_reported=True)
     answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing}
@@ -265,7 +266,7 @@ def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> Mod
     tables = load_model(header, arrays).tables() | provenance.provenance_tables(
         request, dict(learned) | {"databases": database_uris_by_file(workspace, paths)}, metrics, run.job_id
     )
-    tables |= provenance.evaluation_count_tables(Path(learned["path"])) | provenance.report_tables(
+    tables |= evaluation_records.evaluation_count_tables(Path(learned["path"])) | evaluation_records.report_tables(
         run.receipts["evaluate"].get("report")
     )
     files = write_model(workspace.layout.models, request.model, number, header, arrays, tables)

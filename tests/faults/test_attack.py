@@ -18,7 +18,7 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from service.jobs.steps import process_memory_bytes
+from service.jobs.job_limits import process_memory_bytes
 from service.processes.local_server import local_server
 from service.settings import Settings
 from service.workspace import Workspace

@@ -4,7 +4,8 @@ from starlette.requests import Request
 
 from learners.schema import Schema
 from service import product
-from service.console.pages import Call, page_limit_and_cursor, render_as_page, workspace_from_request
+from service.console.page_requests import page_limit_and_cursor, workspace_from_request
+from service.console.pages import Call, render_as_page
 from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONObject
 

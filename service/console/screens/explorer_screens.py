@@ -16,14 +16,9 @@ from learners.registry.networks.model_networks import has_arcs
 from learners.schema import Attribute
 from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.pages import (
-    Call,
-    format_number,
-    parse_bounded_int,
-    render_as_page,
-    served_model_from_request,
-    workspace_from_request,
-)
+from service.console.page_requests import parse_bounded_int, served_model_from_request, workspace_from_request
+from service.console.page_text import format_number
+from service.console.pages import Call, render_as_page
 from service.console.screens.monitoring_screens import parse_until_parameter
 from service.product.inference.metric_words import interval_words
 from service.product.inference.what_if_answers import columns_without_missing_state, joint_schema

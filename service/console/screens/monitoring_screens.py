@@ -5,7 +5,8 @@ from datetime import datetime
 from starlette.requests import Request
 
 from service import product
-from service.console.pages import Call, render_as_page, workspace_from_request
+from service.console.page_requests import workspace_from_request
+from service.console.pages import Call, render_as_page
 from service.console.screens.model_screens import model_summary, open_alert_counts
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

@@ -6,14 +6,8 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.pages import (
-    MOST,
-    Call,
-    dataset_column_choices,
-    render_as_page,
-    role_from_request,
-    workspace_from_request,
-)
+from service.console.page_requests import MOST, role_from_request, workspace_from_request
+from service.console.pages import Call, dataset_column_choices, render_as_page
 from service.jobs.cron import Cron
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

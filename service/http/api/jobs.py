@@ -14,7 +14,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
-from service.console.pages import workspace_from_request
+from service.console.page_requests import workspace_from_request
 from service.http.api.resources import Opening, Ours, PageShape, Shape, media_type_responses
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import JSONObject

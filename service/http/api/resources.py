@@ -14,7 +14,7 @@ from fastapi import Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from learners.errors import Cancelled
-from service.console.pages import workspace_from_request
+from service.console.page_requests import workspace_from_request
 from service.http.api.bodies import content_length
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType

@@ -23,7 +23,8 @@ from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten, record_forgotten_rules, rule_conditions_by_path
 from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
 from storage.errors import CorruptFile, Unwritable
-from storage.files.atomic_files import json_with_checksum, parse_checked_json, write_file_atomically
+from storage.files.atomic_files import write_file_atomically
+from storage.files.checksums import json_with_checksum, parse_checked_json
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"

@@ -17,7 +17,7 @@ from learners.registry.model_kinds import load_model
 from service.jobs.steps import Report, ignore_report, progress_reporter
 from service.product.datasets.data_sources import open_data_source
 from service.product.inference.scoring import absent_column_warnings
-from service.product.versions.provenance import load_evaluation_counts
+from service.product.versions.evaluation_records import load_evaluation_counts
 from service.product.versions.registry import find_version, load_served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

@@ -5,19 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from service.jobs.steps import (
-    LOCAL,
-    Kinds,
-    OwnLimits,
-    Report,
-    Steps,
-    ignore_report,
-    job_limits,
-    remove_job_scratch,
-    run_job_steps,
-)
+from service.jobs.job_limits import OwnLimits, job_limits
+from service.jobs.steps import LOCAL, Kinds, Report, Steps, ignore_report, remove_job_scratch, run_job_steps
 from service.product.datasets.data_sources import materialise_database_uris
-from service.product.datasets.registration import infer_dataset_schema
+from service.product.datasets.dataset_schema import infer_dataset_schema
 from service.product.forgetting.forgetting import forget_steps
 from service.product.inference.answering import (
     run_evaluation_step,

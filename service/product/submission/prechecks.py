@@ -18,14 +18,15 @@ from learners.registry import recipes
 from learners.registry.networks.model_networks import classifier_network_columns
 from learners.registry.networks.network_answers import check_network_queries
 from learners.schema.overrides import ALL
-from service.jobs.steps import check_job_limits
+from service.jobs.job_limits import check_job_limits
 from service.product.datasets.data_sources import (
     check_data_roots,
     check_uri_secrets,
     file_uri_to_path,
     learner_parameter_files,
 )
-from service.product.datasets.registration import check_dataset_columns, get_dataset
+from service.product.datasets.dataset_schema import check_dataset_columns
+from service.product.datasets.registration import get_dataset
 from service.product.forgetting.forgetting import check_forget_condition
 from service.product.inference.queries import NoJoint, joint_queries, query_columns, structure_queries
 from service.product.promotion import checked_refresh_training

@@ -10,8 +10,8 @@ from typing import Any
 from learners.errors import LearnerError, one_line_error_text, redact_uri_secrets
 from learners.models.model import Model
 from learners.orders.model import OrderModel
+from service.product.versions.evaluation_records import load_model_report
 from service.product.versions.export_import import import_version, write_export
-from service.product.versions.provenance import load_model_report
 from service.product.versions.registry import find_version
 from service.product.views.reports import report_page
 from service.requests.problems import InvalidRequest

@@ -11,7 +11,7 @@ from service.product.datasets.data_sources import open_data_source
 from service.product.inference.metric_words import interval_words
 from service.product.inference.scoring import measure_model
 from service.product.outputs import Output, check_output_free, output_draft, output_file_name
-from service.product.versions.provenance import load_model_report
+from service.product.versions.evaluation_records import load_model_report
 from service.product.versions.registry import find_version, load_served_model
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from service.jobs.steps import Limits, counts_memory_limit, format_byte_size, job_limits
+from service.jobs.job_limits import Limits, counts_memory_limit, format_byte_size, job_limits
 from service.jobs.worker_slots import Budget, acquire_worker_slot, is_worker_slot_taken
 from service.processes.local_server import local_server
 from service.requests.problems import InvalidRequest

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from service.jobs.children import Child, Children
-from service.jobs.steps import NICENESS
+from service.jobs.job_limits import NICENESS
 from service.product.child_process import run_in_child_process
 from service.requests.problems import TooSlow
 from service.settings import Settings

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from learners.models.explanation import explain
 from learners.models.query import AnyQuery
-from service.console.pages import served_model_from_request
+from service.console.page_requests import served_model_from_request
 from service.http.api.scoring.predict import JSON, Predict, parse_predict_headers, parse_predict_options
 from service.product.inference import queries
 from service.product.inference.what_if_answers import WhatIfRequest, answer_what_if

@@ -17,7 +17,7 @@ from learners.monitoring.served_counts import BatchRows
 from learners.schema.encoding.encode import encode
 from service import product
 from service.product import monitoring_loop
-from service.product.monitoring import alerting
+from service.product.monitoring import alerting, webhooks
 from service.product.monitoring.predictions import Label
 from service.product.monitoring.windows import Watching
 from service.product.monitoring_loop import compare_with_previous
@@ -172,7 +172,7 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     serve(trained, "alerting", broken(2000, 54), YESTERDAY + timedelta(minutes=61))
     ((_, refired),) = update(125)
     assert refired["subject"] == opened[0]["subject"] and refired["is_muted"], "it has lasted anew, and stays muted"
-    assert alerting.notify_alert_webhooks(trained, "fired", refired) == []
+    assert webhooks.notify_alert_webhooks(trained, "fired", refired) == []
     assert not product.mute_alert(trained, refired["id"], is_muted=False)["is_muted"]
     serve(trained, "alerting", problems.rows(2000, 53), YESTERDAY + timedelta(hours=5))
     assert {change for change, _ in update(310)} == {"resolved"}
@@ -203,7 +203,7 @@ def webhook(workspace, url, models=()):
 @pytest.fixture
 def quickly(monkeypatch):
     """What failed is tried again at once."""
-    monkeypatch.setattr(alerting, "FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(webhooks, "FIRST_WAIT_S", 0.01)
 
 
 def test_webhooks_are_signed_and_tried_again(trained, quickly):

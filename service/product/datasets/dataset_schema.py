@@ -1,0 +1,104 @@
+"""What one pass finds of the columns of a data set or of files."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+from learners.errors import UnknownColumn
+from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.engine import collect
+from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
+from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.source import Source
+from learners.schema import Schema
+from learners.schema.schema import MAX_CLASSES
+from service.jobs import children
+from service.jobs.steps import Report, Run, progress_reporter
+from service.product.child_process import run_in_child_process
+from service.product.datasets.data_sources import open_data_source
+from service.product.datasets.dataset_statistics import (
+    load_column_order,
+    source_file_record,
+)
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
+from service.requests.requests import SchemaRequest
+from service.settings import available_threads
+from service.workspace import Workspace
+from storage.datasets import dataset_definitions
+from storage.errors import NotFound
+
+
+def dataset_or_model_kind(workspace: Workspace, name: str) -> Literal["dataset", "model"]:
+    """Whether a name is a data set's; else it is a model's."""
+    try:
+        dataset_definitions.get_dataset(workspace.control, name)
+    except NotFound:
+        return "model"
+    return "dataset"
+
+
+def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
+    """The columns of a registered data set, in order, as far as known without reading its files (NotFound, CorruptFile)."""
+    dataset_definitions.get_dataset(workspace.control, name)
+    return load_column_order(workspace, name)
+
+
+def check_dataset_columns(
+    workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool
+) -> None:
+    """Refuse columns that a registered data set has not.
+
+    Its files may have changed since its columns were noted, so they are opened before a column is refused. Raises
+    NotFound, CorruptFile, OutsideRoots, SourceError or UnknownColumn.
+    """
+    if set(columns) <= set(dataset_columns(workspace, name)):
+        return
+    if is_remote and not children.is_child:  # a server reads nothing itself
+        limit = workspace.settings.request_timeout_s
+        run_in_child_process(
+            workspace, partial(check_dataset_columns, is_remote=True), name, columns, at, time_limit_s=limit
+        )
+        return
+    names = open_data_source(workspace, dataset=name, is_remote=is_remote, at=at).arrow_schema.names
+    for column in columns:
+        if column not in names:
+            raise UnknownColumn(column, names)
+
+
+def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
+    """The schema of a data set, as JSON; InvalidRequest if no pass has been made over the data yet."""
+    text = dataset_definitions.get_dataset(workspace.control, name).schema_json
+    if text is None:
+        raise InvalidRequest(
+            f"The schema of data set {name!r} is not known yet: submit a job of kind 'schema', or train.", dataset=name
+        )
+    return dict(json.loads(text))
+
+
+def infer_dataset_schema(workspace: Workspace, run: Run) -> JSONObject:
+    """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
+    name = SchemaRequest(**run.request).dataset
+    dataset = dataset_definitions.get_dataset(workspace.control, name)
+    source = open_data_source(workspace, dataset=name, is_remote=not run.is_local)
+    threads = available_threads(workspace.settings)
+    schema = infer_schema_of_source(source, dataset.target, dataset.columns, threads, run.report)
+    files = [source_file_record(file) for file in source.files]
+    dataset_definitions.set_dataset_schema(workspace.control, name, schema.to_json(), files)
+    return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
+
+
+def infer_schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
+    """The schema of files that are not registered."""
+    source = Source.open(list(uris), types=declared_text_types(None, columns))
+    return infer_schema_of_source(source, target, columns, None, report)
+
+
+def infer_schema_of_source(
+    source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report
+) -> Schema:
+    """The schema of rows, in one pass."""
+    source = apply_row_weight_rule(apply_null_class_rule(source, target, columns), columns)
+    summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
+    return collect(summaries, source, threads=threads, on_progress=progress_reporter(report), n_passes=1).build_schema()

@@ -1,0 +1,222 @@
+"""Webhooks, which hear of alerts: how a message is signed and sent, and what became of it."""
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import socket
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import cast
+from urllib.parse import urlsplit
+
+from service.product.monitoring.alerting import KEPT
+from service.product.monitoring.private_networks import private_network_reason
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+from service.telemetry import TRACEPARENT
+from service.workspace import Workspace
+from storage.control.tables import utc_now
+from storage.errors import NotFound
+from storage.monitoring.alert_records import (
+    AlertRecord,
+    DeliveryRecord,
+    WebhookRecord,
+    edit_alert_records,
+    read_alert_records,
+)
+
+ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
+PREFIX = "whsec_"
+
+
+def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> JSONObject:
+    """Send alerts of some models (all, if none is named) to a URL; the answer alone tells the secret.
+
+    Raises InvalidRequest if the URL is none, or leads to an address that is not allowed.
+    """
+    check_webhook_url(workspace, url)
+    webhook: WebhookRecord = {
+        "id": secrets.token_hex(8),
+        "url": url,
+        "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
+        "models": models,
+        "created_at": utc_now().isoformat(),
+    }
+    if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
+        raise InvalidRequest(
+            f"A secret is {PREFIX} and at least 16 bytes in base64; leave it out to get one.", field="secret"
+        )
+    with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
+        webhooks[webhook["id"]] = dict(webhook)
+    return dict(webhook)
+
+
+def list_webhooks(workspace: Workspace) -> list[JSONObject]:
+    """The webhooks, without their secrets."""
+    webhooks = read_alert_records(workspace.layout.root, "webhooks").values()
+    return [{name: value for name, value in webhook.items() if name != "secret"} for webhook in webhooks]
+
+
+def delete_webhook(workspace: Workspace, webhook: str) -> None:
+    """Send nothing there any more (NotFound)."""
+    _webhook(workspace, webhook)
+    with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
+        webhooks.pop(webhook, None)
+
+
+def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
+    """What was sent, the newest first; the last thousand are kept."""
+    deliveries = [
+        cast("DeliveryRecord", one) for one in read_alert_records(workspace.layout.root, "deliveries").values()
+    ]
+    chosen = [one for one in deliveries if webhook is None or one["webhook"] == webhook]
+    return sorted(chosen, key=lambda one: one["at"], reverse=True)
+
+
+def test_webhook(workspace: Workspace, webhook: str) -> DeliveryRecord:
+    """Send an event that says it is a test, and tell what came of it (NotFound)."""
+    return deliver_webhook_event(
+        workspace, _webhook(workspace, webhook), "fewpass.test", None, {"message": "This is a test."}
+    )
+
+
+def notify_alert_webhooks(workspace: Workspace, change: str, alert: AlertRecord) -> list[DeliveryRecord]:
+    """Tell every webhook that listens to the model that an alert was fired or resolved; muted ones are told to nobody."""
+    if alert["is_muted"]:
+        return []
+    webhooks = [cast("WebhookRecord", one) for one in read_alert_records(workspace.layout.root, "webhooks").values()]
+    listening = [one for one in webhooks if not one["models"] or alert["model"] in one["models"]]
+    return [
+        deliver_webhook_event(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening
+    ]
+
+
+def deliver_webhook_event(
+    workspace: Workspace, webhook: WebhookRecord, kind: str, alert: str | None, content: Mapping[str, object]
+) -> DeliveryRecord:
+    """Send one event, five times at most, and keep what came of it; its id follows from what it says, so receivers know it."""
+    event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
+    head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": utc_now().isoformat()}
+    body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()
+    attempts, status, error = _post(workspace, webhook, event_id, body)
+    delivery: DeliveryRecord = {
+        "id": event_id,
+        "webhook": webhook["id"],
+        "type": kind,
+        "alert": alert,
+        "at": utc_now().isoformat(),
+        "attempts": attempts,
+        "status": status,
+        "error": error,
+    }
+    with edit_alert_records(workspace.layout.root, "deliveries") as deliveries:
+        deliveries[f"{delivery['at']} {event_id}"] = dict(delivery)
+        for key in sorted(deliveries)[:-KEPT]:
+            del deliveries[key]
+    return delivery
+
+
+def webhook_signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
+    """As https://www.standardwebhooks.com has it: version 1, HMAC-SHA256 of id, time and body."""
+    signed = f"{event_id}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(_key(secret), signed, hashlib.sha256).digest()).decode()
+
+
+def check_webhook_url(workspace: Workspace, url: str) -> str:
+    """Refuse what is no http(s) URL or leads inside: loopback, private networks, link-local (where clouds keep secrets).
+
+    `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: what was looked at
+    is what is asked. Raises InvalidRequest.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        raise InvalidRequest(f"{url!r} must be an http or https URL with a host and without a user name.", field="url")
+    host = parts.hostname
+    try:
+        port = parts.port if parts.port is not None else (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        port = 0
+    if port == 0:
+        raise InvalidRequest(f"The port of {url!r} must be from 1 to 65535.", field="url")
+    try:
+        addresses = [str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"The host of {url!r} is not found ({error}).", field="url") from error
+    if host in workspace.settings.webhook_hosts:
+        return addresses[0]
+    for address in addresses:
+        if (reason := private_network_reason(address)) is not None:
+            raise InvalidRequest(
+                f"{host!r} resolves to {address}, which is not a public address: {reason}. To allow it, name the host in "
+                "FEWPASS_WEBHOOK_HOSTS.",
+                field="url",
+            )
+    return addresses[0]
+
+
+def _post(
+    workspace: Workspace, webhook: WebhookRecord, event_id: str, body: bytes
+) -> tuple[int, int | None, str | None]:
+    """Attempts, the last status, and what was wrong."""
+    import httpx  # a tenth of a second to import, which a command that sends nothing need not wait for
+    from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
+
+    waits = wait_random_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S)
+    retrying = Retrying(
+        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda answer: answer[1] is not None)
+    )
+
+    def once() -> tuple[int | None, str | None]:
+        try:
+            address = check_webhook_url(workspace, webhook["url"])
+            return _post_once(webhook, event_id, body, address)
+        except InvalidRequest as error:
+            return None, str(error)
+        except httpx.HTTPError as error:
+            return None, f"{type(error).__name__}: {error}"
+
+    try:
+        status, error = retrying(once)
+    except RetryError as failed:
+        status, error = failed.last_attempt.result()
+    return int(retrying.statistics["attempt_number"]), status, error
+
+
+def _post_once(webhook: WebhookRecord, event_id: str, body: bytes, address: str) -> tuple[int | None, str | None]:
+    import httpx
+
+    timestamp = str(int(datetime.now(UTC).timestamp()))
+    url = httpx.URL(webhook["url"])
+    headers = ({"traceparent": TRACEPARENT.get()} if TRACEPARENT.get() else {}) | {
+        "content-type": "application/cloudevents+json",
+        "webhook-id": event_id,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": webhook_signature(webhook["secret"], event_id, timestamp, body),
+        "host": url.netloc.decode("ascii"),
+    }
+    # The address that was looked at is connected to, whatever the name means a moment later; no redirect is followed.
+    target = url.copy_with(host=address)
+    with httpx.Client(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False) as client:
+        extensions = {"sni_hostname": url.host}
+        # What a receiver says beside its status is not read: it might have no end.
+        with client.stream("POST", target, content=body, headers=headers, extensions=extensions) as answer:
+            pass
+    if answer.is_success:
+        return answer.status_code, None
+    return answer.status_code, f"the receiver answered {answer.status_code}"
+
+
+def _key(secret: str) -> bytes:
+    try:
+        return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        return b""
+
+
+def _webhook(workspace: Workspace, webhook: str) -> WebhookRecord:
+    webhooks = read_alert_records(workspace.layout.root, "webhooks")
+    if webhook not in webhooks:
+        raise NotFound("webhook", webhook)
+    return cast("WebhookRecord", webhooks[webhook])

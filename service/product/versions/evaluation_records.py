@@ -1,0 +1,71 @@
+"""What a version's file keeps of its evaluation: the report, and the counts of the rows that it was measured on."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from learners.evaluation.model_report import ModelReport
+from learners.models.model import Model
+from learners.monitoring.count_layout import Watched
+from learners.monitoring.served_counts import ServedCounts
+from learners.passes.sources.source import Source
+from service.requests.json_values import JSONMapping
+from storage.files.atomic_files import write_file_atomically
+from storage.models.model_file import read_model_table
+from storage.models.model_versions import ModelVersion
+
+MOST_ROWS = 50_000
+COUNTS, LAYOUT, REPORT = "served_counts", "served_layout", "report"
+
+
+def save_evaluation_counts(model: Model, rows: Source, beside: Path) -> None:
+    """Count rows as if they had been served, into a file beside that of the model that was learned."""
+    counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
+    for batch in rows.thinned(MOST_ROWS).batches(counts.columns):
+        counts.update(batch)
+    with write_file_atomically(_place(beside), replace=True) as draft:
+        metadata = {LAYOUT.encode(): counts.watched.fingerprint.encode()}
+        pq.write_table(counts.to_arrow().replace_schema_metadata(metadata), draft)
+
+
+def evaluation_count_tables(beside: Path) -> dict[str, pa.Table]:
+    """The tables of a model file that keep these counts; none where nothing was measured."""
+    if not _place(beside).exists():
+        return {}
+    counts = pq.ParquetFile(_place(beside)).read()
+    layout = (counts.schema.metadata or {})[LAYOUT.encode()].decode()
+    return {COUNTS: counts.replace_schema_metadata(None), LAYOUT: pa.table({"sha256": [layout]})}
+
+
+def load_evaluation_counts(version: ModelVersion, watched: Watched) -> ServedCounts | None:
+    """The counts of a version, if it has them and by the layout of this release."""
+    layout = _table(version.duckdb_path, version.sha256, LAYOUT)
+    if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
+        return None
+    counts = _table(version.duckdb_path, version.sha256, COUNTS)
+    return None if counts is None else ServedCounts(watched).from_arrow(counts)
+
+
+def report_tables(report: JSONMapping | None) -> dict[str, pa.Table]:
+    """The table of a model file that keeps a report, as `ModelReport.to_dict` tells it; none without one."""
+    return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
+
+
+def load_model_report(version: ModelVersion) -> ModelReport | None:
+    """The report of a version on the rows that its training was measured on, if it keeps one."""
+    table = _table(version.duckdb_path, version.sha256, REPORT)
+    return None if table is None else ModelReport.from_dict(json.loads(table["value"][0].as_py()))
+
+
+@lru_cache(maxsize=64)
+def _table(duckdb_path: Path, sha256: str, name: str) -> pa.Table | None:
+    """One of a version's file; its files never change."""
+    del sha256
+    return read_model_table(duckdb_path, name)
+
+
+def _place(beside: Path) -> Path:
+    return beside.with_name(f"{beside.name}.served.parquet")
