@@ -75,7 +75,8 @@ def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     from learners.orders.queries.edges import posterior_edge_probabilities
     from learners.orders.recipes import learn_order_posterior
     from learners.orders.scores.bdeu_bge import Standard
-    from learners.orders.scores.scores import Edges, StructurePrior
+    from learners.orders.scores.known_edges import Edges
+    from learners.orders.scores.scores import StructurePrior
 
     def run(d: int, sets: int, seed: int) -> tuple[Any, float, float]:
         problem = linear_gaussian(d, N_ROWS, seed)

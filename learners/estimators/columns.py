@@ -17,7 +17,7 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import MARKS, has_numbers_as_text, record_classifier
-from learners.schema.nominal_forms import DICTIONARY
+from learners.schema.times_and_durations import DICTIONARY
 
 PLAIN = frozenset("iufb")
 

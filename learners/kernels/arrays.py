@@ -1,8 +1,8 @@
-"""Array types by what they hold, named once; docstrings give the shapes. And how arrays become read-only, and what is in them."""
+"""Array types by what they hold, named once; docstrings give the shapes. And how arrays become read-only, distinct, or one of many."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -67,3 +67,14 @@ def concatenate_arrays(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> N
         whole[end - len(part) : end] = part
         end -= len(part)
     return whole
+
+
+def offsets_from_sizes(sizes: Sequence[int] | Integers) -> Integers:
+    """Where each of some ranges of these sizes begins, one behind the other, and where the last ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def concatenate_ranges(firsts: Integers, sizes: Integers) -> Integers:
+    """The numbers first, first + 1, … of every range, one range after the other."""
+    ends = np.cumsum(sizes)
+    return np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)

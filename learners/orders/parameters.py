@@ -10,7 +10,8 @@ from typing import Literal, Self
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.parameters import Parameters
 from learners.orders.scores.bdeu_bge import BGePrior
-from learners.orders.scores.scores import Edge, StructurePrior, find_directed_cycle, format_directed_path, format_edge
+from learners.orders.scores.known_edges import find_directed_cycle, format_directed_path, format_edge
+from learners.orders.scores.scores import Edge, StructurePrior
 
 ARROW = "->"
 

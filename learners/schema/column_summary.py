@@ -15,9 +15,10 @@ from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
 from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
-from learners.schema.nominal_forms import canonical_nominal_values, clock_kind_and_ticks
+from learners.schema.nominal_forms import canonical_nominal_values
 from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, declared_dialect
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
+from learners.schema.times_and_durations import clock_kind_and_ticks
 
 NO_CUT = "no cut point tells the classes apart"
 NEARLY_CONSTANT = "nearly constant: its other values are too few for an interval of their own"

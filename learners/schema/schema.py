@@ -15,13 +15,9 @@ import numpy as np
 
 from learners.errors import InvalidChunk
 from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze_arrays, read_only_array
-from learners.schema.nominal_forms import (
-    canonical_nominal_values,
-    clock_kind_and_ticks,
-    is_date_or_timestamp,
-    time_or_duration_text,
-)
+from learners.schema.nominal_forms import canonical_nominal_values
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
+from learners.schema.times_and_durations import clock_kind_and_ticks, is_date_or_timestamp, time_or_duration_text
 
 # What the numbers of a numeric column may be distributed as, beside intervals.
 Distribution = Literal[

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 
 from service.console.page_requests import wants_json
 from service.console.pages import page_response
-from service.http.api.bodies import TOO_DEEP, invalid_json_hint, is_json_content_type, overlong_json_integer_text
+from service.http.api.json_bodies import TOO_DEEP, invalid_json_hint, is_json_content_type, overlong_json_integer_text
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, Problem, UnsupportedMediaType

@@ -18,16 +18,8 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.api.bodies import (
-    UNCOUNTED,
-    Hold,
-    InFlight,
-    check_json_size,
-    check_lone_surrogates,
-    content_length,
-    read_body,
-    send_problem_body,
-)
+from service.http.api.bodies import UNCOUNTED, Hold, InFlight, content_length, read_body, send_problem_body
+from service.http.api.json_bodies import check_json_size, check_lone_surrogates
 from service.http.paths import IMPORTING, QUERYING, READING, STREAMING
 from service.http.security import security_headers
 from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow

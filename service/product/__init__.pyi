@@ -29,6 +29,9 @@ from service.product.monitoring.alerting import list_alerts as list_alerts
 from service.product.monitoring.alerting import mute_alert as mute_alert
 from service.product.monitoring.alerting import resolve_alert as resolve_alert
 from service.product.monitoring.alerting import set_alert_rule as set_alert_rule
+from service.product.monitoring.monitoring_choice import monitoring_choice as monitoring_choice
+from service.product.monitoring.monitoring_choice import set_monitoring_choice as set_monitoring_choice
+from service.product.monitoring.monitoring_states import load_monitoring_states as load_monitoring_states
 from service.product.monitoring.predictions import add_prediction_labels as add_prediction_labels
 from service.product.monitoring.predictions import hourly_monitoring_counts as hourly_monitoring_counts
 from service.product.monitoring.predictions import monitoring_performance as monitoring_performance
@@ -40,13 +43,10 @@ from service.product.monitoring.webhooks import list_webhook_deliveries as list_
 from service.product.monitoring.webhooks import list_webhooks as list_webhooks
 from service.product.monitoring.webhooks import test_webhook as test_webhook
 from service.product.monitoring.windows import file_drift_report as file_drift_report
-from service.product.monitoring.windows import monitoring_choice as monitoring_choice
 from service.product.monitoring.windows import monitoring_column_counts as monitoring_column_counts
 from service.product.monitoring.windows import monitoring_family_drift as monitoring_family_drift
 from service.product.monitoring.windows import monitoring_window_report as monitoring_window_report
 from service.product.monitoring.windows import monitoring_windows as monitoring_windows
-from service.product.monitoring.windows import set_monitoring_choice as set_monitoring_choice
-from service.product.monitoring_loop import load_monitoring_states as load_monitoring_states
 from service.product.outputs import write_output as write_output
 from service.product.submission.job_steps import evaluate_model_version as evaluate_model_version
 from service.product.submission.job_steps import forget_rows as forget_rows

@@ -2,10 +2,8 @@
 
 import fcntl
 import threading
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import scipy
@@ -14,17 +12,20 @@ import structlog
 from learners.monitoring.drift_tests import estimated_prediction_metrics
 from learners.schema import Chunk
 from service.product.monitoring.alerting import alert_rule, update_model_alerts
+from service.product.monitoring.monitoring_states import (
+    delete_monitoring_states,
+    save_monitoring_state,
+    set_prometheus_series,
+)
 from service.product.monitoring.predictions import LEAST, labelled_row_codes, recent_labelled_report
 from service.product.monitoring.webhooks import notify_alert_webhooks
 from service.product.monitoring.windows import Watching, monitoring_window_report, served_row_counts
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest, is_expected_error
-from service.telemetry import MONITOR, SERIES
 from service.workspace import Workspace
 from storage.errors import NotFound
 from storage.models import aliases, model_versions
 from storage.models.model_versions import CHAMPION
-from storage.monitoring.alert_records import StateRecord, edit_alert_records, read_alert_records
 from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, compact_hourly_counts, monitored_models
 
 COMPACTED_AFTER = timedelta(days=14)
@@ -130,55 +131,6 @@ def last_day_monitoring(workspace: Workspace, name: str) -> tuple[JSONMapping, J
     if watching.watched.schema.target is None:
         return report, {}
     return report, recent_labelled_report(watching, timedelta(days=1))
-
-
-def set_prometheus_series(name: str, report: JSONMapping, labels: JSONMapping) -> None:
-    """Set the Prometheus series of a model to what the last day shows."""
-    columns, estimated, delay = report.get("columns", []), report.get("estimated", {}), labels.get("delay_s")
-    values = {
-        "window_end_timestamp_seconds": datetime.fromisoformat(report["until"]).timestamp(),
-        "columns_alerting": sum(bool(column["is_alarming"]) for column in columns),
-        "max_effect_nats": max((column["family_nats"] for column in columns), default=0.0),
-        "surprise_nats": estimated.get("surprise_nats"),
-        "estimated_log_loss": estimated.get("log_loss"),
-        "realised_log_loss": labels.get("log_loss"),
-        "label_coverage_ratio": labels.get("coverage"),
-        "label_delay_seconds": delay["median"] if delay else None,
-    }
-    for series, kind in (("unseen_ratio", "unseen"), ("missing_ratio", "missing")):
-        values[series] = max((column["rates"][kind]["share"] for column in columns), default=0.0)
-    for series in SERIES:
-        if (value := values.get(series)) is not None:
-            MONITOR[series].labels(name).set(value)
-
-
-def save_monitoring_state(workspace: Workspace, name: str, report: JSONMapping, labels: JSONMapping) -> None:
-    """Keep what a look has found, for lists of models: they read one small file, and test nothing."""
-    realised, causes = labels.get("log_loss"), report.get("causes")
-    loss = report.get("estimated", {}).get("log_loss") if realised is None else realised
-    state: StateRecord = {
-        "version": report["version"],
-        "looked_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "served": report["rows"]["served"],
-        "is_drifting": report["is_drifting"],
-        "first_cause": causes[0]["words"] if causes else None,
-        "log_loss": loss,
-        "log_loss_of": None if loss is None else "estimate" if realised is None else "labels",
-    }
-    with edit_alert_records(workspace.layout.root, "states") as states:
-        states[name] = dict(state)
-
-
-def delete_monitoring_states(root: Path, names: Sequence[str]) -> None:
-    """Keep no state of models that are gone."""
-    with edit_alert_records(root, "states") as states:
-        for name in set(states) - set(names):
-            del states[name]
-
-
-def load_monitoring_states(workspace: Workspace) -> dict[str, StateRecord]:
-    """What the last look at each model has found, by name; models that have served nothing yet have none."""
-    return {name: cast("StateRecord", one) for name, one in read_alert_records(workspace.layout.root, "states").items()}
 
 
 def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> JSONObject:

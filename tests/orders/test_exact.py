@@ -14,14 +14,8 @@ from learners.orders.queries.edges import (
     posterior_edge_probabilities,
     posterior_family_probabilities,
 )
-from learners.orders.scores.scores import (
-    Edges,
-    FamilyScores,
-    ImpossibleEdges,
-    StructurePrior,
-    check_known_edges,
-    find_directed_cycle,
-)
+from learners.orders.scores.known_edges import Edges, ImpossibleEdges, check_known_edges, find_directed_cycle
+from learners.orders.scores.scores import FamilyScores, StructurePrior
 from tests.naive import orders as naive
 from tests.orders.problems import bge_of, family_scores, gaussian_table
 

@@ -23,7 +23,7 @@ from learners.orders.formats.network_tables import InvalidNetwork
 from learners.orders.lattice import coverage
 from learners.orders.queries.queries import NotGaussian
 from learners.orders.recipes import corrected_mutual_information
-from learners.orders.scores.scores import ImpossibleEdges
+from learners.orders.scores.known_edges import ImpossibleEdges
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import memory_limit, set_memory_limit
 from learners.registry import recipes

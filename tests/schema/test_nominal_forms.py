@@ -18,12 +18,8 @@ from learners.passes.sources.csv.types import declared_text_types
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, json_number_reader
-from learners.schema.nominal_forms import (
-    canonical_time_text,
-    nominal_forms,
-    parse_duration_seconds,
-    time_or_duration_text,
-)
+from learners.schema.nominal_forms import nominal_forms
+from learners.schema.times_and_durations import canonical_time_text, parse_duration_seconds, time_or_duration_text
 
 UNITS = ("s", "ms", "us", "ns")
 MOMENTS = [datetime(1969, 12, 31, 23, 59, 59), datetime(2024, 1, 2), datetime(2024, 1, 2, 12, 30)]

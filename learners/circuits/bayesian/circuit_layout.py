@@ -11,9 +11,8 @@ from learners.circuits.bayesian.collapsed_sampler import Tallies
 from learners.circuits.bayesian.leaf_kernels import CENTRE, FIRST, SECOND, SQUARES, TOTAL, N
 from learners.circuits.bayesian.priors import Prior, Shape, Strengths, complete_tree_sum_counts, leaf_families
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.evaluate import concatenate_ranges
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, POISSON, PRODUCT, SUM
-from learners.kernels.arrays import Array, Floats, Integers
+from learners.kernels.arrays import Array, Floats, Integers, concatenate_ranges
 
 # A gamma variate of a small shape may be below all doubles; no weight is zero and no spread infinite.
 LEAST = 1e-300

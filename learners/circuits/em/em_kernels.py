@@ -9,7 +9,6 @@ import numpy as np
 from learners.circuits.evaluation.density_kernels import standardised_value_moments
 from learners.circuits.evaluation.evaluate_kernels import (
     BLOCK,
-    LOG_RADIX,
     SMALLEST,
     load_row_block,
     upward_pass_block,
@@ -38,6 +37,7 @@ from learners.kernels.simd import (
     store_lanes,
     unchecked_array_item,
 )
+from learners.kernels.wide_numbers import LOG_RADIX
 
 # A row's share of a count is rounded to a multiple of 2^-32. Whole numbers add up to the same in any order, so nothing
 # depends on chunks and threads; and what rounds to zero is not followed further down.

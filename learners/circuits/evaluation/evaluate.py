@@ -35,7 +35,7 @@ from learners.circuits.kernels import (
     TABLE_OF_TWO,
     node_depths,
 )
-from learners.kernels.arrays import Array, Floats, Integers, Mask, read_only_array
+from learners.kernels.arrays import Array, Floats, Integers, Mask, concatenate_ranges, read_only_array
 from learners.schema import Chunk
 
 # Variables of at most so many values have a row of zeros and ones per value, over which a distribution is a dot product
@@ -155,12 +155,6 @@ def _variables(circuit: Circuit, is_table: Mask) -> Integers:
     variable = circuit.variable.copy()
     variable[is_table] = circuit.variable[circuit.children[circuit.child_starts[:-1][is_table]]]
     return variable
-
-
-def concatenate_ranges(firsts: Integers, sizes: Integers) -> Integers:
-    """The numbers first, first + 1, … of every range, one range after the other."""
-    ends = np.cumsum(sizes)
-    return np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)
 
 
 def _compile_structure(circuit: Circuit) -> Compiled:

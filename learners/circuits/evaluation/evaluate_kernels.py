@@ -1,11 +1,9 @@
-"""Values of nodes: blocks of rows side by side, single rows, and wide numbers for what leaves double precision.
+"""Values of nodes: blocks of rows side by side, single rows, and in wide numbers what leaves double precision.
 
 A wide number is value · 2^(500 · exponent) with 2^-500 < value < 2^500, or zero with the exponent LEAST.
 """
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
@@ -32,6 +30,15 @@ from learners.kernels.simd import (
     store_integer_lanes,
     store_lanes,
     unchecked_array_item,
+)
+from learners.kernels.wide_numbers import (
+    LEAST,
+    LOG_RADIX,
+    add_weighted_wide_numbers,
+    add_wide_numbers,
+    exp_as_wide_number,
+    multiply_wide_numbers,
+    write_wide_number_logs,
 )
 
 # Rows that are evaluated together: two AVX-512 registers; more would push the values of larger circuits out of the cache.
@@ -215,53 +222,6 @@ def root_log_values_by_row(plan, weight, x, values, codes, logs):
         logs[row] = np.log(root) if root > SMALLEST else np.nan
 
 
-RADIX_BITS = 500
-RADIX, INVERSE_RADIX = 2.0**RADIX_BITS, 2.0**-RADIX_BITS
-LOG_RADIX = RADIX_BITS * math.log(2.0)
-LEAST = -1e300
-
-
-@inner_kernel
-def exp_as_wide_number(log):
-    """Exp(log) as a wide number."""
-    if log == -np.inf:
-        return 0.0, LEAST
-    whole = np.rint(log / LOG_RADIX)
-    # Of a logarithm beyond 1e16 the remainder is rounding, and may be larger than the radix.
-    rest = min(max(log - whole * LOG_RADIX, -0.5 * LOG_RADIX), 0.5 * LOG_RADIX)
-    return np.exp(rest), whole
-
-
-@kernel
-def multiply_wide_numbers(a, a_power, b, b_power):
-    """Product of two wide numbers."""
-    product, power = a * b, a_power + b_power
-    if product < INVERSE_RADIX:
-        product *= RADIX
-        power -= 1.0
-    elif product > RADIX:
-        product *= INVERSE_RADIX
-        power += 1.0
-    if product == 0.0:
-        power = LEAST
-    return product, power
-
-
-@inner_kernel
-def add_wide_numbers(a, a_power, b, b_power):
-    """Sum of two wide numbers; what is 2^-500 of the other does not matter much, and less than that not at all."""
-    if b_power > a_power:
-        a, a_power, b, b_power = b, b_power, a, a_power
-    total = a
-    if b_power == a_power:
-        total += b
-    elif b_power == a_power - 1.0:
-        total += b * INVERSE_RADIX
-    if total > RADIX:
-        return total * INVERSE_RADIX, a_power + 1.0
-    return total, a_power
-
-
 @kernel
 def write_leaf_log_values(circuit, x, logs):
     """Logarithms of all leaves at each row of x, 0 where it is missing: OUT logs (n_nodes, n_rows), only leaves."""
@@ -311,17 +271,6 @@ def wide_upward_pass(circuit, log_leaf, first, n_rows, values, exponents):
 
 
 @inner_kernel
-def add_weighted_wide_numbers(log_weight, source, values, exponents, target, n_rows):
-    """Add exp(log_weight) times the wide numbers of one node to those of another."""
-    weight, whole = exp_as_wide_number(log_weight)
-    if weight == 0.0:
-        return
-    for r in range(n_rows):
-        term, power = multiply_wide_numbers(values[source, r], exponents[source, r], weight, whole)
-        values[target, r], exponents[target, r] = add_wide_numbers(values[target, r], exponents[target, r], term, power)
-
-
-@inner_kernel
 def wide_downward_pass(circuit, n_rows, values, exponents, derivatives, powers, scratch):
     """Wide derivatives of the root by every node, from the wide values.
 
@@ -353,18 +302,6 @@ def wide_downward_pass(circuit, n_rows, values, exponents, derivatives, powers, 
                     term, power = multiply_wide_numbers(scratch[0, k + 1, r], scratch[1, k + 1, r], left, left_power)
                     derivatives[c, r], powers[c, r] = add_wide_numbers(derivatives[c, r], powers[c, r], term, power)
                     left, left_power = multiply_wide_numbers(left, left_power, values[c, r], exponents[c, r])
-
-
-@inner_kernel
-def write_wide_number_logs(values, exponents, n_rows, first, logs):
-    """OUT logs[:, first : first + n_rows] of wide numbers."""
-    for node in range(values.shape[0]):
-        for r in range(n_rows):
-            value = values[node, r]
-            log = -np.inf
-            if value > 0.0:
-                log = np.log(value) + exponents[node, r] * LOG_RADIX
-            logs[node, first + r] = log
 
 
 @kernel

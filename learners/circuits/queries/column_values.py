@@ -18,8 +18,8 @@ from learners.models.evidence import RawValue
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.encode import class_codes, encode
-from learners.schema.nominal_forms import clock_kind_and_ticks, parse_duration_nanoseconds
 from learners.schema.schema import OTHER, Attribute
+from learners.schema.times_and_durations import clock_kind_and_ticks, parse_duration_nanoseconds
 
 DAY_S = 86_400
 

@@ -17,7 +17,7 @@ from learners.kernels.arrays import Floats, Mask
 from learners.models.evidence import Evidence, Known, Likely, NoneOf, Range, RawValue
 from learners.models.query import InferenceQuery, Query, Surprise
 from learners.schema.encoding.json_records import json_number_reader
-from learners.schema.nominal_forms import DICTIONARY
+from learners.schema.times_and_durations import DICTIONARY
 
 DAY_S = 86_400.0
 MOST_ENDS = 12

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.evaluation.density_kernels import numeric_leaf_log_density
-from learners.circuits.evaluation.evaluate_kernels import INVERSE_RADIX, LEAST, RADIX, SMALLEST, upward_pass_one_row
+from learners.circuits.evaluation.evaluate_kernels import SMALLEST, upward_pass_one_row
 from learners.circuits.kernels import GAUSSIAN, LOOKUP, NUMERIC, POISSON, PRODUCT_OF, SUM_OF_TWO, TABLE_OF_TWO
 from learners.circuits.streaming.projection_kernels import (
     ADF,
@@ -30,6 +30,8 @@ from learners.circuits.streaming.projection_kernels import (
     moment_matched_total,
     project_onto_dirichlet,
     pseudo_count_step,
+)
+from learners.circuits.streaming.trigamma_kernels import (
     reciprocal_trigamma_excess,
     reciprocal_trigamma_slope,
     reciprocal_trigamma_step,
@@ -37,6 +39,7 @@ from learners.circuits.streaming.projection_kernels import (
 )
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel
+from learners.kernels.wide_numbers import INVERSE_RADIX, LEAST, RADIX
 
 # Nodes of a block, and what a step needs of each: pseudo-counts, their sum, shares, slopes, pull; then what it gives: pseudo-counts,
 # slopes, pull, and the farthest move. One flat array, so that the compiler sees that rows don't overlap.

@@ -10,7 +10,6 @@ import numpy as np
 import scipy
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.evaluate import concatenate_ranges
 from learners.circuits.kernels import (
     CATEGORICAL,
     EXPONENTIAL,
@@ -24,7 +23,7 @@ from learners.circuits.kernels import (
     SUM,
 )
 from learners.errors import SchemaError
-from learners.kernels.arrays import Floats, Integers
+from learners.kernels.arrays import Floats, Integers, concatenate_ranges
 from learners.schema.discretise import Histogram, floats_from_ordered_keys
 from learners.schema.schema import MASSES, Attribute, Distribution, Schema
 

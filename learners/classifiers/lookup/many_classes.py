@@ -9,9 +9,9 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.kernels import ManyClassTables
-from learners.classifiers.lookup.look_up_tables import offsets_from_sizes, smoothed_log_class_prior
+from learners.classifiers.lookup.look_up_tables import smoothed_log_class_prior
 from learners.classifiers.structure import Structure
-from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze_arrays
+from learners.kernels.arrays import Array, Codes, Float32s, Floats, Int32s, Integers, freeze_arrays, offsets_from_sizes
 from learners.schema import Schema
 
 

@@ -19,7 +19,8 @@ from learners.orders.lattice.lattice_kernels import (
     lattice_step_probabilities,
 )
 from learners.orders.scores.bdeu_bge import BGe, Standard
-from learners.orders.scores.scores import Edges, FamilyScores, condition_scores_on_edges
+from learners.orders.scores.known_edges import Edges, condition_scores_on_edges
+from learners.orders.scores.scores import FamilyScores
 
 # Of each step: its node, its target and its place.
 _STEP_BYTES = 9

@@ -24,18 +24,15 @@ from learners.orders.queries.query_kernels import (
     subset_regression_coefficients,
 )
 from learners.orders.scores.bdeu_bge import BGe
-from learners.orders.scores.scores import (
-    Edge,
+from learners.orders.scores.known_edges import (
     Edges,
-    FamilyScores,
     ImpossibleEdges,
-    StructurePrior,
     condition_scores_on_edges,
     find_directed_cycle,
     format_directed_path,
     format_edge,
-    node_scores_with_prior,
 )
+from learners.orders.scores.scores import Edge, FamilyScores, StructurePrior, node_scores_with_prior
 
 # The lattice of a question: known edges leave fewer orders, and somebody waits.
 MOST_SETS = 100_000

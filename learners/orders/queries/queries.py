@@ -38,8 +38,8 @@ from learners.orders.queries.graph_scores import (
     family_log_prior,
 )
 from learners.orders.scores.bdeu_bge import BDeu, BGe
-from learners.orders.scores.scores import Edges as KnownEdges
-from learners.orders.scores.scores import (
+from learners.orders.scores.known_edges import Edges as KnownEdges
+from learners.orders.scores.known_edges import (
     ImpossibleEdges,
     check_known_edges,
     drop_noncandidate_edges,

@@ -20,17 +20,14 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.orders.lattice.graph_samples import Graph
 from learners.orders.model import OrderModel
-from learners.orders.queries.predictive import MOST_CELLS as MOST_GRAPH_CELLS
-from learners.orders.queries.predictive import (
+from learners.orders.queries.coefficients import (
     Coefficients,
-    NoRows,
-    NoTables,
     draw_posterior_coefficients,
-    n_family_table_cells,
-    posterior_dirichlet_counts,
     posterior_mean_coefficients,
     unstandardise_coefficients,
 )
+from learners.orders.queries.predictive import MOST_CELLS as MOST_GRAPH_CELLS
+from learners.orders.queries.predictive import NoRows, NoTables, n_family_table_cells, posterior_dirichlet_counts
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import ArcModel
 

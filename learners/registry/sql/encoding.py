@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from learners.errors import LearnerError
 from learners.registry.sql.dialects import MOST_JOINS, Dialect, Query
 from learners.schema import Attribute, Schema
-from learners.schema.nominal_forms import DICTIONARY, is_date_or_timestamp
+from learners.schema.times_and_durations import DICTIONARY, is_date_or_timestamp
 
 
 class UnsupportedColumn(LearnerError, ValueError):

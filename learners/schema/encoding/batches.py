@@ -14,8 +14,8 @@ from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.schema.encoding import batch_kernels as kernels
 from learners.schema.hash_kernels import BEGIN, LENGTH, Words, fill_text_hash_table
-from learners.schema.nominal_forms import time_kind_and_ticks
 from learners.schema.schema import Attribute
+from learners.schema.times_and_durations import time_kind_and_ticks
 
 MAX_PLANS = 8  # Arrow schemas remembered; a training has one, a served model as many as its clients
 NUMBERS = {

@@ -13,18 +13,20 @@ from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_arra
 from learners.schema.discretise_kernels import interval_codes
 from learners.schema.encoding.batches import BatchEncoder, column_with_sound_indices
 from learners.schema.nominal_forms import (
+    dictionary_encoded_column,
+    dictionary_row_indices,
+    nominal_forms,
+    scalar_message_text,
+)
+from learners.schema.schema import Attribute, Chunk, Schema
+from learners.schema.times_and_durations import (
     TICKS,
     canonical_time_column,
     clock_kind_and_ticks,
-    dictionary_encoded_column,
-    dictionary_row_indices,
     is_date_or_timestamp,
-    nominal_forms,
-    scalar_message_text,
     seconds_since_1970,
     time_kind_and_ticks,
 )
-from learners.schema.schema import Attribute, Chunk, Schema
 
 ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 

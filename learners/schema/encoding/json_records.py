@@ -20,7 +20,8 @@ from learners.kernels.arrays import Codes, Floats, freeze_arrays
 from learners.schema.checks import check_column_lengths
 from learners.schema.discretise import EXACT
 from learners.schema.discretise_kernels import interval_codes
-from learners.schema.nominal_forms import (
+from learners.schema.schema import EPOCH, Attribute, Chunk, Schema
+from learners.schema.times_and_durations import (
     DICTIONARY,
     LAST_SECOND,
     TICKS,
@@ -30,7 +31,6 @@ from learners.schema.nominal_forms import (
     seconds_since_1970,
     time_kind_and_ticks,
 )
-from learners.schema.schema import EPOCH, Attribute, Chunk, Schema
 
 MARKS = frozenset(["NAType", "NaTType"])  # the types of what pandas has for missing values beside NaN and None
 MOST_SHOWN = 80

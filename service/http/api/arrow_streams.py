@@ -10,7 +10,8 @@ from struct import Struct, error
 import numpy as np
 import pyarrow as pa
 
-from service.http.api.bodies import check_decoded_size, check_n_rows
+from service.http.api.bodies import check_n_rows
+from service.http.api.json_bodies import check_decoded_size
 from service.requests.problems import MalformedBody, UnsupportedMediaType
 
 MAX_SCHEMAS, MAX_SCHEMA_BYTES = 64, 65_536  # that are remembered

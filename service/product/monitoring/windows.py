@@ -17,8 +17,9 @@ from learners.registry.model_kinds import load_model
 from service.jobs.steps import Report, ignore_report, progress_reporter
 from service.product.datasets.data_sources import open_data_source
 from service.product.inference.scoring import absent_column_warnings
+from service.product.monitoring.monitoring_choice import monitoring_mode
 from service.product.versions.evaluation_records import load_evaluation_counts
-from service.product.versions.registry import find_version, load_served_model
+from service.product.versions.registry import find_version
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_model_version
@@ -26,7 +27,7 @@ from service.settings import available_threads
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from storage.models.model_versions import ModelVersion
-from storage.monitoring.monitoring_files import HOUR, MonitorChoice, MonitoringFiles, is_counting_process_alive
+from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, is_counting_process_alive
 
 MOST_WINDOWS = 1000
 MOST_TESTED = 72
@@ -34,7 +35,6 @@ FIRST_YEAR, LAST_YEAR = 1970, 9000
 NOTHING = "nothing was served in this window"
 SMALLEST = 5  # rows of a cell that is shown
 MOST_PREDICTED = 200_000
-MODES = ("off", "counts", "rows")
 
 
 @dataclass(frozen=True, eq=False)
@@ -344,32 +344,3 @@ def _reference(
             "good rows: --against FILES."
         )
     return reference
-
-
-def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
-    """Decide for one model what is kept of served rows; processes follow at their next writing.
-
-    Raises InvalidRequest if the mode or a column is not known; NotFound.
-    """
-    version = load_served_model(workspace, name)
-    mode = choice.get("mode", "counts")
-    if mode not in MODES:
-        raise InvalidRequest(f"The mode {mode!r} is not one of {', '.join(MODES)}.", field="mode")
-    columns = [attribute.name for attribute in version.schema.attributes]
-    for column in choice.get("denied", []):
-        if column not in columns:
-            raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")
-    MonitoringFiles(workspace.layout.root, version.name).decide(choice)
-    return monitoring_choice(workspace, version.name)
-
-
-def monitoring_choice(workspace: Workspace, name: str) -> MonitorChoice:
-    """What is decided for a model (NotFound)."""
-    model = find_version(workspace, name).name
-    decided = MonitoringFiles(workspace.layout.root, model).choice()
-    return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
-
-
-def monitoring_mode(workspace: Workspace, name: str) -> str:
-    """off, counts or rows."""
-    return str(monitoring_choice(workspace, name).get("mode"))

@@ -12,14 +12,8 @@ from learners.circuits.streaming.online_kernels import (
     filter_binary_node_block,
     write_binary_node_to_block,
 )
-from learners.circuits.streaming.projection_kernels import (
-    ADF,
-    FARTHEST,
-    MOVED,
-    UNKNOWN,
-    digamma_difference,
-    project_onto_dirichlet,
-)
+from learners.circuits.streaming.projection_kernels import ADF, FARTHEST, MOVED, UNKNOWN, project_onto_dirichlet
+from learners.circuits.streaming.trigamma_kernels import digamma_difference
 
 
 def drawn(seed, n_nodes):

@@ -9,8 +9,9 @@ from learners.orders.parameters import OrderParameters
 from learners.orders.queries.edges import MOST_SETS, ConditionalPosteriors, add_present_edge_candidates
 from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bdeu_bge import Standard
-from learners.orders.scores.scores import Edges as KnownEdges
-from learners.orders.scores.scores import ImpossibleEdges, StructurePrior
+from learners.orders.scores.known_edges import Edges as KnownEdges
+from learners.orders.scores.known_edges import ImpossibleEdges
+from learners.orders.scores.scores import StructurePrior
 from tests.orders.problems import bge_of, family_scores, gaussian_table
 
 NAMES = ["a", "b", "c", "d", "e"]

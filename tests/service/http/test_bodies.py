@@ -14,15 +14,8 @@ from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from service.http.api.arrow_streams import QuickStreams, read_arrow_stream
-from service.http.api.bodies import (
-    RECORDS,
-    WHOLE_BYTES,
-    Hold,
-    InFlight,
-    check_csv_body_size,
-    check_json_size,
-    row_body_decoder,
-)
+from service.http.api.bodies import RECORDS, WHOLE_BYTES, Hold, InFlight, check_csv_body_size, row_body_decoder
+from service.http.api.json_bodies import check_json_size
 from service.http.api.scoring.invocations import InvocationRequest
 from service.http.api.scoring.open_inference import check_inference_body_size, read_infer_request
 from service.http.api.scoring.predict import ARROW, PredictRequest

@@ -17,10 +17,10 @@ import pyarrow.csv as pacsv
 from learners.kernels.arrays import Integers
 from learners.passes.sources.files import arrow_type_family, file_format_by_extension
 from learners.schema import Schema
-from learners.schema.nominal_forms import canonical_time_text, time_kind_and_ticks
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, iso8601_time_mask
 from learners.schema.schema import Value
+from learners.schema.times_and_durations import canonical_time_text, time_kind_and_ticks
 
 TRUE, FALSE = ["true", "True", "TRUE"], ["false", "False", "FALSE"]
 # Of each chain a type reads all that those before it read.

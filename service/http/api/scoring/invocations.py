@@ -20,9 +20,9 @@ from service.http.api.bodies import (
     Value,
     check_csv_body_size,
     check_n_rows,
-    decode_json_body,
     row_body_decoder,
 )
+from service.http.api.json_bodies import decode_json_body
 from service.http.api.scoring.predict import (
     JSON,
     Predict,

@@ -20,7 +20,8 @@ from starlette.responses import Response
 
 from learners.schema.schema import Attribute
 from service import product
-from service.http.api.bodies import UNCOUNTED, Hold, check_decoded_size, check_json_size, check_n_rows, decode_json_body
+from service.http.api.bodies import UNCOUNTED, Hold, check_n_rows
+from service.http.api.json_bodies import check_decoded_size, check_json_size, decode_json_body
 from service.http.api.resources import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_predict_rows
 from service.requests.json_values import JSONObject

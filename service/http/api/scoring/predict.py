@@ -26,14 +26,13 @@ from service.http.api.bodies import (
     Hold,
     InFlight,
     Record,
-    check_json_size,
     check_n_rows,
-    decode_json_body,
     read_body,
     row_body_decoder,
     send_body,
     send_problem_body,
 )
+from service.http.api.json_bodies import check_json_size, decode_json_body
 from service.requests import problems
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType

@@ -17,7 +17,8 @@ from learners.models.estimation import Average, GraphPrior
 from learners.models.query import How
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
-from service.http.api.bodies import Record, decode_json_body, row_body_decoder
+from service.http.api.bodies import Record, row_body_decoder
+from service.http.api.json_bodies import decode_json_body
 from service.http.api.scoring.predict import (
     JSON,
     ROWS,

@@ -17,7 +17,7 @@ from learners.monitoring.served_counts import BatchRows
 from learners.schema.encoding.encode import encode
 from service import product
 from service.product import monitoring_loop
-from service.product.monitoring import alerting, webhooks
+from service.product.monitoring import alerting, monitoring_states, webhooks
 from service.product.monitoring.predictions import Label
 from service.product.monitoring.windows import Watching
 from service.product.monitoring_loop import compare_with_previous
@@ -225,7 +225,7 @@ def test_a_name_that_means_another_address_a_moment_later_leads_nowhere(trained,
     """Rebinding: what was looked at is connected to, and every attempt looks again."""
     answers = iter(["93.184.216.34", *["169.254.169.254"] * 9])
     found = lambda *_, **__: [(2, 1, 6, "", (next(answers), 80))]  # noqa: E731
-    monkeypatch.setattr(alerting.socket, "getaddrinfo", found)
+    monkeypatch.setattr(webhooks.socket, "getaddrinfo", found)
     with webhook(trained, "http://rebinding.example/") as made:
         told = product.test_webhook(trained, made["id"])
     assert told["status"] is None and "169.254.169.254, which is not a public address: link-local" in told["error"]
@@ -275,7 +275,7 @@ def test_a_look_sends_alerts_and_sets_series(trained, quickly, monkeypatch):
         monitoring_loop.Looker(trained).look()
     types = [json.loads(body)["type"] for _, body in got]
     assert types and set(types) == {"fewpass.alert.fired"}
-    assert monitoring_loop.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
+    assert monitoring_states.MONITOR["columns_alerting"].labels("measured")._value.get() >= 1
 
 
 def test_compaction_changes_no_count_even_if_it_was_interrupted(trained):

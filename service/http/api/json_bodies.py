@@ -1,0 +1,140 @@
+"""JSON bodies: within limits of size and depth, and what is wrong with one, with its place."""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+
+from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody
+
+# As Python has them: a dict, each of its members with its name, a list, each of its elements, and a text beyond its characters.
+RECORD_BYTES, MEMBER_BYTES, LIST_BYTES, ELEMENT_BYTES, TEXT_BYTES = 200, 100, 72, 40, 48
+WIDE_TEXT_BYTES, WIDE = 80, 4  # one character beyond ASCII, and each of its text takes up to four bytes
+MOST_MEMBERS = 65_536  # of a record
+MOST_VALUES = 500_000  # of a body that Python reads on the event loop: a tenth of a second
+VALUE_BYTES = 256  # of the limit, for each value: two million values of 512 MiB, which take two tenths of a second
+SHAPED = 2  # as JSON has the values, and as the shape of the request keeps them
+
+
+def check_json_size(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
+    """Refuse JSON of too many values, or of records of too many members; returns about the bytes that its values will take.
+
+    Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller. `is_shaped` says that
+    Python reads it on the event loop, and a shape of pydantic checks and copies it. Raises BodyTooLarge.
+    """
+    n_colons, n_records, n_lists = (body.count(mark) for mark in (b":", b"{", b"["))
+    n_records = max(1, n_records)
+    if n_colons > MOST_MEMBERS * n_records:
+        raise BodyTooLarge(f"A record has more than {MOST_MEMBERS:,} members.", max_members=MOST_MEMBERS)
+    n_commas = body.count(b",")
+    n_elements = max(0, n_commas - n_colons) + n_lists
+    n_texts = max(0, body.count(b'"') // 2 - n_colons)
+    n_bytes = RECORD_BYTES * n_records + MEMBER_BYTES * n_colons + LIST_BYTES * n_lists
+    is_wide = not body.isascii() or b"\\u" in body
+    n_bytes += ELEMENT_BYTES * n_elements + (WIDE_TEXT_BYTES if is_wide else TEXT_BYTES) * n_texts
+    n_bytes += len(body) * (WIDE if is_wide else 1)
+    n_bytes *= SHAPED if is_shaped else 1
+    check_decoded_size(n_bytes, max_bytes)
+    n_values = n_commas + n_records + n_lists
+    most_values = min(MOST_VALUES, max_bytes // VALUE_BYTES) if is_shaped else max_bytes // VALUE_BYTES
+    if n_values > most_values:
+        raise BodyTooLarge(
+            f"The body has {n_values:,} values; at most {most_values:,} are read here. Send fewer at once.",
+            max_values=most_values,
+        )
+    return n_bytes
+
+
+def check_decoded_size(n_bytes: int, max_bytes: int) -> None:
+    """Refuse what would hold too much (BodyTooLarge)."""
+    if n_bytes > max_bytes:
+        raise BodyTooLarge(
+            f"The body would take {n_bytes:,} bytes decoded; at most {max_bytes:,} are (FEWPASS_MAX_DECODED_BYTES). Send fewer "
+            "rows at once.",
+            max_decoded_bytes=max_bytes,
+        )
+
+
+Decoded = TypeVar("Decoded")
+MOST_READ_AGAIN = 1 << 16
+MOST_OF_NAME = 80
+IN_RECORD = re.compile(r"\$\.(\w+)\[(\d+)\]\[\.\.\.\]")
+MAYBE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+TOO_DEEP = "The body is nested too deeply."
+HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff without its other half), which is no text."
+
+
+def check_lone_surrogates(body: bytes) -> None:
+    """Refuse a JSON text that escapes halves of characters, which no database and no file name can hold (MalformedBody).
+
+    Python's own reader lets them in; what is no JSON at all is for others to refuse.
+    """
+    if MAYBE_HALF.search(body):
+        try:
+            json.dumps(json.loads(body), ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise MalformedBody(HALF_A_CHARACTER) from error
+        except (ValueError, RecursionError):
+            pass
+
+
+def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
+    """What a decoder of msgspec makes of a JSON body (InvalidRequest, MalformedBody); `remedy` says what to send instead."""
+    try:
+        return decode(body)
+    except msgspec.ValidationError as error:
+        words = overlong_json_integer_text(body) if "out of range" in str(error) else ""
+        raise InvalidRequest(f"{words or json_error_with_column(str(error), body)}. {remedy}") from error
+    except RecursionError as error:  # where anything may stand, as among the parameters of a protocol
+        raise MalformedBody(TOO_DEEP) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedBody(
+            f"The body is not JSON: {error}.{invalid_json_hint(body)}" if body else "The body is empty."
+        ) from error
+
+
+def json_error_with_column(words: str, body: bytes) -> str:
+    """What is wrong in a record, with its column in place of msgspec's `[...]`; of bodies that are quick to read again."""
+    place = IN_RECORD.search(words)
+    if place is None or len(body) > MOST_READ_AGAIN:
+        return words
+    try:
+        record = json.loads(body)[place[1]][int(place[2])]
+    except (ValueError, RecursionError):
+        return words
+    wrong = (name for name, value in record.items() if isinstance(value, list | dict) or value in (math.inf, -math.inf))
+    return words.replace("[...]", f"[{next(wrong, '...')[:MOST_OF_NAME]!r}]", 1)
+
+
+def overlong_json_integer_text(body: bytes) -> str:
+    """Where a JSON text has a whole number of more digits than Python reads, in words; none if there is none."""
+    most, too_long = sys.get_int_max_str_digits(), object()
+    try:
+        content = json.loads(body, parse_int=lambda digits: too_long if len(digits.lstrip("-")) > most else 0)
+    except (ValueError, RecursionError):
+        return ""
+    left = [("body", content)]
+    while left:
+        place, value = left.pop()
+        if value is too_long:
+            return f"{place}: is a whole number of more than {most:,} digits"
+        members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+        left += [(f"{place}.{name}", member) for name, member in members]
+    return ""
+
+
+def invalid_json_hint(body: bytes) -> str:
+    """What may be wrong with a body that is not JSON."""
+    if body.startswith(b"\x1f\x8b"):
+        return " It is compressed with gzip: send it as it is."
+    return " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
+
+
+def is_json_content_type(content_type: str | None) -> bool:
+    """Whether a content type says JSON: application/json, or application/…+json."""
+    media_type = (content_type or "").partition(";")[0].strip().lower()
+    return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))
