@@ -119,7 +119,7 @@ def monitor_command(
             done = product.forget_predictions(here, model, forget)
             print_json_document(done) if json_output else out.print(
                 f"{done['predictions']} predictions and {done['labels']} labels are forgotten, {done['subtracted']} rows "
-                "are subtracted from the counts"
+                "are subtracted from the counts; a server that has yet to write some leaves them out"
             )
             return
         drift = product.monitoring_window_report(here, model, window=window, against=against)

@@ -4,7 +4,7 @@ import itertools
 import secrets
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from hashlib import blake2b
@@ -16,7 +16,7 @@ import pyarrow as pa
 from learners.kernels.arrays import Codes, Floats, Mask
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.served_counts import RawRows, ServedCounts
+from learners.monitoring.served_counts import RawRows, ServedCounts, ServedRows
 from learners.schema.encoding.json_records import Observed
 from learners.schema.schema import FEW_CLASSES
 from storage.monitoring.monitoring_files import MonitorChoice
@@ -55,6 +55,34 @@ def logged_predictions(
     own = (key or random[place : place + KEY_BYTES] for key, place in zip(named_keys, places, strict=True))
     joined = random if keys is None else b"".join(own)
     return Logged(joined, moment, probabilities, np.ascontiguousarray(x.T), is_counted)
+
+
+def without_forgotten(logged: Logged, forgotten: Mapping[bytes, datetime]) -> tuple[Logged, Logged]:
+    """Predictions that stay, and those whose key is noted as forgotten until a moment that is not before theirs."""
+    keys = [logged.keys[place : place + KEY_BYTES] for place in range(0, len(logged.keys), KEY_BYTES)]
+    is_gone = np.array([key in forgotten and logged.moment <= forgotten[key] for key in keys], bool)
+
+    def chosen(rows: Mask) -> Logged:
+        codes = None if logged.codes is None else logged.codes[rows]
+        some = b"".join(key for key, is_here in zip(keys, rows, strict=True) if is_here)
+        return Logged(some, logged.moment, logged.probabilities[rows], codes, logged.is_counted[rows])
+
+    return chosen(~is_gone), chosen(is_gone)
+
+
+def counts_of_kept_rows(watched: Watched, codes: Codes, p: Floats, denied: Collection[str]) -> ServedCounts:
+    """What was counted of rows, but for how many values were absent, null, unseen or out of range.
+
+    `codes` are (n_rows, n_attributes), `p` (n_rows, n_classes) float64; values of `denied` columns were not counted.
+    """
+    schema = watched.schema
+    x = codes.T.copy()
+    hidden = [i for i, each in enumerate(schema.attributes) if each.name in denied]
+    x[hidden] = schema.domain_sizes[hidden][:, None]
+    x.setflags(write=False)
+    counts = ServedCounts(watched)
+    counts.add(ServedRows(x, p, None), n_requests=0)
+    return counts
 
 
 def predictions_table(logged: Sequence[Logged]) -> pa.Table:

@@ -5,6 +5,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 
 import numpy as np
@@ -23,7 +24,14 @@ from learners.monitoring.served_counts import (
 )
 from learners.schema.encoding.encode import cached_schema_encoder
 from learners.schema.encoding.json_records import Observed
-from service.serving.count_queue import Waiting, Watch, logged_predictions, predictions_table
+from service.serving.count_queue import (
+    Waiting,
+    Watch,
+    counts_of_kept_rows,
+    logged_predictions,
+    predictions_table,
+    without_forgotten,
+)
 from service.settings import Settings
 from service.telemetry import MONITORED_ROWS, SAMPLED_OUT_ROWS
 from storage.errors import StorageError
@@ -230,33 +238,54 @@ class Observer:
         done = {watch for watch in self.watches if self._is_done(watch)}
         for watch in self.watches:
             files = MonitoringFiles(self.root, watch.name)
-            for hour in sorted(watch.hours):
-                is_over = is_end or watch in done or now >= hour + HOUR
-                if hour in watch.changed or is_over:
-                    counts = watch.hours[hour]
-                    layout = counts.watched.fingerprint
-                    files.write_slice(
-                        watch.version,
-                        hour,
-                        self.process,
-                        counts.to_arrow(),
-                        layout,
-                        covered_until=min(now, hour + HOUR),
-                        is_closed=is_over,
-                        part=watch.part,
-                    )
-                    watch.changed.discard(hour)
-                if is_over:
-                    del watch.hours[hour]
-                    self._written[(watch.name, watch.version, watch.part)] = hour
-            if watch.logged:
-                logged, watch.logged = watch.logged, []
-                name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
-                files.write_rows(watch.version, "predictions", name, predictions_table(logged))
+            with files.changing_predictions() if watch.logged else nullcontext():
+                self._leave_out_forgotten(watch, files)
+                self._write(watch, files, now, is_end or watch in done)
             watch.choice = self.choice_of(watch.name)
         with self._changing:
             self.watches = [watch for watch in self.watches if watch not in done]
         self._written = {part: hour for part, hour in self._written.items() if now < hour + HOUR}
+
+    def _leave_out_forgotten(self, watch: Watch, files: MonitoringFiles) -> None:
+        """Of predictions that wait to be written, drop those that somebody has forgotten meanwhile, and their counts."""
+        forgotten = files.forgotten() if watch.logged else {}
+        if not forgotten:
+            return
+        logged, watch.logged = watch.logged, []
+        for one in logged:
+            left, gone = without_forgotten(one, forgotten)
+            if left.is_counted.size:
+                watch.logged.append(left)
+            hour = gone.moment.replace(minute=0, second=0, microsecond=0)
+            if gone.codes is not None and gone.is_counted.any() and hour in watch.hours:
+                counts, rows = watch.hours[hour], gone.is_counted
+                denied = watch.choice.get("denied", ())
+                counts.subtract(counts_of_kept_rows(counts.watched, gone.codes[rows], gone.probabilities[rows], denied))
+
+    def _write(self, watch: Watch, files: MonitoringFiles, now: datetime, is_end: bool) -> None:
+        """Counts first: a row that is kept is counted, however this ends."""
+        for hour in sorted(watch.hours):
+            is_over = is_end or now >= hour + HOUR
+            if hour in watch.changed or is_over:
+                counts = watch.hours[hour]
+                files.write_slice(
+                    watch.version,
+                    hour,
+                    self.process,
+                    counts.to_arrow(),
+                    counts.watched.fingerprint,
+                    covered_until=min(now, hour + HOUR),
+                    is_closed=is_over,
+                    part=watch.part,
+                )
+                watch.changed.discard(hour)
+            if is_over:
+                del watch.hours[hour]
+                self._written[(watch.name, watch.version, watch.part)] = hour
+        if watch.logged:
+            logged, watch.logged = watch.logged, []
+            name = f"{now:%Y%m%dT%H%M%S}-{self.process}-{next(self._n_files)}"
+            files.write_rows(watch.version, "predictions", name, predictions_table(logged))
 
     def _is_done(self, watch: Watch) -> bool:
         """Whether the requests that could still hold a version that was left have ended, and all their rows are counted."""

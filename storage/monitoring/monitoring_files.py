@@ -24,10 +24,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import is_file_locked, visible_files_below, write_file_atomically
+from storage.files.atomic_files import (
+    exclusive_file_lock,
+    is_file_locked,
+    visible_files_below,
+    write_file_atomically,
+)
 from storage.files.workspace_layout import checked_resource_name
 
 HOUR = timedelta(hours=1)
+NOTED = timedelta(days=1)  # how long forgotten keys are noted: longer than a process may hold what it has yet to write
 FORM = "%Y%m%dT%H"
 DAY = "%Y%m%d"
 META = b"fewpass"
@@ -180,6 +186,27 @@ class MonitoringFiles:
                     self.replace_rows(path, left)
         return len(gone)
 
+    @contextmanager
+    def changing_predictions(self) -> Iterator[None]:
+        """Who writes predictions and who forgets some take turns, so that none is written after it was looked for."""
+        with exclusive_file_lock(self.folder / "predictions"):
+            yield
+
+    def note_forgotten(self, keys: pa.Array, until: datetime) -> None:
+        """Note keys whose predictions up to a moment are not to be written: processes may hold some."""
+        path = self.folder / "forgotten" / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.parquet"
+        _write(path, pa.table({"key": keys}), {"until": until.isoformat()})
+
+    def forgotten(self) -> dict[bytes, datetime]:
+        """The keys that are noted, and up to when their predictions are not to be written."""
+        noted: dict[bytes, datetime] = {}
+        for path in self._parquets(self.folder / "forgotten"):
+            with suppress(FileNotFoundError):
+                until = datetime.fromisoformat(_header(path)["until"])
+                for key in _read(path)["key"].to_pylist():
+                    noted[key] = max(until, noted.get(key, until))
+        return noted
+
     def replace_rows(self, path: Path, rows: pa.Table) -> None:
         """Put other rows in the place of a file's; none removes it."""
         if rows.num_rows:
@@ -200,6 +227,7 @@ class MonitoringFiles:
                     one.path.unlink(missing_ok=True)
                     gone += 1
             gone += _remove_old(self._parquets(self._version(version) / "predictions"), rows)
+        gone += _remove_old(self._parquets(self.folder / "forgotten"), datetime.now(UTC) - NOTED)
         return gone + _remove_old(self._parquets(self.folder / "labels"), rows)
 
     def _version(self, version: int) -> Path:

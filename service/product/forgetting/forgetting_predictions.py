@@ -2,20 +2,23 @@
 
 import secrets
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from learners.kernels.arrays import Codes
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.served_counts import ServedCounts, ServedRows
+from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source
 from service.product.monitoring.windows import Watching
-from service.serving.count_queue import keyed_digest
+from service.serving.count_queue import counts_of_kept_rows, keyed_digest
 from service.workspace import Workspace
 from storage.datasets.predicates import RowPredicate
 from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, workspace_secret
+
+UNCOUNTED = timedelta(seconds=10)  # a prediction's moment is when it is counted: so much later than its answer
 
 
 def forget_predictions_of_rows(
@@ -45,13 +48,24 @@ def forget_predictions(
     """Forget predictions by the client's keys or by their ids, of every version of a model (NotFound).
 
     Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
-    unseen or out of range. Of counts alone nobody knows which row they came from. Returns how many `predictions` and
-    `labels` were removed, and rows `subtracted` from the counts.
+    unseen or out of range. Of counts alone nobody knows which row they came from. Predictions that a server has yet to
+    write are noted, and it leaves them out. Returns how many written `predictions` and `labels` were removed, and rows
+    `subtracted` from the counts.
     """
     name = Watching(workspace, reference).version.name
     root = workspace.layout.root
     files, secret = MonitoringFiles(root, name), workspace_secret(root)
     hashed = pa.array([keyed_digest(secret, kind, key) for key in keys for kind in ("key", "id")], pa.binary(16))
+    if dry_run:
+        return _forget_written(workspace, name, files, hashed, dry_run=True)
+    with files.changing_predictions():
+        files.note_forgotten(hashed, datetime.now(UTC) + UNCOUNTED)
+        return _forget_written(workspace, name, files, hashed, dry_run=False)
+
+
+def _forget_written(
+    workspace: Workspace, name: str, files: MonitoringFiles, hashed: pa.Array, *, dry_run: bool
+) -> dict[str, int]:
     n_predictions = n_subtracted = 0
     for version in files.versions():
         watched = Watching(workspace, f"{name}@{version}").watched
@@ -71,8 +85,7 @@ def forget_predictions(
 
 def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.Table) -> int:
     """Write the counts of rows, negative, beside those of their hours: sums are then without them."""
-    names = [attribute.name for attribute in watched.schema.attributes]
-    denied = [names.index(name) for name in files.choice().get("denied", []) if name in names]
+    denied = files.choice().get("denied", ())
     known = gone.filter(pc.and_(pc.is_valid(gone["codes"]), gone["is_counted"]))
     hours: dict[datetime, list[int]] = {}
     for row, moment in enumerate(known["at"].to_pylist()):
@@ -80,13 +93,9 @@ def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.T
     for hour, rows in hours.items():
         some = known.take(rows)
         codes = bytearray().join(some["codes"].to_pylist())  # which may be written, other than bytes
-        x = np.ascontiguousarray(np.frombuffer(codes, watched.schema.code_dtype).reshape(len(rows), -1).T)
-        x[denied] = watched.schema.domain_sizes[denied][:, None]
-        x.setflags(write=False)
-        counts, less = ServedCounts(watched), ServedCounts(watched)
-        p = np.array(some["p"].to_pylist(), np.float64)
-        counts.add(ServedRows(x, p, None), n_requests=0)
-        less.subtract(counts)
+        x: Codes = np.asarray(np.frombuffer(codes, watched.schema.code_dtype).reshape(len(rows), -1))
+        less = ServedCounts(watched)
+        less.subtract(counts_of_kept_rows(watched, x, np.array(some["p"].to_pylist(), np.float64), denied))
         now, process = datetime.now(UTC), f"forgotten-{secrets.token_hex(4)}"
         end = hour + HOUR
         files.write_slice(
