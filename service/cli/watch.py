@@ -20,6 +20,7 @@ from service.cli.shared_options import (
     UrisArgument,
     WorkspaceOption,
 )
+from service.product.inference.metric_words import largest_rate_change_words
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     EXIT_FAILED,
@@ -80,7 +81,10 @@ def show_drift(drift: JSONObject) -> None:
     for number, cause in enumerate(drift["causes"], 1):
         out.print(f"[bold]{number}.[/] {escape_rich_markup(cause['words'])}", highlight=False)
     shown = [
-        [column["column"], column["family_nats"], column["family_q"], column["psi"], column["js"], _worst(column)]
+        [
+            *(column[name] for name in ("column", "family_nats", "family_q", "psi", "js")),
+            largest_rate_change_words(column),
+        ]
         for column in drift["columns"][:MOST_COLUMNS]
     ]
     print_table(None, ["column", "change", "q", "PSI", "JS", "quality"], shown)
@@ -91,15 +95,6 @@ def show_drift(drift: JSONObject) -> None:
         out.print(
             f"estimated accuracy {estimated['accuracy']:.4f}, log loss {estimated['log_loss']:.4f}: {estimated['caveat']}"
         )
-
-
-def _worst(column: JSONObject) -> str:
-    """The rate that has changed most, in points."""
-    changed = [(kind, rate["points"]) for kind, rate in column["rates"].items() if rate["points"]]
-    if not changed:
-        return ""
-    kind, points = max(changed, key=lambda one: abs(one[1]))
-    return f"{kind} {points:+.2g}"
 
 
 def monitor_command(

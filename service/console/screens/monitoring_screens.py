@@ -8,6 +8,7 @@ from service import product
 from service.console.page_requests import workspace_from_request
 from service.console.pages import Call, render_as_page
 from service.console.screens.model_screens import model_summary, open_alert_counts
+from service.product.inference.metric_words import largest_rate_change_words
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
@@ -76,7 +77,7 @@ def model_monitoring_screen(request: Request) -> JSONObject:
         return head | {
             "reason": f"{NO_DATA} {why[:1].upper()}{why[1:]}. What is kept of served rows: {report['mode']}."
         }
-    columns = [{**row, "quality": largest_rate_change_text(row)} for row in report["columns"][:MOST_COLUMNS]]
+    columns = [{**row, "quality": largest_rate_change_words(row)} for row in report["columns"][:MOST_COLUMNS]]
     return head | {
         "found": report,
         "columns": columns,
@@ -121,13 +122,6 @@ def _performance(workspace: Workspace, reference: str, window: str) -> JSONObjec
         return dict(product.monitoring_performance(workspace, reference, window=window))
     except InvalidRequest as reason:
         return {"why": str(reason)}
-
-
-def largest_rate_change_text(row: JSONObject) -> str:
-    """The rate of a column that has changed most: missing, unseen or out of range, in points of a hundred."""
-    changed = [(kind, rate["points"]) for kind, rate in row["rates"].items() if rate["points"]]
-    kind, points = max(changed, key=lambda one: abs(one[1]), default=("", 0.0))
-    return f"{kind.replace('_', ' ')} {points:+.3g} points" if kind else ""
 
 
 def _column(

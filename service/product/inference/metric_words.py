@@ -2,6 +2,8 @@
 
 import re
 
+from service.requests.json_values import JSONMapping
+
 METRIC_WORDS = {
     "zero_one_loss": "share of wrong answers",
     "rmse": "root mean squared error",
@@ -17,6 +19,11 @@ METRIC_WORDS = {
     "rows_per_s": "rows per second",
 }
 ROWS_MEASURED = {"hold-out": "rows kept back", "test data": "rows of test data"}
+RATE_WORDS = {  # of the rates of a column in a report on drift; others are called so
+    "out_of_range": "out of range",
+    "low_tail": "as low as the lowest",
+    "high_tail": "as high as the highest",
+}
 INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 
 
@@ -29,6 +36,15 @@ def interval_words(label: str) -> str:
     if low == "-inf":
         return "any number" if high == "inf" else f"≤ {high}"
     return f"> {low}" if high == "inf" else f"{low} to {high}"
+
+
+def largest_rate_change_words(column: JSONMapping) -> str:
+    """The rate of a column that has changed most, such as "missing +1.6 points" of a hundred; nothing if none has."""
+    changed = [(kind, rate["points"]) for kind, rate in column["rates"].items() if rate["points"]]
+    if not changed:
+        return ""
+    kind, points = max(changed, key=lambda one: abs(one[1]))
+    return f"{RATE_WORDS.get(kind, kind)} {points:+.2g} points"
 
 
 def count_with_noun(n: int, noun: str) -> str:

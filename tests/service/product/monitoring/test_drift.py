@@ -55,6 +55,7 @@ def test_the_command_tells_causes_and_may_fail_by_them(workspace):
     assert found["causes"][0]["kind"] == "out_of_range" and np.isfinite(found["drift_nats"])
     told = fewpass(*drift, **where).stdout
     assert "1. size has numbers outside the range of training" in " ".join(told.split())
+    assert "out of range +" in told and "points" in told and "_" not in told.replace(str(folder), "")
     assert fewpass(*drift, "--check", **where, code=3).stdout == told
     assert "no drift" in fewpass("drift", "towns", str(folder / "same.parquet"), "--check", **where).stdout
 
