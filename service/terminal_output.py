@@ -214,12 +214,16 @@ def table_cell_text(value: Any) -> str:
 
 
 def nested_value_text(value: Any) -> str:
-    """A value within others: `name=value, …` for a mapping, without what is not set."""
+    """A value within others: `name=value, …` for a mapping, without what is not set; sentences follow one another."""
     if isinstance(value, Mapping):
-        pairs = ((name, item) for name, item in value.items() if item not in (None, "", [], {}))
-        return ", ".join(f"{name}={nested_value_text(item)}" for name, item in pairs)
+        set_ones = {name: item for name, item in value.items() if item not in (None, "", [], {})}
+        if any(isinstance(item, Mapping) for item in set_ones.values()):
+            return "; ".join(f"{name}: {nested_value_text(item)}" for name, item in set_ones.items())
+        return ", ".join(f"{name}={nested_value_text(item)}" for name, item in set_ones.items())
     if isinstance(value, list | tuple):
-        return ("; " if any(isinstance(item, Mapping) for item in value) else ", ").join(map(nested_value_text, value))
+        are_named = any(isinstance(item, Mapping) for item in value)
+        are_sentences = any(isinstance(item, str) and item.endswith(".") for item in value)
+        return ("; " if are_named else " " if are_sentences else ", ").join(map(nested_value_text, value))
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)

@@ -13,6 +13,7 @@ from service.cli.evaluation import evaluation_summary_line, rows_read_summary, s
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
+from service.terminal_output import nested_value_text
 from service.workspace import Workspace
 from tests.service.asking import learn
 from tests.service.conftest import weather
@@ -132,3 +133,13 @@ def test_a_query_answers_first_in_words(trained):
     lines = run("query", "rain", "--given", "humidity=2.5", "-w", trained / "workspace").splitlines()
     assert "class" in lines[1] and lines[-1].startswith("log probability of what is given: ")
     assert not any("-inf" in line or "log_" in line for line in lines)
+
+
+def test_values_within_values_can_be_told_apart():
+    assert nested_value_text({"k": 2, "m": None, "alpha": 0.25}) == "k=2, alpha=0.25"
+    assert (
+        nested_value_text({"rounds": {"from": 32, "alone": 116}, "left": [1, 2]})
+        == "rounds: from=32, alone=116; left: 1, 2"
+    )
+    assert nested_value_text(["Networks, weighted together.", "No trees."]) == "Networks, weighted together. No trees."
+    assert nested_value_text(["a", "b"]) == "a, b"
