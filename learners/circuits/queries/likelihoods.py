@@ -263,7 +263,8 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
     options += ", …" if len(words) > MOST_ENDS else ""
     raise InvalidEvidence(
         f"Column {name!r} is cut into intervals, and no range of them {which}s at {given!r}, but at {options}. "
-        "Use one of these, leave this end of the range open, or learn with leaves=gaussian, which takes any range."
+        "Use one of these, leave this end of the range open, or learn a circuit (learner spn) with leaves=gaussian, "
+        "which takes any range."
     )
 
 

@@ -234,7 +234,8 @@ def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
     """That no column of a kind, or of any, can be asked for."""
     if discrete is False and min(columns.n_values) > 0:
         return InvalidEvidence(
-            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn a circuit with leaves=gaussian."
+            "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn a circuit "
+            "(learner spn) with leaves=gaussian."
         )
     if discrete and max(columns.n_values) == 0:
         return InvalidEvidence("All columns of the model are numeric: ask for their moments, or for samples.")
@@ -250,8 +251,8 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
     if discrete is False and columns.n_values[v]:
         if v < columns.schema.n_attributes and columns.schema.attributes[v].kind == "numeric":
             raise InvalidEvidence(
-                f"Column {name!r} was cut into intervals: ask for its distribution, or learn with leaves=gaussian to "
-                "have moments."
+                f"Column {name!r} was cut into intervals: ask for its distribution, or learn a circuit (learner "
+                "spn) with leaves=gaussian to have moments."
             )
         raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
 

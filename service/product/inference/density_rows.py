@@ -288,8 +288,8 @@ def write_imputed_rows(
     for v in variables:
         if is_binned_variable(model.columns, v):
             warn(
-                f"Column {model.columns.names[v]!r} was cut into intervals: its cells get the middle of one. Train with "
-                "leaves=gaussian for numbers of its own."
+                f"Column {model.columns.names[v]!r} was cut into intervals: its cells get the middle of one. Train a "
+                "circuit (learner spn) with leaves=gaussian for numbers of its own."
             )
     counts = Filled()
 

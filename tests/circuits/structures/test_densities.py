@@ -251,7 +251,7 @@ def test_what_is_a_density_is_called_one(untrained):
     assert not {"height", "visits", "wait"} & set(told["assignment"]) and told["is_optimal"]
     with pytest.raises(InvalidEvidence, match="'height', 'wait' are numbers"):
         untrained.answer([Map(("height", "wait"))])
-    with pytest.raises(InvalidEvidence, match="leaves=gaussian"):
+    with pytest.raises(InvalidEvidence, match=r"learn a circuit \(learner spn\) with leaves=gaussian"):
         untrained.answer([Moments(("since",))])
     (told,) = untrained.answer([Map((), solver="bt")])
     assert 150 < told["assignment"]["height"] < 195
