@@ -133,6 +133,8 @@ def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_r
     SourceError.
     """
     affected = models_affected_by_forgetting(workspace, request)
+    if request.model is not None:
+        _training_on_files(affected[0])
     predicate = RowPredicate(request.where, is_new=True)
     known = {column for version in affected for column in _columns_of(version)}
     if set(predicate.columns) <= known:
@@ -236,6 +238,15 @@ def _request_of(version: ModelVersion) -> JSONObject:
         ) from error
 
 
+def _training_on_files(version: ModelVersion) -> JSONObject:
+    request = _request_of(version)
+    if request["uris"] is None:
+        raise InvalidRequest(
+            f"{version.name} was trained on the data set {request['dataset']!r}: forget rows of that.", field="model"
+        )
+    return request
+
+
 def _place(
     workspace: Workspace, request: ForgetRequest, affected: Sequence[ModelVersion], run: Run
 ) -> tuple[Source, Ledger]:
@@ -243,11 +254,7 @@ def _place(
     if request.dataset is not None:
         train = TrainRequest(dataset=request.dataset, learner="nb", model="any")
     else:
-        train = TrainRequest(**_request_of(affected[0]) | {"update": True})
-        if train.uris is None:
-            raise InvalidRequest(
-                f"{train.model} was trained on the data set {train.dataset!r}: forget rows of that.", field="model"
-            )
+        train = TrainRequest(**_training_on_files(affected[0]) | {"update": True})
     source = open_training_source(workspace, train, run)
     ledger = statistics_ledger(workspace, train, run)
     return source_with_verified_hashes(source, ledger), ledger

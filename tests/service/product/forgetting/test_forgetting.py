@@ -308,6 +308,13 @@ def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, fold
         assert problems.problem_from_error(refused.value).status == 422
 
 
+def test_a_model_of_a_data_set_is_refused_before_the_job(workspace, folder):
+    register(workspace, folder)
+    product.train_model_version(workspace, request_of(folder, **OF_ROWS))
+    with pytest.raises(InvalidRequest, match="daily was trained on the data set 'rows': forget rows of that"):
+        product.submit_job(workspace, ForgetRequest(model="daily", where=WHERE), is_remote=True)
+
+
 def test_a_value_that_comes_later_does_not_end_the_trainings(workspace, folder):
     """The rule compares a column of text with a number; the text of a later file is none."""
     for path in folder.glob("*.parquet"):
