@@ -101,18 +101,26 @@ def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: boo
     UnknownColumn.
     """
     for uri in _uris(workspace, request):
-        path = file_uri_to_path(uri)
-        if "://" in path or "**" in path or Path(path).exists():
-            continue
-        if not glob.has_magic(path):
-            raise SourceError(uri, "no such file or folder.")
-        if next(glob.iglob(path, include_hidden=True), None) is None:  # noqa: PTH207 (Path.glob takes no absolute one)
-            raise SourceError(uri, "matches no file.")
+        check_local_uri_exists(uri)
     train = request.train if isinstance(request, RefreshRequest) else request
     if isinstance(train, TrainRequest) and train.dataset is not None:
         named = [*train.columns, train.timestamp, training_target(workspace, train)]
         columns = [name for name in named if name not in (None, ALL)]
         check_dataset_columns(workspace, train.dataset, columns, train.at, is_remote=is_remote)
+
+
+def check_local_uri_exists(uri: str) -> None:
+    """Refuse a path or pattern of this machine that names nothing, or that the system refuses to look at (SourceError)."""
+    path = file_uri_to_path(uri)
+    try:
+        if "://" in path or "**" in path or Path(path).exists():
+            return
+    except OSError as error:  # the name is too long, or a folder is closed to this user
+        raise SourceError(uri, f"cannot be read ({error.strerror}).") from error
+    if not glob.has_magic(path):
+        raise SourceError(uri, "no such file or folder.")
+    if next(glob.iglob(path, include_hidden=True), None) is None:  # noqa: PTH207 (Path.glob takes no absolute one)
+        raise SourceError(uri, "matches no file.")
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:

@@ -6,10 +6,10 @@ import pytest
 
 from learners import Source, drive, learner
 from learners.circuits.errors import InvalidEvidence
-from learners.errors import UnknownColumn
+from learners.errors import SourceError, UnknownColumn
 from learners.models.query import Conditional, Marginal
 from service.product.inference.queries import answer_model_queries
-from service.product.submission.prechecks import check_queries
+from service.product.submission.prechecks import check_local_uri_exists, check_queries
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,13 @@ def test_what_cannot_is_refused_alike(request, model, query, error, words):
     for ask in (check_queries, answer_model_queries):
         with pytest.raises(error, match=words):
             ask(request.getfixturevalue(model), [query])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("none.parquet", "no such file"), ("none-*", "matches no file"), ("x" * 300, "File name too long")],
+)
+def test_files_that_cannot_be_there_are_refused_with_the_reason(tmp_path, name, reason):
+    """Longer than any name, a path was an error of the server."""
+    with pytest.raises(SourceError, match=reason):
+        check_local_uri_exists(str(tmp_path / name))
