@@ -122,6 +122,8 @@ def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa
         raise SchemaError(
             f"Column {name!r} of type {kind} cannot hold what it is filled with: {error}.", name
         ) from error
+    if pa.types.is_string_view(kind):  # of which Arrow cannot choose cells
+        return pc.if_else(pa.array(is_filled), fill.cast(pa.string()), column.cast(pa.string())).cast(kind)
     return pc.if_else(pa.array(is_filled), fill, column)
 
 

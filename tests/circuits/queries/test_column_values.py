@@ -110,6 +110,15 @@ def test_every_column_keeps_its_type_and_what_it_had(typed, how):
             assert len(set(new.filter(pa.array(~kept & of_a)).to_pylist())) < 5, name
 
 
+def test_a_column_of_string_views_is_filled_and_stays_one(typed):
+    model, _ = typed
+    v = model.columns.number["word"]
+    column = pa.array(["x", None, "y"], pa.string_view())
+    new = with_cells(model.columns, v, column, np.array([np.nan, 0.0, np.nan]))
+    named = raw_value(model.columns, v, 0)
+    assert new.type == pa.string_view() and new.to_pylist() == ["x", named, "y"]
+
+
 def test_a_value_that_its_column_cannot_hold_is_an_error_naming_it(typed):
     model, _ = typed
     v = model.columns.number["word"]
