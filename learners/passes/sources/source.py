@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 
@@ -39,6 +39,7 @@ from learners.passes.sources.source_files import (
     align_file_columns,
     common_file_schema,
     expand_path_to_files,
+    file_place,
     open_source_files,
     uri_filesystem,
 )
@@ -110,9 +111,9 @@ class Source:
         Parameters
         ----------
         uris : str, path, or sequence of them
-            Files, directories, globs, or URIs such as s3://bucket/folder. Formats are told by the ends of the names: Parquet
-            (and any other end), .csv, .tsv, .jsonl, .ndjson, .json, .feather, .arrow, .ipc, .orc; text also with .gz,
-            .bz2, .zst or .lz4.
+            Files, directories, globs, or URIs such as s3://bucket/folder; a file that several of them name counts once.
+            Formats are told by the ends of the names: Parquet (and any other end), .csv, .tsv, .jsonl, .ndjson, .json,
+            .feather, .arrow, .ipc, .orc; text also with .gz, .bz2, .zst or .lz4.
         filesystem : pyarrow.fs.FileSystem, optional
             On which `uris` are paths; by default it follows from the URI.
         types : mapping of str to pyarrow.DataType or Reading, optional
@@ -128,7 +129,7 @@ class Source:
         addresses = [os.fspath(uris)] if isinstance(uris, str | os.PathLike) else [os.fspath(uri) for uri in uris]
         if not addresses:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
-        paths, files_named, hints = list[str](), list[str](), list[str]()
+        paths, files_named, hints = dict[Hashable, str](), list[str](), list[str]()
         common_filesystem: pafs.FileSystem | None = filesystem
         for uri in addresses:
             bare = parse_lake_table_uri(uri).place
@@ -141,12 +142,15 @@ class Source:
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             common_filesystem = place
             entries, hint = expand_path_to_files(place, path)
-            paths += [entry for entry in entries if entry not in paths]
+            for entry in entries:
+                paths.setdefault(file_place(place, entry), entry)
             hints += [hint] if hint else []
-            files_named += [path] if paths[-1:] == [path] else []
+            files_named += [path] if entries == [path] else []
         assert common_filesystem is not None
         refuse_lake_table_files(common_filesystem, files_named)
-        files, names = align_file_columns(open_source_files(common_filesystem, paths, types or {}), types or {})
+        files, names = align_file_columns(
+            open_source_files(common_filesystem, list(paths.values()), types or {}), types or {}
+        )
         schemas = [file.arrow_schema for file in files]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
         arrow_schema = common_file_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
@@ -322,6 +323,17 @@ def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[s
     if info.type != pafs.FileType.File:
         raise SourceError(path, "no such file or folder.")
     return [path], None
+
+
+def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
+    """What tells a file from others: `x.csv`, `./x.csv` and its absolute path are one file, whose rows count once.
+
+    A link is a file of its own, as the folder that it stands in may give its rows a column.
+    """
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        return path
+    # Where a link leads elsewhere, ".." behind it does not undo it.
+    return os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
 
 
 def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:

@@ -309,6 +309,29 @@ def test_without_a_rule_the_error_names_files_and_options(files):
         opened(files, {"*": {"columns_of": "all"}})
 
 
+@pytest.mark.parametrize("other", ["a.parquet", "./a.parquet", "below/../a.parquet", "*.parquet", ".", "file://{}"])
+def test_a_file_that_is_named_in_two_ways_counts_once(other, tmp_path, monkeypatch):
+    """Its rows counted twice where one name was relative and the other absolute."""
+    (tmp_path / "below").mkdir()
+    pq.write_table(OLD, tmp_path / "a.parquet")
+    monkeypatch.chdir(tmp_path)
+    place = str(tmp_path / "a.parquet")
+    assert Source.open([place, other.format(place)]).n_rows == Source.open([other.format(place), place]).n_rows == 4
+
+
+def test_a_link_to_a_file_is_a_file_and_two_dots_behind_a_link_lead_elsewhere(tmp_path):
+    for folder in ("day=1", "other/below"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "day=2").symlink_to("day=1")
+    (tmp_path / "link").symlink_to("other/below")
+    pq.write_table(OLD, tmp_path / "day=1" / "a.parquet")
+    days = Source.open([tmp_path / "day=1" / "a.parquet", tmp_path / "day=2" / "a.parquet"])
+    assert days.n_rows == 8 and "day" in days.arrow_schema.names
+    pq.write_table(OLD, tmp_path / "b.parquet")
+    pq.write_table(OLD.slice(0, 3), tmp_path / "other" / "b.parquet")
+    assert Source.open([tmp_path / "b.parquet", f"{tmp_path}/link/../b.parquet"]).n_rows == 7
+
+
 def test_what_is_dropped_does_not_count(files):
     columns = {"z": "drop", "gone": {"drop": True}}
     schema = infer_schema(opened(files, columns), "y", columns)
