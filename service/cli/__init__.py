@@ -19,7 +19,7 @@ import typer  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 from typer.core import TyperGroup  # noqa: E402
 
-from service.cli import ask, evaluation, exports, learn, models, operate, watch  # noqa: E402
+from service.cli import ask, evaluation, exports, jobs, keys, learn, models, operate, schedules, watch  # noqa: E402
 from service.terminal_output import CommandProcess, err, print_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
@@ -90,7 +90,7 @@ app.command("drift", rich_help_panel="Watch")(watch.drift_command)
 app.command("monitor", rich_help_panel="Watch")(watch.monitor_command)
 app.command("labels", rich_help_panel="Watch")(watch.labels_command)
 app.command("alerts", rich_help_panel="Watch")(watch.alerts_command)
-app.add_typer(watch.jobs_app, name="jobs", rich_help_panel="Watch")
+app.add_typer(jobs.app, name="jobs", rich_help_panel="Watch")
 app.add_typer(watch.webhooks_app, name="webhooks", rich_help_panel="Watch")
 app.command("serve", rich_help_panel="Operate")(operate.serve_command)
 app.command("worker", rich_help_panel="Operate")(operate.worker_command)
@@ -100,8 +100,8 @@ app.command("doctor", rich_help_panel="Operate")(operate.doctor_command)
 app.command("bench", rich_help_panel="Operate")(evaluation.bench_command)
 app.command("precompile", rich_help_panel="Operate")(operate.precompile_command)
 app.command("demo", rich_help_panel="Operate")(operate.demo_command)
-app.add_typer(operate.schedules_app, name="schedules", rich_help_panel="Operate")
-app.add_typer(operate.keys_app, name="keys", rich_help_panel="Operate")
+app.add_typer(schedules.app, name="schedules", rich_help_panel="Operate")
+app.add_typer(keys.app, name="keys", rich_help_panel="Operate")
 
 
 @app.callback(invoke_without_command=True)

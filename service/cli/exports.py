@@ -53,7 +53,7 @@ def _give(
             )
 
 
-def export_structure(
+def export_structure_command(
     reference: Reference,
     member: Annotated[int | None, Option("--member", help="Of an ensemble: the number of one member.")] = None,
     workspace: WorkspaceOption = None,
@@ -80,7 +80,7 @@ def export_structure(
             print_table(title, ["fact", "value"], [[name, table_cell_text(value)] for name, value in table.items()])
 
 
-def export_circuit(
+def export_circuit_command(
     reference: Reference,
     form: Annotated[
         Form, Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
@@ -98,7 +98,7 @@ def export_circuit(
     _give(reference, lambda here: product.export_version_circuit(here, reference, form, of), output, force, workspace)
 
 
-def export_trace(
+def export_trace_command(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
     force: ForceOption = False,
@@ -108,7 +108,7 @@ def export_trace(
     _give(reference, lambda here: product.draw_chain_trace(here, reference), output, force, workspace)
 
 
-def export_picture(
+def export_picture_command(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The SVG file to write.")],
     of: Annotated[
@@ -127,7 +127,7 @@ def export_picture(
     _give(reference, drawn, output, force, workspace)
 
 
-def export_network(
+def export_network_command(
     reference: Reference,
     form: Annotated[
         NetworkFormat | None,
@@ -145,7 +145,7 @@ def export_network(
     _give(reference, lambda here: product.export_version_network(here, reference, chosen), output, force, workspace)
 
 
-def export_sql(
+def export_sql_command(
     reference: Reference,
     table: Annotated[str, Option("--table", help="The table whose rows are answered; schema.table if need be.")],
     dialect: Annotated[DialectName, Option("--dialect", "-d", help="The database that runs it.")] = "duckdb",

@@ -32,23 +32,23 @@ MLFLOW = ("models:/", "runs:/")  # addresses of its models
 Name = Annotated[str, Argument(help="Name of the model.")]
 
 
-app.command("structure")(exports.export_structure)
-app.command("circuit")(exports.export_circuit)
-app.command("trace")(exports.export_trace)
-app.command("picture")(exports.export_picture)
-app.command("network")(exports.export_network)
-app.command("sql")(exports.export_sql)
+app.command("structure")(exports.export_structure_command)
+app.command("circuit")(exports.export_circuit_command)
+app.command("trace")(exports.export_trace_command)
+app.command("picture")(exports.export_picture_command)
+app.command("network")(exports.export_network_command)
+app.command("sql")(exports.export_sql_command)
 
 
 @app.callback(invoke_without_command=True)
 def models_command(context: typer.Context, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, unless a subcommand is given."""
     if context.invoked_subcommand is None:
-        list_models(workspace, json_output)
+        list_models_command(workspace, json_output)
 
 
 @app.command("list")
-def list_models(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def list_models_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the models, each with its versions and aliases."""
     with open_existing_workspace(workspace) as here:
         items = product.list_models(here, 1000).items
@@ -61,7 +61,9 @@ def list_models(workspace: WorkspaceOption = None, json_output: JsonOption = Fal
 
 
 @app.command("show")
-def show_model(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def show_model_command(
+    reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False
+) -> None:
     """Show one version: learner, parameters, rows, metrics, files."""
     with open_existing_workspace(workspace) as here:
         version = product.find_version(here, reference)
@@ -78,7 +80,7 @@ def show_model(reference: Reference, workspace: WorkspaceOption = None, json_out
 
 
 @app.command("versions")
-def show_versions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def show_versions_command(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the versions of a model, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.list_versions(here, name, 1000).items
@@ -96,7 +98,7 @@ def show_versions(name: Name, workspace: WorkspaceOption = None, json_output: Js
 
 
 @app.command("alias")
-def alias_model(
+def alias_model_command(
     reference: Annotated[str, Argument(help="name@version to point at.")],
     alias_name: Annotated[str, Argument(metavar="ALIAS", help="Such as champion.")],
     workspace: WorkspaceOption = None,
@@ -111,7 +113,7 @@ def alias_model(
 
 
 @app.command("delete")
-def delete_model(
+def delete_model_command(
     reference: Annotated[str, Argument(help="name@version; or with --all, name.")],
     is_all: Annotated[bool, Option("--all", help="All versions, aliases and history of the model.")] = False,
     workspace: WorkspaceOption = None,
@@ -133,7 +135,7 @@ def delete_model(
 
 
 @app.command("tag")
-def tag_model(
+def tag_model_command(
     reference: Reference,
     tag_name: Annotated[str, Argument(metavar="TAG", help="Such as checked-by.")],
     value: Annotated[str | None, Argument(help="Its value; without one the tag is removed.")] = None,
@@ -151,7 +153,9 @@ def tag_model(
 
 
 @app.command("lineage")
-def show_lineage(reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def show_lineage_command(
+    reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False
+) -> None:
     """Show where a version comes from: files, job, what was asked for, libraries."""
     with open_existing_workspace(workspace) as here:
         lineage = product.version_lineage(here, reference)
@@ -168,7 +172,7 @@ def show_lineage(reference: Reference, workspace: WorkspaceOption = None, json_o
 
 
 @app.command("rollback")
-def roll_back_model(
+def roll_back_model_command(
     name: Name,
     alias_name: Annotated[str, Argument(metavar="ALIAS")] = "champion",
     workspace: WorkspaceOption = None,
@@ -182,7 +186,7 @@ def roll_back_model(
 
 
 @app.command("history")
-def show_alias_history(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def show_alias_history_command(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List where the aliases of a model have pointed, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.alias_history(here, name, 1000).items
@@ -193,7 +197,7 @@ def show_alias_history(name: Name, workspace: WorkspaceOption = None, json_outpu
 
 
 @app.command("promotions")
-def show_promotions(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+def show_promotions_command(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """List the decisions between champion and challenger, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.list_promotions(here, name, 1000).items
@@ -207,7 +211,7 @@ def show_promotions(name: Name, workspace: WorkspaceOption = None, json_output: 
 
 
 @app.command("retention")
-def set_retention(
+def set_retention_command(
     name: Name,
     keep: Annotated[int | None, Option("--keep", min=1, help="Newest versions to keep.")] = None,
     keep_all: Annotated[bool, Option("--all", help="Keep all versions.")] = False,
@@ -226,7 +230,7 @@ def set_retention(
 
 
 @app.command("prune")
-def prune_models(
+def prune_models_command(
     name: Name,
     keep: Annotated[
         int | None, Option("--keep", min=1, help="Newest versions to keep.", show_default="its retention")
@@ -242,7 +246,7 @@ def prune_models(
 
 
 @app.command("export")
-def export_model(
+def export_model_command(
     reference: Reference,
     output: Annotated[str, Option("--out", "-o", help="The file to write; or models:/NAME, to register it in MLflow.")],
     force: ForceOption = False,
@@ -263,7 +267,7 @@ def export_model(
 
 
 @app.command("import")
-def import_model(
+def import_model_command(
     source: Annotated[
         str,
         Argument(

@@ -51,22 +51,22 @@ def guard_from_request(request: Request) -> Guard:
 Door = Annotated[Guard, Depends(guard_from_request)]
 
 
-@router.post("/keys", tags=["keys"], status_code=201, summary="Make an API key")
-def create(request: KeyRequest, workspace: Ours, guard: Door) -> NewKeyShape:
+@router.post("/keys", name="create", tags=["keys"], status_code=201, summary="Make an API key")
+def create_api_key_endpoint(request: KeyRequest, workspace: Ours, guard: Door) -> NewKeyShape:
     """The token is in this answer and never again."""
     key, token = product.create_key(workspace, request.name, request.role, request.days)
     guard.load(workspace.control)
     return NewKeyShape(**vars(key), token=token)
 
 
-@router.get("/keys", tags=["keys"], summary="List API keys")
-def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[KeyShape]:
+@router.get("/keys", name="list_all", tags=["keys"], summary="List API keys")
+def list_api_keys_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[KeyShape]:
     """By name, also the revoked ones; never the tokens."""
     return PageShape[KeyShape].model_validate(product.list_keys(workspace, limit, cursor))
 
 
-@router.delete("/keys/{name}", tags=["keys"], summary="Revoke an API key")
-def revoke(name: str, workspace: Ours, guard: Door) -> KeyShape:
+@router.delete("/keys/{name}", name="revoke", tags=["keys"], summary="Revoke an API key")
+def revoke_api_key_endpoint(name: str, workspace: Ours, guard: Door) -> KeyShape:
     """Refused at once by the serving process that answers, by others within the poll interval; its name stays taken."""
     key = product.revoke_key(workspace, name)
     guard.load(workspace.control)
@@ -94,14 +94,21 @@ class WithdrawnShape(Shape):
     still_under: list[str]
 
 
-@router.post("/datasets/{name}/rules/withdraw", tags=["datasets"], summary="Take back a rule of forgotten rows")
-def of_dataset(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
+@router.post(
+    "/datasets/{name}/rules/withdraw",
+    name="of_dataset",
+    tags=["datasets"],
+    summary="Take back a rule of forgotten rows",
+)
+def forget_dataset_rows_endpoint(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
     """Later trainings read those rows again; models stay. Also for a data set that was deleted."""
     return _withdrawn(workspace, "dataset", name, body, request)
 
 
-@router.post("/models/{name}/rules/withdraw", tags=["models"], summary="Take back a rule of forgotten rows")
-def of_model(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
+@router.post(
+    "/models/{name}/rules/withdraw", name="of_model", tags=["models"], summary="Take back a rule of forgotten rows"
+)
+def forget_model_rows_endpoint(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
     """Of a model that was trained on files: later trainings read those rows again; versions stay."""
     return _withdrawn(workspace, "model", name, body, request)
 

@@ -66,22 +66,24 @@ class ProfileShape(Shape):
     left_out: list[LeftOutShape]
 
 
-@router.post("", status_code=201, summary="Register files")
-async def register(request: DatasetRequest, workspace: Ours, opening: Opening, response: Response) -> DatasetShape:
+@router.post("", name="register", status_code=201, summary="Register files")
+async def register_dataset_endpoint(
+    request: DatasetRequest, workspace: Ours, opening: Opening, response: Response
+) -> DatasetShape:
     """Files, globs, folders or object store URIs; repeating the same registration changes nothing."""
     dataset = await opening.of(request.uris).run(partial(product.register_dataset, workspace, request, is_remote=True))
     response.headers["location"] = f"/v1/datasets/{dataset.name}"
     return DatasetShape.model_validate(dataset)
 
 
-@router.post("/example", status_code=201, summary="Load the example")
-async def example(workspace: Ours, opening: Opening) -> DatasetShape:
+@router.post("/example", name="example", status_code=201, summary="Load the example")
+async def load_example_dataset_endpoint(workspace: Ours, opening: Opening) -> DatasetShape:
     """A table of 4,000 customers who leave or stay, written beside uploaded files and registered as `customers`."""
     return DatasetShape.model_validate(await opening.of([]).run(partial(product.register_example_dataset, workspace)))
 
 
-@router.put("/{name}/files/{file}", status_code=201, summary="Upload a file", openapi_extra=BYTES_BODY)
-async def upload(
+@router.put("/{name}/files/{file}", name="upload", status_code=201, summary="Upload a file", openapi_extra=BYTES_BODY)
+async def upload_dataset_file_endpoint(
     name: str, file: Annotated[str, Path(max_length=128)], workspace: Ours, request: Request
 ) -> UploadShape:
     """Into a folder below the first data root, piece by piece; register it then by its URI. A file of that name is not replaced."""
@@ -91,26 +93,26 @@ async def upload(
     return UploadShape(uri=str(place), n_bytes=n_bytes)
 
 
-@router.get("", summary="List data sets")
-def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[DatasetShape]:
+@router.get("", name="list_all", summary="List data sets")
+def list_datasets_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[DatasetShape]:
     """By name."""
     return PageShape[DatasetShape].model_validate(product.list_datasets(workspace, limit, cursor))
 
 
-@router.get("/{name}", summary="Show a data set")
-def show(name: str, workspace: Ours) -> DatasetShape:
+@router.get("/{name}", name="show", summary="Show a data set")
+def show_dataset_endpoint(name: str, workspace: Ours) -> DatasetShape:
     """Its target, overrides, and files as of the last pass over it, or else of its registration."""
     return DatasetShape.model_validate(product.get_dataset(workspace, name))
 
 
-@router.get("/{name}/schema", summary="Show the inferred schema")
-def schema(name: str, workspace: Ours) -> JSONObject:
+@router.get("/{name}/schema", name="schema", summary="Show the inferred schema")
+def show_dataset_schema_endpoint(name: str, workspace: Ours) -> JSONObject:
     """Attributes with their kinds and values, classes, and the columns that are left out and why."""
     return product.dataset_schema(workspace, name)
 
 
-@router.get("/{name}/profile", summary="Look at rows and columns")
-async def profile(
+@router.get("/{name}/profile", name="profile", summary="Look at rows and columns")
+async def profile_dataset_endpoint(
     name: str, workspace: Ours, opening: Opening, target: str | None = None, search: str = ""
 ) -> ProfileShape:
     """Ten rows, and of each column the share that is missing and its values by class, over at most 5,000 rows."""
@@ -119,7 +121,7 @@ async def profile(
     return ProfileShape.model_validate(await opening.of(uris).run(look))
 
 
-@router.delete("/{name}", status_code=204, summary="Forget a data set")
-def delete(name: str, workspace: Ours) -> None:
+@router.delete("/{name}", name="delete", status_code=204, summary="Forget a data set")
+def delete_dataset_endpoint(name: str, workspace: Ours) -> None:
     """The files and the models trained on them stay."""
     product.delete_dataset(workspace, name)

@@ -49,8 +49,8 @@ class Index(BaseModel):
     metrics: str = "/metrics"
 
 
-@router.get("/", summary="What this server is", response_model=Index)
-async def index(request: Request) -> Index | RedirectResponse:
+@router.get("/", name="index", summary="What this server is", response_model=Index)
+async def service_index_endpoint(request: Request) -> Index | RedirectResponse:
     """Name, version and the paths to start from; a browser is sent to the console."""
     if "text/html" in request.headers.get("accept", ""):
         is_small = request.app.state.settings.predict_only
@@ -58,14 +58,14 @@ async def index(request: Request) -> Index | RedirectResponse:
     return Index(version=VERSION)
 
 
-@router.get("/healthz", summary="Is the process alive?")
-async def healthz() -> Health:
+@router.get("/healthz", name="healthz", summary="Is the process alive?")
+async def healthz_endpoint() -> Health:
     """Always ok while the process can answer at all."""
     return Health(version=VERSION)
 
 
-@router.get("/readyz", summary="Should requests be sent here?")
-async def readyz(request: Request) -> Readiness:
+@router.get("/readyz", name="readyz", summary="Should requests be sent here?")
+async def readyz_endpoint(request: Request) -> Readiness:
     """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
 
     Degraded, and still 200, while the control database does not answer, a version that is asked for cannot be used, or jobs
@@ -113,7 +113,7 @@ def _look_at_jobs(workspace: Workspace) -> None:
     ROWS_PER_S.set(sum(progress.get("rows_per_s") or 0 for progress in running))
 
 
-@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
-def metrics(_: Annotated[None, Depends(update_health_gauges)]) -> Response:
+@router.get("/metrics", name="metrics", summary="Prometheus metrics", response_class=Response)
+def prometheus_metrics_endpoint(_: Annotated[None, Depends(update_health_gauges)]) -> Response:
     """Requests, latencies, predicted rows, models and their age, jobs and their passes, in Prometheus' text format."""
     return Response(metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")

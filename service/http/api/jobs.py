@@ -46,8 +46,8 @@ class JobShape(Shape):
     priority: Priority
 
 
-@router.post("", status_code=202, summary="Submit a job")
-async def submit(
+@router.post("", name="submit", status_code=202, summary="Submit a job")
+async def submit_job_endpoint(
     request: JobRequest,
     workspace: Ours,
     opening: Opening,
@@ -63,8 +63,8 @@ async def submit(
     return _accepted(job, response)
 
 
-@router.get("", summary="List jobs")
-def list_all(
+@router.get("", name="list_all", summary="List jobs")
+def list_jobs_endpoint(
     workspace: Ours,
     state: State | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
@@ -76,20 +76,20 @@ def list_all(
     )
 
 
-@router.get("/{job_id}", summary="Show a job")
-def show(job_id: str, workspace: Ours) -> JobShape:
+@router.get("/{job_id}", name="show", summary="Show a job")
+def show_job_endpoint(job_id: str, workspace: Ours) -> JobShape:
     """State, pass k of n, rows done, rows/s, ETA, result or error."""
     return JobShape.model_validate(product.job_queue(workspace).get(job_id))
 
 
-@router.post("/{job_id}/cancel", summary="Cancel a job")
-def cancel(job_id: str, workspace: Ours) -> JobShape:
+@router.post("/{job_id}/cancel", name="cancel", summary="Cancel a job")
+def cancel_job_endpoint(job_id: str, workspace: Ours) -> JobShape:
     """A queued job never starts; a running one stops between two chunks. Cancelling twice is not an error."""
     return JobShape.model_validate(product.job_queue(workspace).cancel(job_id))
 
 
-@router.post("/{job_id}/retry", status_code=202, summary="Run a failed or cancelled job again")
-def retry(job_id: str, workspace: Ours, response: Response) -> JobShape:
+@router.post("/{job_id}/retry", name="retry", status_code=202, summary="Run a failed or cancelled job again")
+def retry_job_endpoint(job_id: str, workspace: Ours, response: Response) -> JobShape:
     """A new job with the same request; finished passes are taken from the data set's statistics."""
     return _accepted(product.job_queue(workspace).retry(job_id), response)
 
@@ -99,8 +99,8 @@ async def find_job_or_404(job_id: str, request: Request) -> Job:
     return await anyio.to_thread.run_sync(product.job_queue(workspace_from_request(request)).get, job_id)
 
 
-@router.get("/{job_id}/events", summary="Follow a job", response_class=EventSourceResponse)
-async def events(
+@router.get("/{job_id}/events", name="events", summary="Follow a job", response_class=EventSourceResponse)
+async def job_events_endpoint(
     job_id: str,
     request: Request,
     job: Annotated[Job, Depends(find_job_or_404)],
@@ -128,22 +128,24 @@ async def events(
 
 @router.get(
     "/{job_id}/log",
+    name="log",
     summary="Read a job's log",
     response_class=Response,
     responses=media_type_responses("application/x-ndjson"),
 )
-def log(job_id: str, workspace: Ours) -> Response:
+def job_log_endpoint(job_id: str, workspace: Ours) -> Response:
     """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
     return Response(product.read_job_log(workspace, job_id), media_type="application/x-ndjson")
 
 
 @router.get(
     "/{job_id}/output",
+    name="output",
     summary="Download the rows that a job has written",
     response_class=FileResponse,
     responses=media_type_responses("application/vnd.apache.parquet"),
 )
-def output(job_id: str, workspace: Ours) -> FileResponse:
+def job_output_endpoint(job_id: str, workspace: Ours) -> FileResponse:
     """The Parquet file of a job of kind score or impute, once it has succeeded; kept as long as the job is known."""
     path = product.job_output_path(workspace, job_id)
     return FileResponse(path, media_type="application/vnd.apache.parquet", filename=path.name)

@@ -142,52 +142,54 @@ def predictor_from_request(request: Request) -> Predictor:
 Ahead = Annotated[Predictor, Depends(predictor_from_request)]
 
 
-@router.get("", summary="List models")
-def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ModelShape]:
+@router.get("", name="list_all", summary="List models")
+def list_models_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ModelShape]:
     """By name."""
     return PageShape[ModelShape].model_validate(product.list_models(workspace, limit, cursor))
 
 
-@router.get("/{reference}", summary="Show a model version")
-def show(reference: str, workspace: Ours) -> ModelVersionShape:
+@router.get("/{reference}", name="show", summary="Show a model version")
+def show_model_endpoint(reference: str, workspace: Ours) -> ModelVersionShape:
     """`name`, `name@3` or `name@champion`; the bare name means the champion, or else the latest version."""
     return ModelVersionShape.model_validate(product.find_version(workspace, reference))
 
 
-@router.get("/{name}/versions", summary="List the versions of a model")
-def versions(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ModelVersionShape]:
+@router.get("/{name}/versions", name="versions", summary="List the versions of a model")
+def list_model_versions_endpoint(
+    name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
+) -> PageShape[ModelVersionShape]:
     """Newest first."""
     return PageShape[ModelVersionShape].model_validate(product.list_versions(workspace, name, limit, cursor))
 
 
-@router.get("/{reference}/metrics", summary="Show the metrics of a version")
-def metrics(reference: str, workspace: Ours) -> JSONObject:
+@router.get("/{reference}/metrics", name="metrics", summary="Show the metrics of a version")
+def show_model_metrics_endpoint(reference: str, workspace: Ours) -> JSONObject:
     """As measured when it was trained."""
     return dict(product.find_version(workspace, reference).metrics)
 
 
-@router.get("/{reference}/report", summary="Show how good a version is")
-def report(reference: str, workspace: Ours) -> JSONObject:
+@router.get("/{reference}/report", name="report", summary="Show how good a version is")
+def show_model_report_endpoint(reference: str, workspace: Ours) -> JSONObject:
     """On the rows that its training was measured on: verdict, losses, calibration, confusion, what columns tell."""
     return product.version_report(workspace, reference)
 
 
-@router.get("/{reference}/structure", summary="Show the graph of a version")
-def structure(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
+@router.get("/{reference}/structure", name="structure", summary="Show the graph of a version")
+def show_model_structure_endpoint(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
     """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""
     return product.version_structure(workspace, reference, member)
 
 
-@router.get("/{reference}/families/{column}", summary="Show the table behind a column")
-def family(
+@router.get("/{reference}/families/{column}", name="family", summary="Show the table behind a column")
+def show_model_family_endpoint(
     reference: str, column: str, workspace: Ours, limit: Annotated[int, Query(ge=1, le=10_000)] = 200
 ) -> FamilyShape:
     """Of a network: rows and probabilities of each value in each context of the parents, the largest first."""
     return FamilyShape.model_validate(product.version_family_table(workspace, reference, column, limit))
 
 
-@router.get("/{reference}/download", summary="Download a version", response_class=FileResponse)
-def download(reference: str, workspace: Ours) -> FileResponse:
+@router.get("/{reference}/download", name="download", summary="Download a version", response_class=FileResponse)
+def download_model_endpoint(reference: str, workspace: Ours) -> FileResponse:
     """Its DuckDB file, which `fewpass` and any DuckDB can read."""
     version = product.find_version(workspace, reference)
     return FileResponse(
@@ -195,36 +197,38 @@ def download(reference: str, workspace: Ours) -> FileResponse:
     )
 
 
-@router.get("/{name}/aliases", summary="List the aliases of a model")
-def aliases(name: str, workspace: Ours) -> AliasesShape:
+@router.get("/{name}/aliases", name="aliases", summary="List the aliases of a model")
+def list_model_aliases_endpoint(name: str, workspace: Ours) -> AliasesShape:
     """What each alias means."""
     return AliasesShape(aliases=product.aliases_of(workspace, name))
 
 
-@router.put("/{name}/aliases/{alias}", summary="Point an alias at a version")
-def set_alias(name: str, alias: str, request: AliasRequest, workspace: Ours, predictor: Ahead) -> AliasesShape:
+@router.put("/{name}/aliases/{alias}", name="set_alias", summary="Point an alias at a version")
+def set_model_alias_endpoint(
+    name: str, alias: str, request: AliasRequest, workspace: Ours, predictor: Ahead
+) -> AliasesShape:
     """Every serving process follows within the poll interval, this one at once."""
     product.set_alias(workspace, name, alias, request.version)
     predictor.refresh()
     return AliasesShape(aliases=product.aliases_of(workspace, name))
 
 
-@router.delete("/{name}/aliases/{alias}", status_code=204, summary="Remove an alias")
-def delete_alias(name: str, alias: str, workspace: Ours, predictor: Ahead) -> None:
+@router.delete("/{name}/aliases/{alias}", name="delete_alias", status_code=204, summary="Remove an alias")
+def delete_model_alias_endpoint(name: str, alias: str, workspace: Ours, predictor: Ahead) -> None:
     """The version stays."""
     product.delete_alias(workspace, name, alias)
     predictor.refresh()
 
 
-@router.delete("/{name}/versions/{version}", status_code=204, summary="Delete a version")
-def delete_version(name: str, version: int, workspace: Ours, predictor: Ahead) -> None:
+@router.delete("/{name}/versions/{version}", name="delete_version", status_code=204, summary="Delete a version")
+def delete_model_version_endpoint(name: str, version: int, workspace: Ours, predictor: Ahead) -> None:
     """Refused while an alias points at it."""
     product.delete_version(workspace, name, version)
     predictor.refresh()
 
 
-@router.delete("/{name}", summary="Delete a model")
-def delete_model(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
+@router.delete("/{name}", name="delete_model", summary="Delete a model")
+def delete_model_endpoint(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
     """All its versions, aliases and history; refused while a job is at work on it."""
     removed = product.delete_model(workspace, name)
     predictor.refresh()
@@ -234,8 +238,8 @@ def delete_model(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
 SVG: Mapping[str, Any] = {"response_class": Response, "responses": media_type_responses("image/svg+xml")}
 
 
-@router.get("/{reference}/structure.svg", summary="Draw the graph of a version", **SVG)
-def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
+@router.get("/{reference}/structure.svg", name="picture", summary="Draw the graph of a version", **SVG)
+def draw_model_picture_endpoint(reference: str, workspace: Ours, member: Member = None) -> Response:
     """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
     return Response(product.draw_version_structure(workspace, reference, member), media_type="image/svg+xml")
 
@@ -243,15 +247,17 @@ def picture(reference: str, workspace: Ours, member: Member = None) -> Response:
 Known = Annotated[list[str], Query(examples=[["a->b"]])]
 
 
-@router.get("/{reference}/edges.svg", summary="Draw how probable the edges of a posterior are", **SVG)
-def edges_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
+@router.get(
+    "/{reference}/edges.svg", name="edges_picture", summary="Draw how probable the edges of a posterior are", **SVG
+)
+def draw_model_edges_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Of a posterior over structures: a heat map, given edges that are present or absent."""
     content = product.draw_edge_posterior(workspace, reference, "edges", present, absent)
     return Response(content, media_type="image/svg+xml")
 
 
-@router.get("/{reference}/graph.svg", summary="Draw the edges of a posterior as a graph", **SVG)
-def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
+@router.get("/{reference}/graph.svg", name="graph_picture", summary="Draw the edges of a posterior as a graph", **SVG)
+def draw_model_graph_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
     """Of a posterior over structures: arrows as wide as they are probable, given edges that are present or absent."""
     content = product.draw_edge_posterior(workspace, reference, "graph", present, absent)
     return Response(content, media_type="image/svg+xml")
@@ -259,22 +265,24 @@ def graph_picture(reference: str, workspace: Ours, present: Known = [], absent: 
 
 @router.get(
     "/{reference}/graph.{form}",
+    name="network",
     summary="Export a network",
     response_class=Response,
     responses=media_type_responses(*(known.media_type for known in FORMATS.values())),
 )
-def network(reference: str, form: NetworkFormat, workspace: Ours) -> Response:
+def export_model_network_endpoint(reference: str, form: NetworkFormat, workspace: Ours) -> Response:
     """As BIF, XMLBIF or XDSL (GeNIe); of an ensemble its joint member, of a posterior its most probable graph."""
     return Response(product.export_version_network(workspace, reference, form), media_type=FORMATS[form].media_type)
 
 
 @router.get(
     "/{reference}/model.sql",
+    name="sql",
     summary="Export SQL",
     response_class=Response,
     responses=media_type_responses("text/plain"),
 )
-def sql(
+def export_model_sql_endpoint(
     reference: str,
     workspace: Ours,
     table: str,
@@ -289,19 +297,20 @@ def sql(
     )
 
 
-@router.get("/{reference}/trace.svg", summary="Draw the chains of a version", **SVG)
-def trace(reference: str, workspace: Ours) -> Response:
+@router.get("/{reference}/trace.svg", name="trace", summary="Draw the chains of a version", **SVG)
+def draw_model_trace_endpoint(reference: str, workspace: Ours) -> Response:
     """Of a sampled circuit: the log joint of every sweep, and which share of proposals was accepted."""
     return Response(product.draw_chain_trace(workspace, reference), media_type="image/svg+xml")
 
 
 @router.get(
     "/{reference}/circuit",
+    name="circuit",
     summary="Show the circuit of a version",
     response_class=Response,
     responses=media_type_responses(*MEDIA_TYPES.values()),
 )
-def circuit(
+def export_model_circuit_endpoint(
     reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = "text", of: CircuitOf = "columns"
 ) -> Response:
     """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
@@ -311,59 +320,63 @@ def circuit(
     return Response(product.export_version_circuit(workspace, reference, form, of), media_type=MEDIA_TYPES[form])
 
 
-@router.get("/{reference}/lineage", summary="Show where a version comes from")
-def lineage(reference: str, workspace: Ours) -> LineageShape:
+@router.get("/{reference}/lineage", name="lineage", summary="Show where a version comes from")
+def show_model_lineage_endpoint(reference: str, workspace: Ours) -> LineageShape:
     """Files, job, schema, what was asked for, and with which libraries it was made."""
     return LineageShape.model_validate(product.version_lineage(workspace, reference))
 
 
-@router.put("/{reference}/tags/{tag}", summary="Set a tag of a version")
-def set_tag(reference: str, tag: Tag, request: TagRequest, workspace: Ours) -> ModelVersionShape:
+@router.put("/{reference}/tags/{tag}", name="set_tag", summary="Set a tag of a version")
+def set_model_tag_endpoint(reference: str, tag: Tag, request: TagRequest, workspace: Ours) -> ModelVersionShape:
     """The other tags stay."""
     return ModelVersionShape.model_validate(product.set_version_tag(workspace, reference, tag, request.value))
 
 
-@router.delete("/{reference}/tags/{tag}", summary="Remove a tag of a version")
-def delete_tag(reference: str, tag: Tag, workspace: Ours) -> ModelVersionShape:
+@router.delete("/{reference}/tags/{tag}", name="delete_tag", summary="Remove a tag of a version")
+def delete_model_tag_endpoint(reference: str, tag: Tag, workspace: Ours) -> ModelVersionShape:
     """The other tags stay."""
     return ModelVersionShape.model_validate(product.set_version_tag(workspace, reference, tag, None))
 
 
-@router.post("/{name}/aliases/{alias}/rollback", summary="Let an alias mean what it meant before")
-def roll_back(name: str, alias: str, workspace: Ours, predictor: Ahead) -> AliasesShape:
+@router.post("/{name}/aliases/{alias}/rollback", name="roll_back", summary="Let an alias mean what it meant before")
+def roll_back_model_endpoint(name: str, alias: str, workspace: Ours, predictor: Ahead) -> AliasesShape:
     """Once more goes back further; versions that were deleted are passed over."""
     product.roll_back(workspace, name, alias)
     predictor.refresh()
     return AliasesShape(aliases=product.aliases_of(workspace, name))
 
 
-@router.get("/{name}/history", summary="List the moves of a model's aliases")
-def history(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[MoveShape]:
+@router.get("/{name}/history", name="history", summary="List the moves of a model's aliases")
+def list_model_alias_history_endpoint(
+    name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
+) -> PageShape[MoveShape]:
     """Newest first, with the reason of each."""
     return PageShape[MoveShape].model_validate(product.alias_history(workspace, name, limit, cursor))
 
 
-@router.get("/{name}/promotions", summary="List the decisions about a model")
-def promotions(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[PromotionShape]:
+@router.get("/{name}/promotions", name="promotions", summary="List the decisions about a model")
+def list_model_promotions_endpoint(
+    name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
+) -> PageShape[PromotionShape]:
     """Champion against challenger, newest first: the numbers, the rule, and the reason."""
     return PageShape[PromotionShape].model_validate(product.list_promotions(workspace, name, limit, cursor))
 
 
-@router.get("/{name}/retention", summary="Show how many versions of a model are kept")
-def retention(name: str, workspace: Ours) -> Retention:
+@router.get("/{name}/retention", name="retention", summary="Show how many versions of a model are kept")
+def show_model_retention_endpoint(name: str, workspace: Ours) -> Retention:
     """Null for all."""
     return Retention(keep=product.retention_of(workspace, name))
 
 
-@router.put("/{name}/retention", summary="Say how many versions of a model are kept")
-def set_retention(name: str, request: Retention, workspace: Ours) -> Retention:
+@router.put("/{name}/retention", name="set_retention", summary="Say how many versions of a model are kept")
+def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours) -> Retention:
     """Nothing is removed before the model is pruned, by request or after its next refresh."""
     product.set_retention(workspace, name, request.keep)
     return request
 
 
-@router.post("/{name}/prune", summary="Remove old versions of a model")
-def prune(
+@router.post("/{name}/prune", name="prune", summary="Remove old versions of a model")
+def prune_model_versions_endpoint(
     name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
 ) -> Pruned:
     """All but the newest `keep`, by default as its retention says; never one that an alias points at."""
@@ -374,11 +387,12 @@ def prune(
 
 @router.get(
     "/{reference}/export",
+    name="export",
     summary="Export a version as one file",
     response_class=StreamingResponse,
     responses=media_type_responses(TAR),
 )
-def export(reference: str, workspace: Ours) -> StreamingResponse:
+def export_model_version_endpoint(reference: str, workspace: Ours) -> StreamingResponse:
     """A tar of its DuckDB file and a manifest with the SHA-256; `import` takes it."""
     version, n_bytes, chunks = product.export_version(workspace, reference)
     name = f"{version.name}-{version.version}.fewpass.tar"
@@ -386,8 +400,14 @@ def export(reference: str, workspace: Ours) -> StreamingResponse:
     return StreamingResponse(chunks, media_type=TAR, headers=headers)
 
 
-@router.post("/{name}/import", status_code=201, summary="Import an exported version", openapi_extra=TAR_BODY)
-def import_version(
+@router.post(
+    "/{name}/import",
+    name="import_version",
+    status_code=201,
+    summary="Import an exported version",
+    openapi_extra=TAR_BODY,
+)
+def import_model_version_endpoint(
     name: str, workspace: Ours, upload: Upload, response: Response, predictor: Ahead
 ) -> ModelVersionShape:
     """The next version of the name; refused unless every byte is as it was exported and the model answers."""

@@ -39,16 +39,16 @@ class MonitorShape(Shape):
     denied: list[str]
 
 
-@router.get("/models/{reference}/monitoring", summary="Is the model still right?")
-def monitoring(
+@router.get("/models/{reference}/monitoring", name="monitoring", summary="Is the model still right?")
+def monitor_model_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
     """Rows, alarms, causes (the likeliest first), columns and estimates of the last hours."""
     return product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
 
 
-@router.get("/models/{reference}/monitoring/windows", summary="Show a timeline of what was served")
-def windows(
+@router.get("/models/{reference}/monitoring/windows", name="windows", summary="Show a timeline of what was served")
+def list_monitoring_windows_endpoint(
     reference: str,
     workspace: Ours,
     since: Span = "24h",
@@ -61,17 +61,21 @@ def windows(
 
 
 @router.get(
-    "/models/{reference}/monitoring/families", summary="Show how much each column has changed, given its parents"
+    "/models/{reference}/monitoring/families",
+    name="families",
+    summary="Show how much each column has changed, given its parents",
 )
-def families(
+def show_family_drift_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
     """In nats, with its parents: for a picture of the model's graph."""
     return product.monitoring_family_drift(workspace, reference, window=window, until=until, against=against)
 
 
-@router.get("/models/{reference}/monitoring/columns/{column:path}", summary="Show the values of one column")
-def column(
+@router.get(
+    "/models/{reference}/monitoring/columns/{column:path}", name="column", summary="Show the values of one column"
+)
+def show_monitored_column_endpoint(
     reference: str,
     column: str,
     workspace: Ours,
@@ -83,19 +87,26 @@ def column(
     return product.monitoring_column_counts(workspace, reference, column, window=window, until=until, against=against)
 
 
-@router.get("/models/{reference}/monitoring/predictions", summary="Show predicted classes by confidence")
-def predictions(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Answer:
+@router.get(
+    "/models/{reference}/monitoring/predictions", name="predictions", summary="Show predicted classes by confidence"
+)
+def list_monitored_predictions_endpoint(
+    reference: str, workspace: Ours, window: Span = "24h", until: Until = None
+) -> Answer:
     """How often each class was predicted with how much confidence; counts of fewer than five rows are null."""
     return product.prediction_confidence_counts(workspace, reference, window=window, until=until)
 
 
 @router.get(
     "/models/{reference}/monitoring/slices",
+    name="slices",
     summary="Download the counts as Arrow",
     response_class=Response,
     responses=media_type_responses(ARROW),
 )
-def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until = None) -> Response:
+def show_accuracy_over_time_endpoint(
+    reference: str, workspace: Ours, window: Span = "24h", until: Until = None
+) -> Response:
     """An Arrow stream of start, end, process, block, place and count of each hour and process. They add up exactly: small
     cells are not hidden, so the call needs the role `train`.
     """
@@ -106,14 +117,14 @@ def slices(reference: str, workspace: Ours, window: Span = "24h", until: Until =
     return Response(sink.getvalue().to_pybytes(), media_type=ARROW)
 
 
-@router.get("/models/{name}/monitor", summary="Show what is kept of served rows")
-def show_choice(name: str, workspace: Ours) -> MonitorShape:
+@router.get("/models/{name}/monitor", name="show_choice", summary="Show what is kept of served rows")
+def show_monitoring_choice_endpoint(name: str, workspace: Ours) -> MonitorShape:
     """As decided for the model, or else as the server has it."""
     return MonitorShape.model_validate(product.monitoring_choice(workspace, name))
 
 
-@router.put("/models/{name}/monitor", summary="Decide what is kept of served rows")
-def choose(name: str, request: MonitorRequest, workspace: Ours) -> MonitorShape:
+@router.put("/models/{name}/monitor", name="choose", summary="Decide what is kept of served rows")
+def set_monitoring_choice_endpoint(name: str, request: MonitorRequest, workspace: Ours) -> MonitorShape:
     """Processes follow at their next writing, within a minute; what was counted stays."""
     choice: MonitorChoice = {"mode": request.mode, "denied": request.denied}
     return MonitorShape.model_validate(product.set_monitoring_choice(workspace, name, choice))
@@ -173,14 +184,16 @@ class WebhookRequest(Body, extra="forbid"):
     secret: str | None = Field(default=None, max_length=200, description="whsec_ and base64; made unless given.")
 
 
-@router.post("/models/{reference}/labels", summary="Send labels of earlier predictions")
-def labels(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str, int]:
+@router.post("/models/{reference}/labels", name="labels", summary="Send labels of earlier predictions")
+def add_labels_endpoint(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str, int]:
     """By the id of `?id=true` or the key of `X-Prediction-Key`; sending one again changes nothing, the last one counts."""
     return product.add_prediction_labels(workspace, reference, [entry.read() for entry in request.labels])
 
 
-@router.get("/models/{reference}/monitoring/performance", summary="Show what labels say of the model")
-def performance(
+@router.get(
+    "/models/{reference}/monitoring/performance", name="performance", summary="Show what labels say of the model"
+)
+def show_monitored_performance_endpoint(
     reference: str,
     workspace: Ours,
     window: Annotated[str, Query(pattern=SPAN)] = "7d",
@@ -190,74 +203,74 @@ def performance(
     return product.monitoring_performance(workspace, reference, window=window, step=step)
 
 
-@router.get("/models/{name}/alert-rule", summary="Show when a model alerts")
-def show_rule(name: str, workspace: Ours) -> Answer:
+@router.get("/models/{name}/alert-rule", name="show_rule", summary="Show when a model alerts")
+def show_alert_rule_endpoint(name: str, workspace: Ours) -> Answer:
     """As decided, or else the defaults."""
     return dict(product.alert_rule(workspace, name))
 
 
-@router.put("/models/{name}/alert-rule", summary="Say when a model alerts")
-def set_rule(name: str, request: RuleRequest, workspace: Ours) -> Answer:
+@router.put("/models/{name}/alert-rule", name="set_rule", summary="Say when a model alerts")
+def set_alert_rule_endpoint(name: str, request: RuleRequest, workspace: Ours) -> Answer:
     """Window, reference, limits, and whether webhooks stay silent."""
     rule = cast("RuleRecord", request.model_dump(exclude_none=True))
     return dict(product.set_alert_rule(workspace, name, rule))
 
 
-@router.get("/alerts", summary="List alerts")
-def alerts(workspace: Ours, model: str | None = None, is_open: bool | None = None) -> list[Answer]:
+@router.get("/alerts", name="alerts", summary="List alerts")
+def list_alerts_endpoint(workspace: Ours, model: str | None = None, is_open: bool | None = None) -> list[Answer]:
     """The newest first."""
     return [dict(one) for one in product.list_alerts(workspace, model, is_open=is_open)]
 
 
-@router.post("/alerts/{alert}/acknowledge", summary="Note that an alert was seen")
-def acknowledge(alert: str, workspace: Ours) -> Answer:
+@router.post("/alerts/{alert}/acknowledge", name="acknowledge", summary="Note that an alert was seen")
+def acknowledge_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """It stays open until it is over."""
     return dict(product.acknowledge_alert(workspace, alert))
 
 
-@router.post("/alerts/{alert}/mute", summary="Send no more about an alert")
-def mute(alert: str, workspace: Ours) -> Answer:
+@router.post("/alerts/{alert}/mute", name="mute", summary="Send no more about an alert")
+def mute_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """Webhooks hear neither that it is resolved nor that the same alarm of the model fires again."""
     return dict(product.mute_alert(workspace, alert))
 
 
-@router.post("/alerts/{alert}/unmute", summary="Send about an alert again")
-def unmute(alert: str, workspace: Ours) -> Answer:
+@router.post("/alerts/{alert}/unmute", name="unmute", summary="Send about an alert again")
+def unmute_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """Webhooks hear of it as of any other."""
     return dict(product.mute_alert(workspace, alert, is_muted=False))
 
 
-@router.post("/alerts/{alert}/resolve", summary="Close an alert")
-def resolve(alert: str, workspace: Ours) -> Answer:
+@router.post("/alerts/{alert}/resolve", name="resolve", summary="Close an alert")
+def resolve_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     """If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look."""
     return dict(product.resolve_alert(workspace, alert))
 
 
-@router.get("/webhooks", summary="List webhooks")
-def webhooks(workspace: Ours) -> list[Answer]:
+@router.get("/webhooks", name="webhooks", summary="List webhooks")
+def list_webhooks_endpoint(workspace: Ours) -> list[Answer]:
     """Without their secrets."""
     return product.list_webhooks(workspace)
 
 
-@router.post("/webhooks", status_code=201, summary="Send alerts to a URL")
-def create(request: WebhookRequest, workspace: Ours) -> Answer:
+@router.post("/webhooks", name="create", status_code=201, summary="Send alerts to a URL")
+def create_webhook_endpoint(request: WebhookRequest, workspace: Ours) -> Answer:
     """The answer holds the secret, which is never told again."""
     return product.create_webhook(workspace, request.url, request.models, request.secret)
 
 
-@router.delete("/webhooks/{webhook}", status_code=204, summary="Send nothing there any more")
-def delete(webhook: str, workspace: Ours) -> None:
+@router.delete("/webhooks/{webhook}", name="delete", status_code=204, summary="Send nothing there any more")
+def delete_webhook_endpoint(webhook: str, workspace: Ours) -> None:
     """What was sent stays in the log."""
     product.delete_webhook(workspace, webhook)
 
 
-@router.post("/webhooks/{webhook}/test", summary="Send a test event")
-def send_test(webhook: str, workspace: Ours) -> Answer:
+@router.post("/webhooks/{webhook}/test", name="send_test", summary="Send a test event")
+def test_webhook_endpoint(webhook: str, workspace: Ours) -> Answer:
     """What came of it, after five attempts at most."""
     return dict(product.test_webhook(workspace, webhook))
 
 
-@router.get("/webhooks/{webhook}/deliveries", summary="Show what was sent")
-def deliveries(webhook: str, workspace: Ours) -> list[Answer]:
+@router.get("/webhooks/{webhook}/deliveries", name="deliveries", summary="Show what was sent")
+def list_webhook_deliveries_endpoint(webhook: str, workspace: Ours) -> list[Answer]:
     """The newest first."""
     return [dict(one) for one in product.list_webhook_deliveries(workspace, webhook)]

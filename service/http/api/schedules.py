@@ -40,58 +40,60 @@ class ScheduleShape(Shape):
     changed_at: datetime
 
 
-@router.post("", status_code=201, summary="Create a schedule")
-def create(request: ScheduleRequest, workspace: Ours, response: Response) -> ScheduleShape:
+@router.post("", name="create", status_code=201, summary="Create a schedule")
+def create_schedule_endpoint(request: ScheduleRequest, workspace: Ours, response: Response) -> ScheduleShape:
     """Repeating the same definition changes nothing."""
     schedule = product.create_schedule(workspace, request, is_remote=True)
     response.headers["location"] = f"/v1/schedules/{schedule.name}"
     return ScheduleShape.model_validate(schedule)
 
 
-@router.get("", summary="List schedules")
-def list_all(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ScheduleShape]:
+@router.get("", name="list_all", summary="List schedules")
+def list_schedules_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ScheduleShape]:
     """By name, each with its newest run."""
     return PageShape[ScheduleShape].model_validate(product.list_schedules(workspace, limit, cursor))
 
 
-@router.get("/{name}", summary="Show a schedule")
-def show(name: str, workspace: Ours) -> ScheduleShape:
+@router.get("/{name}", name="show", summary="Show a schedule")
+def show_schedule_endpoint(name: str, workspace: Ours) -> ScheduleShape:
     """When it is due next, and what came of it last."""
     return ScheduleShape.model_validate(product.get_schedule(workspace, name))
 
 
-@router.patch("/{name}", summary="Change a schedule")
-def change(name: str, request: ScheduleChange, workspace: Ours) -> ScheduleShape:
+@router.patch("/{name}", name="change", summary="Change a schedule")
+def change_schedule_endpoint(name: str, request: ScheduleChange, workspace: Ours) -> ScheduleShape:
     """What is not given stays. It is next due by its new times; nothing counts as missed."""
     return ScheduleShape.model_validate(product.change_schedule(workspace, name, request, is_remote=True))
 
 
-@router.delete("/{name}", status_code=204, summary="Delete a schedule")
-def delete(name: str, workspace: Ours) -> None:
+@router.delete("/{name}", name="delete", status_code=204, summary="Delete a schedule")
+def delete_schedule_endpoint(name: str, workspace: Ours) -> None:
     """Its jobs and models stay."""
     product.delete_schedule(workspace, name)
 
 
-@router.get("/{name}/runs", summary="List the runs of a schedule")
-def runs(name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[RunShape]:
+@router.get("/{name}/runs", name="runs", summary="List the runs of a schedule")
+def list_schedule_runs_endpoint(
+    name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
+) -> PageShape[RunShape]:
     """Newest first, also those that were skipped or refused; the newest 1,000 are kept."""
     return PageShape[RunShape].model_validate(product.list_schedule_runs(workspace, name, limit, cursor))
 
 
-@router.post("/{name}/pause", summary="Pause a schedule")
-def pause(name: str, workspace: Ours) -> ScheduleShape:
+@router.post("/{name}/pause", name="pause", summary="Pause a schedule")
+def pause_schedule_endpoint(name: str, workspace: Ours) -> ScheduleShape:
     """A job that is queued or running goes on. Pausing twice is no error."""
     return ScheduleShape.model_validate(product.pause_schedule(workspace, name))
 
 
-@router.post("/{name}/resume", summary="Resume a schedule")
-def resume(name: str, workspace: Ours) -> ScheduleShape:
+@router.post("/{name}/resume", name="resume", summary="Resume a schedule")
+def resume_schedule_endpoint(name: str, workspace: Ours) -> ScheduleShape:
     """What passed in the pause was not missed."""
     return ScheduleShape.model_validate(product.resume_schedule(workspace, name))
 
 
-@router.post("/{name}/run", status_code=202, summary="Run a schedule now")
-async def run(
+@router.post("/{name}/run", name="run", status_code=202, summary="Run a schedule now")
+async def run_schedule_endpoint(
     name: str,
     workspace: Ours,
     opening: Opening,

@@ -130,8 +130,8 @@ class QueryResponse(BaseModel):
     answers: list[JSONObject] = Field(examples=[[{"kind": "marginal", "log_probability": -1.2, "probability": 0.3}]])
 
 
-@router.post("/{name}/query", summary="Ask a model's distribution")
-def query(name: str, body: QueryRequest, request: Request) -> QueryResponse:
+@router.post("/{name}/query", name="query", summary="Ask a model's distribution")
+def query_model_endpoint(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
     settings: Settings = request.app.state.settings
     pause = queries.query_deadline_check(time.monotonic() + settings.query_s, settings.query_s)
@@ -160,8 +160,8 @@ class WhatIfResponse(BaseModel):
     )
 
 
-@router.post("/{name}/whatif", summary="Ask what a model would say of a case")
-def ask(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
+@router.post("/{name}/whatif", name="ask", summary="Ask what a model would say of a case")
+def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
     """Prediction, interval, contributions, posterior with surprise and what to ask next, completion, edges, in one call.
 
     Each is what predict, explain and query answer; a part that this model has not is told with the reason.

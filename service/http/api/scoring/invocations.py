@@ -65,16 +65,16 @@ class InvocationResponse(msgspec.Struct):
     classes: list[str | int | bool]
 
 
-@router.get("/ping", summary="Should requests be sent here?", response_class=PlainTextResponse)
-async def ping(request: Request) -> PlainTextResponse:
+@router.get("/ping", name="ping", summary="Should requests be sent here?", response_class=PlainTextResponse)
+async def ping_endpoint(request: Request) -> PlainTextResponse:
     """An empty line once the server is ready; 503 before."""
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
     return PlainTextResponse("\n")
 
 
-@router.get("/version", summary="The version of fewpass", response_class=PlainTextResponse)
-async def version() -> PlainTextResponse:
+@router.get("/version", name="version", summary="The version of fewpass", response_class=PlainTextResponse)
+async def server_version_endpoint() -> PlainTextResponse:
     """As plain text."""
     return PlainTextResponse(VERSION)
 

@@ -278,20 +278,20 @@ class ModelReadyShape(BaseModel):
     ready: bool = True
 
 
-@router.get("", summary="What this server is")
-async def server() -> ServerShape:
+@router.get("", name="server", summary="What this server is")
+async def inference_server_metadata_endpoint() -> ServerShape:
     """Name, version and protocol extensions."""
     return ServerShape()
 
 
-@router.get("/health/live", summary="Is the process alive?")
-async def live() -> LiveShape:
+@router.get("/health/live", name="live", summary="Is the process alive?")
+async def inference_server_live_endpoint() -> LiveShape:
     """Always, while it can answer at all."""
     return LiveShape()
 
 
-@router.get("/health/ready", summary="Should requests be sent here?")
-async def ready(request: Request) -> ReadyShape:
+@router.get("/health/ready", name="ready", summary="Should requests be sent here?")
+async def inference_server_ready_endpoint(request: Request) -> ReadyShape:
     """As /readyz says."""
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
@@ -308,27 +308,27 @@ async def served_model_from_path(name: str, request: Request) -> Served:
 ServedModel = Annotated[Served, Depends(served_model_from_path)]
 
 
-@router.get("/models/{name}", summary="Describe a model")
-def metadata(name: str, served: ServedModel, workspace: Ours) -> MetadataShape:
+@router.get("/models/{name}", name="metadata", summary="Describe a model")
+def inference_model_metadata_endpoint(name: str, served: ServedModel, workspace: Ours) -> MetadataShape:
     """Its inputs, outputs and versions."""
     versions = [str(item.version) for item in product.list_versions(workspace, served.name, 1000).items]
     return inference_model_metadata(served, versions)
 
 
-@router.get("/models/{name}/versions/{version}", summary="Describe a version of a model")
-def version_metadata(name: str, version: str, served: ServedModel) -> MetadataShape:
+@router.get("/models/{name}/versions/{version}", name="version_metadata", summary="Describe a version of a model")
+def inference_version_metadata_endpoint(name: str, version: str, served: ServedModel) -> MetadataShape:
     """Its inputs and outputs; the version is a number or an alias."""
     return inference_model_metadata(served, [str(served.version)])
 
 
-@router.get("/models/{name}/ready", summary="Does this model answer?")
-async def model_ready(name: str, served: ServedModel) -> ModelReadyShape:
+@router.get("/models/{name}/ready", name="model_ready", summary="Does this model answer?")
+async def inference_model_ready_endpoint(name: str, served: ServedModel) -> ModelReadyShape:
     """Yes, once it is mapped; 404 if there is none."""
     return ModelReadyShape(name=served.name)
 
 
-@router.get("/models/{name}/versions/{version}/ready", summary="Does this version answer?")
-async def version_ready(name: str, version: str, served: ServedModel) -> ModelReadyShape:
+@router.get("/models/{name}/versions/{version}/ready", name="version_ready", summary="Does this version answer?")
+async def inference_version_ready_endpoint(name: str, version: str, served: ServedModel) -> ModelReadyShape:
     """Yes, once it is mapped; 404 if there is none."""
     return ModelReadyShape(name=served.name)
 

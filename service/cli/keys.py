@@ -1,0 +1,58 @@
+"""`fewpass keys`: who may do what over REST."""
+
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from service import product
+from service.cli.shared_options import JsonOption, WorkspaceOption
+from service.terminal_output import (
+    command_line_settings,
+    err,
+    open_existing_workspace,
+    out,
+    print_json_and_exit,
+    print_json_or_table,
+    print_json_or_text,
+)
+from storage.control.api_keys_and_sessions import Role
+
+app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
+KeyName = Annotated[str, Argument(help="Whose key it is; lower case, such as ana or nightly-job.")]
+
+
+@app.command("create")
+def create_key_command(
+    name: KeyName,
+    role: Annotated[Role, Option("--role", "-r", help="Each may also do what those before it may.")],
+    days: Annotated[float | None, Option("--days", min=0.001, help="Until it expires.")] = None,
+    workspace: WorkspaceOption = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Make a key and print its token, once: only a hash of it is kept."""
+    from service.workspace import Workspace
+
+    with Workspace(command_line_settings(workspace)) as here:
+        key, token = product.create_key(here, name, role, days)
+    print_json_and_exit(vars(key) | {"role": str(key.role), "token": token}, json_output)
+    err.print(f"key [bold]{key.name}[/] with role {key.role}; this is the only time that its token is shown:")
+    out.print(token, highlight=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_keys_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """List the keys, also the revoked ones."""
+    with open_existing_workspace(workspace) as here:
+        items = product.list_keys(here, 1000).items
+    rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
+    columns = ["key", "role", "id", "since", "expires", "revoked"]
+    print_json_or_table(items, json_output, columns, rows, "no keys yet: fewpass keys create")
+
+
+@app.command("revoke")
+def revoke_key_command(name: KeyName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
+    """End a key; running servers refuse it within the poll interval."""
+    with open_existing_workspace(workspace) as here:
+        key = product.revoke_key(here, name)
+    print_json_or_text(key, f"revoked {key.name}", json_output)
