@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from benchmarks.measuring import options
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift_findings import run_drift_tests
 from learners.monitoring.drift_report import drift_causes, drift_report
-from learners.monitoring.drift_tests import run_drift_tests
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.learner import drive

@@ -71,9 +71,9 @@ def known_edges(problem: Problem, n: int, seed: int) -> list[tuple[int, int]]:
 
 def posterior_seconds(d: int, n_sets: int, rounds: int) -> dict[str, Any]:
     """Seconds from moments to all edge marginals, and of one query with 16 known edges."""
+    from learners.orders.order_learning import learn_order_posterior
     from learners.orders.parameters import OrderParameters
     from learners.orders.queries.edges import posterior_edge_probabilities
-    from learners.orders.recipes import learn_order_posterior
     from learners.orders.scores.bdeu_bge import Standard
     from learners.orders.scores.known_edges import Edges
     from learners.orders.scores.scores import StructurePrior

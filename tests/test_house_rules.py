@@ -17,7 +17,7 @@ MAX_ENTRIES = 15
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks errors kernels model parameters queries recipes",
-    "one resource, kept, used, served and shown": "datasets models query",
+    "one resource, kept, used, served and shown": "datasets jobs models query schedules",
 }
 # What implements a paper, and says which.
 OF_PAPERS = {

@@ -15,7 +15,7 @@ from learners.circuits.bayesian.gibbs_learning import Sampling, restore_sampling
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.circuit import Circuit
 from learners.circuits.em.em import ExpectedCounts, em_passes
-from learners.circuits.mixtures import mixture_passes as gaussians
+from learners.circuits.mixtures import mixture_learning as gaussians
 from learners.circuits.model import CircuitModel
 from learners.circuits.parameters import BY_COLUMN, GAUSSIANS, NOT_OF_SAMPLING, CircuitParameters
 from learners.circuits.streaming.online import StreamingPosterior, circuit_pseudo_counts

@@ -11,7 +11,7 @@ from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.arrays import Floats, Integers
 from learners.schema import Schema
-from learners.schema.column_summary import FoldingCost, schema_loss_warnings
+from learners.schema.schema_inference import FoldingCost, schema_loss_warnings
 
 FEW_ROWS = 100
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known

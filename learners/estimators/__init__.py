@@ -6,15 +6,15 @@ from learners.estimators.circuits import SumProductNetwork
 from learners.estimators.classifier import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier
 from learners.estimators.structure_posterior import StructurePosterior
 from learners.passes import learner
-from learners.passes.sources import files
+from learners.passes.sources import source_files
 from learners.schema import hash_kernels
 
 __all__ = ["ESKDB", "KDB", "NB", "SKDB", "TAN", "FewPassClassifier", "StructurePosterior", "SumProductNetwork"]
 
 # Where pickles of estimators from before 27 November 2026 look for classes that have moved since.
 sys.modules |= {
-    "learners.passes.sources.content": files,
-    "learners.passes.sources.file_sets": files,
+    "learners.passes.sources.content": source_files,
+    "learners.passes.sources.file_sets": source_files,
     "learners.passes.stored_statistics": learner,
     "learners.schema.encoding.string_kernels": hash_kernels,
 }

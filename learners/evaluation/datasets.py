@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from learners.errors import EmptyData, SchemaError, SourceError, UnknownColumn
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import file_format_by_extension
 from learners.passes.sources.source import arrow_type_family
+from learners.passes.sources.source_files import file_format_by_extension
 from learners.schema.nominal_forms import plain_nominal_values
 from learners.schema.schema import Value
 

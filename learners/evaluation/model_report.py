@@ -21,8 +21,8 @@ from learners.evaluation.metrics import (
 from learners.kernels.arrays import Integers
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
-from learners.monitoring.drift_tests import Limits
-from learners.monitoring.two_sample import count_divergence_nats, g_test_counts
+from learners.monitoring.drift_findings import Limits
+from learners.monitoring.two_sample_tests import count_divergence_nats, g_test_counts
 from learners.registry.importance import column_importances
 from learners.schema import Attribute, Chunk
 from learners.schema.value_choices import unique_code_labels

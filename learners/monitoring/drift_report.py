@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.errors import EmptyData
 from learners.kernels.arrays import Floats, Integers
-from learners.monitoring.drift_tests import (
+from learners.monitoring.drift_findings import (
     QUALITY,
     Finding,
     Limits,
@@ -21,7 +21,7 @@ from learners.monitoring.drift_tests import (
 )
 from learners.monitoring.reference import Reference
 from learners.monitoring.served_counts import REQUESTS, SERVED, ServedCounts
-from learners.monitoring.two_sample import g_test_counts, jensen_shannon_distance, population_stability_index
+from learners.monitoring.two_sample_tests import g_test_counts, jensen_shannon_distance, population_stability_index
 from learners.schema.schema import Attribute
 
 CAVEAT = "holds only while P(class | attributes) is as in training"

@@ -21,7 +21,18 @@ from learners.schema.category_counts import (
     check_rows_per_class,
     distinct_classes,
 )
-from learners.schema.column_summary import (
+from learners.schema.discretise import (
+    Histogram,
+    equal_frequency_cut_points,
+    histogram_quantiles,
+    mdl_cut_points,
+    quantile_cut_points,
+)
+from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.nominal_forms import canonical_nominal_values
+from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, declared_column_reading
+from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
+from learners.schema.schema_inference import (
     NEARLY_CONSTANT,
     NO_CUT,
     Column,
@@ -36,17 +47,6 @@ from learners.schema.column_summary import (
     schema_with_overrides,
     value_count_structs,
 )
-from learners.schema.discretise import (
-    Histogram,
-    equal_frequency_cut_points,
-    histogram_quantiles,
-    mdl_cut_points,
-    quantile_cut_points,
-)
-from learners.schema.encoding.encode import numeric_column_as_floats
-from learners.schema.nominal_forms import canonical_nominal_values
-from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, declared_column_reading
-from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
 NO_CUTS: Mapping[str, tuple[float, ...]] = {}

@@ -19,9 +19,9 @@ from learners.passes.row_rules import add_weighted_rows
 from learners.passes.sources.source import Fragment, Source
 from learners.passes.statistic import ColumnWise, Statistic
 from learners.passes.threads import available_cores, run_on_threads
-from learners.schema.column_summary import compact_null_column
 from learners.schema.encoding.encode import Encoder
 from learners.schema.overrides import MOST_WEIGHT
+from learners.schema.schema_inference import compact_null_column
 
 S = TypeVar("S", bound=Statistic)
 

@@ -14,7 +14,7 @@ from learners.ensembles import recipes as ensembles
 from learners.errors import InvalidParameter
 from learners.models.model import Model
 from learners.models.parameters import Parameters, parse_parameters_dataclass
-from learners.orders import recipes as orders
+from learners.orders import order_learning as orders
 from learners.orders.parameters import OrderParameters
 from learners.passes.learner import Learner, Passes
 from learners.schema import Kept, Overrides, Schema
@@ -59,7 +59,7 @@ LEARNERS: dict[str, Recipe] = {
     "orders": Recipe(
         "posterior over structures",
         OrderParameters,
-        orders.orders,
+        orders.learn_orders,
         1,
         needs_target=False,
         takes_target=False,

@@ -46,7 +46,7 @@ def drift_command(
     json_output: JsonOption = False,
 ) -> None:
     """Compare rows with what a model was trained on, in one pass: what has changed, and what the cause is."""
-    from learners.monitoring.drift_tests import Limits
+    from learners.monitoring.drift_findings import Limits
 
     limits = Limits(q, nats, points)
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:

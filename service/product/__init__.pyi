@@ -18,11 +18,11 @@ from service.product.datasets.registration import register_dataset as register_d
 from service.product.datasets.registration import upload_folder as upload_folder
 from service.product.forgetting.forgetting import withdraw_forgetting_rule as withdraw_forgetting_rule
 from service.product.forgetting.forgetting_predictions import forget_predictions as forget_predictions
-from service.product.inference.answering import evaluate_versions as evaluate_versions
-from service.product.inference.answering import impute_files as impute_files
-from service.product.inference.answering import predict_files as predict_files
-from service.product.inference.answering import query_model as query_model
-from service.product.inference.answering import score_file_likelihoods as score_file_likelihoods
+from service.product.inference.inference_steps import evaluate_versions as evaluate_versions
+from service.product.inference.inference_steps import impute_files as impute_files
+from service.product.inference.inference_steps import predict_files as predict_files
+from service.product.inference.inference_steps import query_model as query_model
+from service.product.inference.inference_steps import score_file_likelihoods as score_file_likelihoods
 from service.product.monitoring.alerting import acknowledge_alert as acknowledge_alert
 from service.product.monitoring.alerting import alert_rule as alert_rule
 from service.product.monitoring.alerting import list_alerts as list_alerts

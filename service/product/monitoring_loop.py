@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 import structlog
 
-from learners.monitoring.drift_tests import estimated_prediction_metrics
+from learners.monitoring.drift_findings import estimated_prediction_metrics
 from learners.schema import Chunk
 from service.product.monitoring.alerting import alert_rule, update_model_alerts
 from service.product.monitoring.monitoring_states import (

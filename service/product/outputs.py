@@ -16,8 +16,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line_error_text, redact_uri_secrets
-from learners.passes.sources.files import store_error_reason
-from learners.passes.sources.source_files import DATABASES, uri_filesystem
+from learners.passes.sources.file_opening import DATABASES, uri_filesystem
+from learners.passes.sources.source_files import store_error_reason
 from service.requests.problems import InvalidRequest
 from storage.files.atomic_files import draft_file_path, write_file_atomically
 

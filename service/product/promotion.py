@@ -11,8 +11,8 @@ import structlog
 from learners.errors import LearnerError
 from learners.models.model import Model
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift_findings import Limits
 from learners.monitoring.drift_report import drift_report
-from learners.monitoring.drift_tests import Limits
 from learners.monitoring.reference import training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source

@@ -21,7 +21,7 @@ from learners.classifiers.estimates.context_tree import context_tree_from_cells,
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.monitoring.count_layout import monitored_network
 from learners.registry import recipes
-from learners.schema.column_summary import FoldingCost, schema_loss_warnings
+from learners.schema.schema_inference import FoldingCost, schema_loss_warnings
 from tests.naive.information import mutual_information
 
 

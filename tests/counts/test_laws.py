@@ -14,7 +14,7 @@ import learners
 from learners import Source, collect
 from learners.circuits.em.em import ExpectedCounts
 from learners.circuits.mixtures.component_search import ExpectedMoments
-from learners.circuits.mixtures.mixture_passes import DrawnNumbers
+from learners.circuits.mixtures.mixture_learning import DrawnNumbers
 from learners.classifiers.estimates.context_tree import iterate_tree_levels
 from learners.classifiers.selection import PrefixLosses, selection_loss_tables
 from learners.classifiers.structure import Structure

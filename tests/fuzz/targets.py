@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from learners.circuits.structures.from_file import read_circuit
 from learners.circuits.structures.text import parse_text, to_json
-from learners.passes.sources.source_files import open_source_files
+from learners.passes.sources.file_opening import open_source_files
 from service import product
 from service.http.app import create_app
 from service.jobs.cron import Cron

@@ -26,7 +26,7 @@ from tests.kernels.kernel_table import kernels_of
 ROOT = Path(__file__).parents[2]
 KERNELS = (
     "learners.schema.discretise_kernels",
-    "learners.schema.encoding.batch_kernels",
+    "learners.schema.encoding.column_code_kernels",
     "learners.schema.hash_kernels",
     "learners.counts.kernels",
     "learners.counts.cell_kernels",

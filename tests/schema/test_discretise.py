@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from learners.schema import discretise
-from learners.schema.column_summary import Column
 from learners.schema.discretise import (
     Histogram,
     Tally,
@@ -17,6 +16,7 @@ from learners.schema.discretise import (
     mdl_cut_points,
     ordered_keys_from_floats,
 )
+from learners.schema.schema_inference import Column
 from tests.naive import discretise as naive
 from tests.naive.counts import numbers_by_class
 

@@ -20,7 +20,7 @@ from learners.circuits.kernels import (
     SUM_OF,
     SUM_OF_TWO,
 )
-from learners.circuits.queries.answer_kernels import upward_node_values
+from learners.circuits.queries.posterior_kernels import upward_node_values
 from learners.circuits.queries.sampling_kernels import choose_child_edge, draw_uniform
 from learners.kernels.arrays import Floats, Integers
 from learners.kernels.jit import inner_kernel, kernel

@@ -21,7 +21,7 @@ from learners.circuits.evaluation.evaluate import (
 from learners.circuits.evaluation.leaf_distributions import truncated_leaf_moments
 from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circuit
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
-from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries import circuit_answers as answers
 from learners.circuits.queries.named_answers import Summary
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Floats, Integers, freeze_arrays, read_only_array
@@ -147,7 +147,7 @@ class CircuitDraws:
         if len(variables) == 1:
             logs, (table,) = self.marginals(x, variables)
             return logs, table
-        n_cells = answers.n_joint_cells(sizes.tolist())
+        n_cells = answers.check_joint_cell_count(sizes.tolist())
         x = validate_circuit_rows(self.circuit, x)
         tables = np.empty((x.shape[1], n_cells, self.n_draws))
         for row in range(x.shape[1]):
@@ -186,8 +186,8 @@ class CircuitDraws:
         log = float(log_values(circuit, x)[0])
         try:
             if moments:
-                return log, np.stack(answers.moments(circuit, x, scope), axis=2)[0].ravel()
-            return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, scope)])
+                return log, np.stack(answers.circuit_moments(circuit, x, scope), axis=2)[0].ravel()
+            return log, np.concatenate([p[0] for p in answers.circuit_marginals(circuit, x, scope)])
         except ImpossibleEvidence as error:
             raise ImpossibleEvidence(row) from error
 

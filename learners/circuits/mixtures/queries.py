@@ -19,10 +19,10 @@ from learners.circuits.map.query import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sum_exp, product_mixture_circuit
 from learners.circuits.queries import queries
-from learners.circuits.queries.array_answers import n_joint_cells
+from learners.circuits.queries.circuit_answers import check_joint_cell_count
 from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Answer, Batches, Sampled, Source, Summary
-from learners.circuits.queries.queries import answer_all
+from learners.circuits.queries.queries import answer_circuit_queries
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Array, Floats
 from learners.models.estimation import Sampling
@@ -55,7 +55,7 @@ class _MixtureSource(Source):
         return self.row_logs(x), list(map(Summary, conditioning.conditional_marginals(self.mixture, x, variables)))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
-        n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
+        n_cells = check_joint_cell_count(self.mixture.n_values[list(variables)].tolist())
         return self.row_logs(x), Summary(
             conditioning.conditional_joint(self.mixture, x, variables).reshape(-1, n_cells)
         )
@@ -165,7 +165,7 @@ def sampled_mixture_answer(
         sources.append(_SampledBox(*reweighted_mixture(mixture, likelihoods), sampling, pause))
         return sources[0].batches
 
-    (answer,) = answer_all(columns.circuit, columns.schema, [query], batches, pause)
+    (answer,) = answer_circuit_queries(columns.circuit, columns.schema, [query], batches, pause)
     answer["sampled"] = sources[0].sampled
     return answer
 
@@ -216,7 +216,7 @@ class _SampledBox(Source):
         return log, list(map(Summary, np.split(mean, ends, axis=1), np.split(error, ends, axis=1)))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
-        n_cells = n_joint_cells(self.mixture.n_values[list(variables)].tolist())
+        n_cells = check_joint_cell_count(self.mixture.n_values[list(variables)].tolist())
         log, *table = self._estimates(
             x,
             lambda rows: conditioning.conditional_joint(self.mixture, rows, variables).reshape(-1, n_cells),

@@ -7,7 +7,7 @@ import numpy as np
 from learners.circuits.evaluation.density_kernels import inverse_transform_leaf_value, log_poisson, nearest_grid_value
 from learners.circuits.evaluation.evaluate_kernels import SMALLEST
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON, PRODUCT, ROUNDED, STEP, STUDENT, SUM
-from learners.circuits.queries.answer_kernels import upward_node_values
+from learners.circuits.queries.posterior_kernels import upward_node_values
 from learners.kernels.jit import inner_kernel, kernel
 from learners.kernels.random import random_bits
 

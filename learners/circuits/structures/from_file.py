@@ -27,7 +27,7 @@ from learners.circuits.structures.densities import LARGEST, LEAF_KINDS
 from learners.circuits.structures.text import from_json, parse_cut_points, parse_text
 from learners.circuits.variables import Columns
 from learners.errors import SchemaError
-from learners.passes.sources.source_files import read_uri_bytes
+from learners.passes.sources.file_opening import read_uri_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.schema import Distribution
 

@@ -15,7 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line_error_text
-from learners.passes.sources.files import (
+from learners.passes.sources.source_files import (
     BATCH_ROWS,
     FORMATS,
     Bounds,

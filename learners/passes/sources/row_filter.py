@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.kernels.arrays import Mask
-from learners.passes.sources.files import split_file_identity
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
+from learners.passes.sources.source_files import split_file_identity
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

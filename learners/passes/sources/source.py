@@ -13,7 +13,23 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
-from learners.passes.sources.files import (
+from learners.passes.sources.file_opening import (
+    align_file_columns,
+    common_file_schema,
+    expand_path_to_files,
+    file_place,
+    open_source_files,
+    uri_filesystem,
+)
+from learners.passes.sources.lake.lake_tables import (
+    KnownSnapshot,
+    lake_table_changes,
+    lake_table_snapshot,
+    parse_lake_table_uri,
+    refuse_lake_table_files,
+)
+from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
+from learners.passes.sources.source_files import (
     BATCH_ROWS,
     IN_MEMORY,
     Condition,
@@ -27,25 +43,9 @@ from learners.passes.sources.files import (
     fragment_rows,
     source_file_sha256,
 )
-from learners.passes.sources.lake.lake_tables import (
-    KnownSnapshot,
-    lake_table_changes,
-    lake_table_snapshot,
-    parse_lake_table_uri,
-    refuse_lake_table_files,
-)
-from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
-from learners.passes.sources.source_files import (
-    align_file_columns,
-    common_file_schema,
-    expand_path_to_files,
-    file_place,
-    open_source_files,
-    uri_filesystem,
-)
-from learners.schema.column_summary import column_kind_by_type
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.reading import Reading
+from learners.schema.schema_inference import column_kind_by_type
 
 __all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "arrow_type_family", "file_identity"]
 

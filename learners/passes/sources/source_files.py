@@ -1,385 +1,400 @@
-"""Files as one table: found on their file system, each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
+"""Files of the data: their formats, what tells one from another, what they hold, and what is said of their rows."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import re
-from collections import Counter
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from fnmatch import fnmatch
-from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as slot
+from functools import cached_property
+from typing import ClassVar, NamedTuple, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
-from learners.passes.sources import credentials
-from learners.passes.sources.csv.types import (
-    Types,
-    common_text_type,
-    declared_csv_dialect,
-    declared_type_and_reading,
-    infer_text_type,
+from learners.kernels.arrays import Integers, Mask, read_only_array
+
+FORMATS = {
+    "Parquet": (".parquet", ".pq"),
+    "CSV": (".csv", ".tsv"),
+    "JSON lines": (".jsonl", ".ndjson", ".json"),
+    "Feather": (".feather", ".arrow", ".ipc"),
+    "ORC": (".orc",),
+}
+TEXT = ("CSV", "JSON lines")
+PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
+Path = str | os.PathLike[str]
+# What stores say to credentials that are none, have expired, or may not read; S3 tells a HEAD request of the second no more.
+REFUSALS = (
+    "ACCESS_DENIED",
+    "INVALID_ACCESS_KEY",
+    "SIGNATURE_DOES_NOT_MATCH",
+    "InvalidAccessKeyId",
+    "ExpiredToken",
+    "HTTP status 400) during HeadObject",
+    "HTTP status 403",
+    "PERMISSION_DENIED",
+    "UNAUTHENTICATED",
 )
-from learners.passes.sources.files import (
-    FORMATS,
-    TEXT,
-    SourceFile,
-    arrow_type_family,
-    file_format_by_extension,
-    file_with_constant_columns,
-    file_with_digest,
-    store_error_reason,
-)
-from learners.passes.sources.lake import catalogs
-from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
-from learners.passes.sources.parquet import read_parquet_footer
-from learners.schema.reading import Reading
-
-if TYPE_CHECKING:
-    from learners.passes.sources.tabular import Kind, TabularContent
-
-# What pyarrow reaches by itself, and what fsspec adds. No others: a scheme such as fsspec's `local` would be a way around the
-# checks of paths.
-NATIVE = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
-BY_FSSPEC = ("memory", "http", "https")
-DATABASES = ("duckdb", "postgresql", "postgres")
-SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# Folders as Hive and Spark write them: `day=2026-01-01/part-0.parquet`.
-FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
-NULL = "__HIVE_DEFAULT_PARTITION__"
+BUSY = ("SLOW_DOWN", "SlowDown", "HTTP status 503", "SERVICE_UNAVAILABLE", "THROTTLING")
+BATCH_ROWS = 65_536
+NO_ROWS = read_only_array(np.empty(0, np.int64))
+IN_MEMORY = "table"  # the kind of a file that is none
+_READ_BYTES = 4 << 20
 
 
-def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
-    if "://" not in uri:
-        return pafs.LocalFileSystem(), uri
-    match = SCHEME.match(uri)
-    scheme = match[1].lower() if match else ""
-    if scheme == credentials.SCHEME:
-        return _with_credentials(uri)
-    if scheme == catalogs.SCHEME:
-        return uri_filesystem(catalogs.catalog_metadata_file(uri))
-    if scheme in BY_FSSPEC:
-        return _by_fsspec(uri, scheme)
-    if scheme in DATABASES:
-        raise SourceError(
-            uri,
-            "is a database. The commands train, evaluate, predict, score, impute and report read it; elsewhere write its rows to a Parquet file, or give an "
-            "estimator their Arrow stream, such as duckdb.connect(path).sql(query).",
-        )
-    if scheme not in NATIVE:
-        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME, catalogs.SCHEME))
-        raise SourceError(uri, f"is not a usable URI. Give a path, or one of {known}.")
-    # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
-    fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
+def file_format_by_extension(path: str) -> str | None:
+    """The format of a file; None if the end of its name tells none.
+
+    Files of text may be packed as well.
+    """
+    name = path.lower()
+    for packed in PACKED:
+        if name.endswith(packed):
+            bare = name.removesuffix(packed)
+            return next((kind for kind in TEXT if bare.endswith(FORMATS[kind])), None)
+    return next((kind for kind, ends in FORMATS.items() if name.endswith(ends)), None)
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value of a column, which are null where all are, and the number of nulls."""
+
+    least: pa.Scalar
+    greatest: pa.Scalar
+    n_null: int
+
+
+class Content(Protocol):
+    """The columns of one file, and how their rows are read."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+
+    @property
+    def types_sha256(self) -> str:
+        """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Between which values a column lies, if that is known before the rows are read."""
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group, of at most 65,536 at a time; the columns may come in another order."""
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file, what identifies its content, and how that is read.
+
+    `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
+    of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
+    count, where other files of the table have others: of some this one may have missing cells.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int | None
+    n_rows: int
+    row_groups: tuple[int, ...]
+    footer_sha256: str
+    content: Content = slot(compare=False, repr=False)
+    kind: str = slot(compare=False, repr=False)  # the format, as `FORMATS` names it
+    part: tuple[str, ...] = ()
+    content_sha256: str = ""
+    columns: tuple[str, ...] = ()
+    # What a user wants to know of columns that were found to be text.
+    hints: Mapping[str, str] = slot(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+        return self.content.arrow_schema
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A piece of work: one row group, or a slice of a table in memory."""
+
+    file: int
+    row_group: int
+    n_rows: int
+
+
+class Condition(Protocol):
+    """What rows must fulfil to be read."""
+
+    @property
+    def text(self) -> str:
+        """The condition in words; equal words mean equal rows."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Columns that the condition reads."""
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
+
+    def implies(self, text: str) -> Condition | None:
+        """The condition with that text, if this one implies it; by default it implies none but itself."""
+        return self if text == self.text else None
+
+
+class RowWeight(Condition, Protocol):
+    """How often each row counts; as a condition it leaves out rows that count zero times."""
+
+    @property
+    def column(self) -> str:
+        """Where the weights are."""
+
+    def counts(self, rows: pa.RecordBatch) -> Integers:
+        """(n_rows,) int64: how often each row counts."""
+
+
+def store_error_reason(error: Exception) -> str | None:
+    """What to say of an error that is the store's and not the file's; None if it is none."""
+    text = one_line_error_text(error)
+    if any(word in text for word in REFUSALS):
+        return f"is refused by its store ({text}). Renew the credentials if they have expired, or have them allow it."
+    if any(word in text for word in BUSY):  # pyarrow has asked again for seconds by then
+        return f"is in a store that answers too slowly ({text}). Try again later, or ask it for less at the same time."
+    if "NETWORK_CONNECTION" in text:
+        return f"is in a store that cannot be reached ({text}). Check the network, and the endpoint (AWS_ENDPOINT_URL)."
+    return None
+
+
+def file_identity(file: SourceFile) -> str:
+    """SHA-256 of path, size, time of the last change, footer and content; then, of a part of the rows, its conditions in JSON."""
+    content: list[object] = [file.path, file.size, file.mtime_ns, file.footer_sha256]
+    content += [file.content_sha256] if file.content_sha256 else []
+    content += [file.columns] if file.columns else []
+    digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    return f"{digest}|{json.dumps(file.part)}" if file.part else digest
+
+
+def split_file_identity(identity: str) -> tuple[str, tuple[str, ...] | None]:
+    """The identity of the whole file, and the conditions of the part; None for those of a form that is not ours.
+
+    So were they written before they were JSON, and could not always be told apart: what they identify is counted again.
+    """
+    whole, is_part, text = identity.partition("|")
+    if not is_part:
+        return whole, ()
     try:
-        place, path = pafs.FileSystem.from_uri(fixed)
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise SourceError(uri, f"is not a usable URI ({one_line_error_text(error)}).") from error
-    return place, path + uri[len(fixed) :]
+        return whole, tuple(map(str, json.loads(text)))
+    except ValueError:
+        return whole, None
 
 
-def _with_credentials(uri: str) -> tuple[pafs.FileSystem, str]:
-    """As `uri_filesystem`; the path that comes back, and the errors, hold no secret."""
-    place = credentials.resolve_credentials_uri(uri)
-    scheme = place.partition("://")[0].lower()
-    options: dict[str, Any] = {}
+def arrow_type_family(arrow_type: pa.DataType) -> str:
+    """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
+    if pa.types.is_dictionary(arrow_type):
+        family = arrow_type_family(arrow_type.value_type)
+        return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
+    if pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type) or pa.types.is_string_view(arrow_type):
+        return "text"
+    if pa.types.is_boolean(arrow_type):
+        return "bool"
+    if arrow_type in (pa.int8(), pa.uint8()):
+        return "small integer"
+    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_decimal(arrow_type):
+        return "number"
+    if pa.types.is_temporal(arrow_type):
+        return "time"
+    if pa.types.is_null(arrow_type):
+        return "null"
+    return f"unsupported ({arrow_type})"
+
+
+def file_with_digest(file: SourceFile) -> SourceFile:
+    """The file with a digest of all that its values depend on."""
+    if not file.content.types_sha256:
+        return file
+    digest = hashlib.sha256(f"{file.footer_sha256} {file.content.types_sha256}".encode()).hexdigest()
+    return replace(file, footer_sha256=digest)
+
+
+def source_file_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
+    """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
+
+    Raises SourceError if the file cannot be read, or has changed since it was opened.
+    """
+    digest = hashlib.sha256()
     try:
-        if scheme in ("http", "https"):
-            place, options = credentials.split_http_credentials(place)
-            return _by_fsspec(place, scheme, **options)
-        return uri_filesystem(place)
-    except (SourceError, ImportError, ValueError):  # whose words may be those of the secret
-        reason = (
-            f"cannot be opened with its credentials. Check the {scheme} URI in them, and pip install 'fewpass[remote]'."
-        )
-    raise SourceError(uri, reason)
-
-
-def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, str]:
-    try:
-        import fsspec
-
-        if scheme == "memory":
-            place = fsspec.filesystem("memory")
-        else:
-            # A redirection could lead to a server that nobody has allowed.
-            place = fsspec.filesystem(
-                scheme, allow_redirects=False, use_listings_cache=False, skip_instance_cache=True, **options
-            )
-    except ImportError as error:
-        raise SourceError(
-            uri, f"needs more libraries ({one_line_error_text(error)}): pip install 'fewpass[remote]'."
-        ) from error
-    return pafs.PyFileSystem(pafs.FSSpecHandler(place)), str(place._strip_protocol(uri))
-
-
-def read_uri_bytes(uri: str) -> bytes:
-    """The content of a small file. Raises SourceError."""
-    filesystem, path = uri_filesystem(uri)
-    try:
-        with filesystem.open_input_file(path) as stream:
-            content: bytes = stream.read()
-    except FileNotFoundError as error:
-        raise SourceError(uri, "no such file.") from error
+        require_unchanged_file(filesystem, file)
+        with filesystem.open_input_stream(file.path, compression=None) as stream:
+            while block := stream.read(_READ_BYTES):
+                digest.update(block)
+                read(len(block))
+        require_unchanged_file(filesystem, file)
+    except SourceError:
+        raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise SourceError(uri, f"cannot be read ({one_line_error_text(error)}).") from error
-    return content
-
-
-def open_source_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types) -> list[SourceFile]:
-    """The files, with the columns of their folders.
-
-    `types`: types of columns of CSV and JSON lines, and how they are written. Raises SourceError.
-    """
-    files = _agreeing([_opened(filesystem, path, types) for path in paths])
-    added = _of_folders(files, types)
-    return [
-        file_with_digest(file_with_constant_columns(file, values)) for file, values in zip(files, added, strict=True)
-    ]
-
-
-def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
-    kind = file_format_by_extension(path)
-    if kind in (None, "Parquet"):
-        return read_parquet_footer(filesystem, path)
-    from learners.passes.sources.tabular import (
-        inspect_tabular_file,  # pyarrow.dataset imports pandas, where it is installed
-    )
-
-    return inspect_tabular_file(filesystem, path, cast("Kind", kind), types)
-
-
-def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """The files; where text files differ in the family of a column's type, it is text in all of them."""
-    types_by_name: dict[str, list[pa.DataType]] = {}
-    for file in files:
-        for field in file.arrow_schema if file.kind in TEXT else ():
-            types_by_name.setdefault(field.name, []).append(field.type)
-    common = {name: common_text_type(types) for name, types in types_by_name.items()}
-    changed = {name: kind for name, kind in common.items() if kind is not None}
-    return [
-        replace(file, content=cast("TabularContent", file.content).with_types(changed)) if file.kind == "CSV" else file
-        for file in files
-    ]
-
-
-def hive_partition_values(path: str) -> dict[str, str | None]:
-    """The names and values in the folders right above a file, from the outermost.
-
-    Folders further up, with others between them, belong to whoever has put the table there.
-    """
-    values: list[tuple[str, str | None]] = []
-    for folder in reversed(PurePosixPath(path).parent.parts):
-        match = FOLDER.fullmatch(folder)
-        if match is None:
-            break
-        name, value = (_decoded(text) for text in match.groups())
-        values.append((name, None if value == NULL else value))
-    return dict(reversed(values))
-
-
-def _decoded(text: str) -> str:
-    """Percent signs resolved; a text whose bytes are not UTF-8 stays as it is, so that two of them do not become one."""
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        return text
-
-
-def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.Scalar[Any]]]:
-    """The values that the folders of each file add to its own columns, with a common type for each name.
-
-    Raises SourceError if the folders of some files have a name that those of others have not.
-    """
-    own = [set(file.arrow_schema.names) for file in files]
-    texts = [
-        {name: value for name, value in hive_partition_values(file.path).items() if name not in columns}
-        for file, columns in zip(files, own, strict=True)
-    ]
-    names = list(dict.fromkeys(name for text in texts for name in text))
-    for name in names:
-        lacking = next((i for i, text in enumerate(texts) if name not in text and name not in own[i]), None)
-        if lacking is not None:
-            raise SourceError(
-                files[lacking].path,
-                f"has no column {name!r}, and lies in no folder {name}=…, as other files of the data set do.",
-            )
-    kinds = {}
-    for name in names:
-        kind, reading = declared_type_and_reading(types, name)
-        kinds[name] = kind or infer_text_type(
-            list(dict.fromkeys(text[name] for text in texts if name in text)), reading
-        )
-    return [{name: _scalar(value, kinds[name]) for name, value in text.items()} for text in texts]
-
-
-def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar[Any]:
-    if value is None:
-        return pa.scalar(None, kind)
-    return pa.scalar(value if pa.types.is_string(kind) else value.strip()).cast(kind)
-
-
-def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFile], list[str]]:
-    """The files with the columns that count; one that lacks some has missing cells there.
-
-    `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
-    the first.
-    Returns the files, of which one that has other columns by itself is known as another, and the names of the columns.
-    Raises SourceError if files differ, and nothing is said of that.
-    """
-    of_files = [file.arrow_schema.names for file in files]
-    columns = list(dict.fromkeys(name for names in of_files for name in names))
-    sets = [set(names) for names in of_files]
-    if all(names == sets[0] for names in sets):
-        return list(files), columns
-    rule = declared_csv_dialect(types).columns_of
-    if rule in ("first", "intersection"):
-        columns = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
-    if not columns:
-        raise SourceError(files[0].path, "has no column in common with the other files.")
-    if not rule:
-        _check_agree(files, sets, types, columns)
-    nulls = {name: pa.scalar(None, _type_of(name, files)) for name in columns}
-    shaped = []
-    for file, names in zip(files, sets, strict=True):
-        added = {name: null for name, null in nulls.items() if name not in names}
-        shaped.append(
-            replace(file_with_constant_columns(file, added), columns=() if names == set(columns) else tuple(columns))
-        )
-    return shaped, columns
-
-
-def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, columns: Sequence[str]) -> None:
-    dropped = {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
-    for name in columns:
-        lacking = [file.path for file, names in zip(files, sets, strict=True) if name not in names]
-        if lacking and name not in dropped:
-            holding = [file.path for file, names in zip(files, sets, strict=True) if name in names]
-            more = f" (nor have {len(lacking) - 1} other files)" if len(lacking) > 1 else ""
-            option = json.dumps({"*": {"columns_of": "union"}})
-            raise SourceError(
-                lacking[0],
-                f"has no column {name!r}{more}, which {holding[0]} has. Say in columns which count: {option} takes those of any "
-                f'file, with missing cells where one has none, "intersection" those of all, "first" those of the first; or drop '
-                f"this one: {json.dumps({name: 'drop'}, ensure_ascii=False)}.",
-            )
-
-
-def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
-    """The type of a column in the first file that has values of it; that of nulls, if nobody can learn from it."""
-    for file in files:
-        if name in file.arrow_schema.names:
-            kind = file.arrow_schema.field(name).type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if not arrow_type_family(kind).startswith(("null", "unsupported")):
-                return kind
-    return pa.null()
-
-
-def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
-    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
-
-    In a folder these are its Parquet files; else the files of the one other format that it holds.
-
-    Raises SourceError if there is nothing, or the files of a folder have several formats.
-    """
-    try:
-        info = filesystem.get_file_info(path)
-        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
-            base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
-            n_parts = len(PurePosixPath(path).parts)
-            # A folder of tables may hold much else below, which is not looked at where it cannot match.
-            is_deep = "**" in path or n_parts > len(PurePosixPath(base).parts) + 1
-            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
-            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
-            prefix = "" if base not in (".", "") or path.startswith(".") else "./"
-            paths = sorted(
-                info.path
-                for info in below
-                if info.type == pafs.FileType.File
-                and not info.base_name.startswith(is_hidden)
-                and fnmatch(info.path, prefix + path)
-                and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
-            )
-            if not paths:
-                raise SourceError(path, "matches no file.")
-            for folder in {str(PurePosixPath(entry).parent) for entry in paths}:
-                refuse_lake_table_part(filesystem, folder)
-            return paths, None
-        if info.type == pafs.FileType.Directory:
-            return _in_folder(filesystem, path)
-    except (OSError, pa.ArrowException) as error:
         raise SourceError(
-            path, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
+            file.path, store_error_reason(error) or f"cannot be read ({one_line_error_text(error)})."
         ) from error
-    if info.type == pafs.FileType.Unknown:
-        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
-    if info.type != pafs.FileType.File:
-        raise SourceError(path, "no such file or folder.")
-    return [path], None
+    return digest.hexdigest()
 
 
-def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
-    """What tells a file from others: `x.csv`, `./x.csv` and its absolute path are one file, whose rows count once.
+def fragment_rows(
+    filesystem: pafs.FileSystem, file: SourceFile, fragment: Fragment, columns: Sequence[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one fragment of a file; the columns may come in another order.
 
-    A link is a file of its own, as the folder that it stands in may give its rows a column.
+    Raises SourceError if the file has vanished, has changed since it was opened, or is damaged.
     """
-    if not isinstance(filesystem, pafs.LocalFileSystem):
-        return path
-    # Where a link leads elsewhere, ".." behind it does not undo it.
-    return os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
-
-
-def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
-    paths: dict[str, list[str]] = {}
-    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    refuse_nested_lake_tables(path, [entry.path for entry in below])
-    refuse_lake_table_part(filesystem, path, takes_itself=False)
-    for entry in below:
-        kind = file_format_by_extension(entry.path)
-        if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
-            paths.setdefault(kind, []).append(entry.path)
-    if not paths:
-        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
-    if "Parquet" not in paths and len(paths) > 1:
+    if file.kind == IN_MEMORY:
+        yield from file.content.batches(filesystem, file, fragment.row_group, columns)
+        return
+    n_rows, piece = 0, f"row group {fragment.row_group}" if file.kind == "Parquet" else "it"
+    try:
+        require_unchanged_file(filesystem, file)
+        for batch in file.content.batches(filesystem, file, fragment.row_group, columns):
+            n_rows += batch.num_rows
+            yield batch
+    except SourceError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        where = f"{piece} cannot be read ({one_line_error_text(error)})"
         raise SourceError(
-            path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
+            file.path, store_error_reason(error) or f"{where}. Restore the file from its source."
+        ) from error
+    if n_rows != fragment.n_rows:
+        raise SourceError(
+            file.path, f"{piece} holds {n_rows} rows instead of {fragment.n_rows}. Restore the file from its source."
         )
-    read = sorted(paths.get("Parquet") or next(iter(paths.values())))
-    others = sorted({path for own in paths.values() for path in own} - set(read))
-    if not others:
-        return read, None
-    names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
-    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
 
 
-def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """The columns of files that have the same names, and must agree in type families; in the order that most files have."""
-    _, first = schemas[0]
-    if len(set(first.names)) < len(first.names):
-        name = next(name for name in first.names if first.names.count(name) > 1)
-        raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
-    fields: dict[str, pa.Field] = {field.name: field for field in first}
-    origin = dict.fromkeys(first.names, schemas[0][0])
-    distinct = dict[pa.Schema, str]()  # of a thousand files, most have one schema
-    for path, schema in schemas:
-        distinct.setdefault(schema, path)
-    for schema, path in distinct.items():
-        for field in schema:
-            known, new = arrow_type_family(fields[field.name].type), arrow_type_family(field.type)
-            if known == "null":
-                fields[field.name], origin[field.name] = field, path
-            elif new not in ("null", known):
-                raise SourceError(
-                    path,
-                    f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
-                    "Make the types agree.",
-                )
-    orders = Counter(tuple(schema.names) for _, schema in schemas)  # of equally frequent ones the first counts
-    return pa.schema([fields[name] for name in orders.most_common(1)[0][0]])
+def require_unchanged_file(filesystem: pafs.FileSystem, file: SourceFile) -> None:
+    """Refuse a file that is not as it was when it was opened. Raises SourceError."""
+    now = filesystem.get_file_info(file.path)
+    if now.type != pafs.FileType.File:
+        raise SourceError(file.path, "was removed while it was being read. Put it back, or register the data again.")
+    if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
+        raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """A table that is in memory already, in pieces."""
+
+    table: pa.Table
+    types_sha256: ClassVar[str] = ""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns."""
+        return self.table.schema
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Not known before the rows are read."""
+        del column
+        return None
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a piece."""
+        del filesystem
+        rows = self.table.slice(sum(file.row_groups[:row_group]), file.row_groups[row_group])
+        rows = rows if columns is None else rows.select(list(columns))
+        if rows.column_names:
+            yield from rows.combine_chunks().to_batches()
+
+
+def file_with_constant_columns(file: SourceFile, values: Mapping[str, pa.Scalar]) -> SourceFile:
+    """The file with more columns, in each of which all its rows have one value."""
+    return replace(file, content=Adapted(file.content, None, values, file.row_groups)) if values else file
+
+
+@dataclass(frozen=True)
+class Adapted:
+    """A file as its table has it: with other names, columns that it does not hold, and without rows that were deleted."""
+
+    inner: Content  # of the file itself
+    names: Mapping[str, str] | None  # of its columns: name in the table -> name in the file; None: all as they are
+    values: Mapping[str, pa.Scalar]  # of other columns, such as those of its folders: the value that all rows have
+    row_groups: tuple[int, ...]  # rows of the row groups in the file, the deleted ones included
+    # (n_deleted,) int64: positions of these rows in the file, ascending.
+    deleted: Integers = slot(default_factory=lambda: NO_ROWS)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns of the table that the file has, in the table's order, then the others."""
+        own = self.inner.arrow_schema
+        names = self.names or {}
+        fields = [*own] if self.names is None else [pa.field(name, own.field(names[name]).type) for name in names]
+        return pa.schema([*fields, *(pa.field(name, value.type) for name, value in self.values.items())])
+
+    @property
+    def types_sha256(self) -> str:
+        """Of all that makes it another file: names that differ, positions of deleted rows, values with their types."""
+        digest = self.inner.types_sha256
+        renamed = {name: physical for name, physical in (self.names or {}).items() if name != physical}
+        if renamed:
+            digest = hashlib.sha256(json.dumps([renamed, digest], sort_keys=True).encode()).hexdigest()
+        if self.deleted.size:
+            positions = np.ascontiguousarray(self.deleted, "<i8").tobytes()
+            digest = hashlib.sha256(digest.encode() + b" " + positions).hexdigest()
+        if self.values:
+            values = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
+            digest = hashlib.sha256(json.dumps([values, digest]).encode()).hexdigest()
+        return digest
+
+    @cached_property
+    def live(self) -> tuple[int, ...]:
+        """Rows of each row group that are left."""
+        return tuple(n - gone.size for n, gone in zip(self.row_groups, self._deleted, strict=True))
+
+    @cached_property
+    def _deleted(self) -> list[Integers]:
+        """Positions of the deleted rows in each row group, from its first row."""
+        starts = np.cumsum([0, *self.row_groups])
+        cuts = np.searchsorted(self.deleted, starts)
+        return [self.deleted[a:b] - start for a, b, start in zip(cuts, cuts[1:], starts, strict=False)]
+
+    def bounds(self, column: str) -> Bounds | None:
+        """Those of the file, where no row is deleted, or the one value."""
+        if column in self.values:
+            value = self.values[column]
+            return Bounds(value, value, 0 if value.is_valid else sum(self.live))
+        return None if self.deleted.size else self.inner.bounds(column if self.names is None else self.names[column])
+
+    def batches(
+        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of a row group that are left."""
+        outputs = self.arrow_schema.names if columns is None else list(columns)
+        added = [name for name in outputs if name in self.values]
+        own = [name for name in outputs if name not in self.values]
+        if added and not own:
+            for first in range(0, self.live[row_group], BATCH_ROWS):
+                n = min(BATCH_ROWS, self.live[row_group] - first)
+                yield pa.RecordBatch.from_arrays([constant_column(self.values[name], n) for name in added], added)
+            return
+        names = {name if self.names is None else self.names[name]: name for name in own}
+        gone, first = self._deleted[row_group], 0
+        for batch in self.inner.batches(filesystem, file, row_group, list(names)):
+            start, end = np.searchsorted(gone, [first, first + batch.num_rows])
+            is_live = np.ones(batch.num_rows, bool)
+            is_live[gone[start:end] - first] = False
+            first += batch.num_rows
+            left = batch if start == end else batch.filter(pa.array(is_live))
+            left = left.rename_columns([names[name] for name in left.schema.names])
+            if not added:
+                yield left  # without any column, too, it knows how many rows it has
+                continue
+            arrays = [*left.columns, *(constant_column(self.values[name], left.num_rows) for name in added)]
+            yield pa.RecordBatch.from_arrays(arrays, [*left.schema.names, *added])
+
+
+def constant_column(value: pa.Scalar, n_rows: int) -> pa.Array:
+    """A column of one value; text as a dictionary, as the text of files is read."""
+    if pa.types.is_string(value.type):
+        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n_rows), pa.array([value]))
+    return pa.repeat(value, n_rows)

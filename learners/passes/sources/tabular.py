@@ -30,8 +30,15 @@ from learners.passes.sources.csv.types import (
     declared_csv_dialect,
     declared_type_and_reading,
 )
-from learners.passes.sources.files import BATCH_ROWS, PACKED, Bounds, SourceFile, arrow_type_family, store_error_reason
 from learners.passes.sources.parquet import require_file_size
+from learners.passes.sources.source_files import (
+    BATCH_ROWS,
+    PACKED,
+    Bounds,
+    SourceFile,
+    arrow_type_family,
+    store_error_reason,
+)
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]

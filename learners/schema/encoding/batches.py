@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from learners.errors import InvalidBuffers, SourceError
 from learners.kernels.arrays import Codes, Floats, Integers, Mask
-from learners.schema.encoding import batch_kernels as kernels
+from learners.schema.encoding import column_code_kernels as kernels
 from learners.schema.hash_kernels import BEGIN, LENGTH, Words, fill_text_hash_table
 from learners.schema.schema import Attribute
 from learners.schema.times_and_durations import time_kind_and_ticks

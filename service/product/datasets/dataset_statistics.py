@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from learners.passes.sources.files import split_file_identity
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
+from learners.passes.sources.source_files import split_file_identity
 from learners.schema import Kept, Schema
 from service.jobs.steps import Report, Run
 from service.requests.json_values import JSONMapping, JSONObject

@@ -10,9 +10,9 @@ import pyarrow as pa
 from learners.kernels.arrays import Floats
 from learners.kernels.random import STEP, random_bits_array
 from learners.passes.row_rules import NullClass, apply_schema_null_class, null_class_rule, row_weight_rule
-from learners.passes.sources.files import split_file_identity
 from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
+from learners.passes.sources.source_files import split_file_identity
 from learners.schema import Schema
 from service.jobs.steps import Report, Run
 from service.product.datasets.data_sources import open_data_source

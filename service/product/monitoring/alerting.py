@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import cast
 
-from learners.monitoring.drift_tests import Limits
+from learners.monitoring.drift_findings import Limits
 from service.product.monitoring.windows import monitoring_window_report
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from learners.errors import EmptyData
 from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift_findings import Limits, attribute_quality_rates, estimated_prediction_metrics
 from learners.monitoring.drift_report import drift_report
-from learners.monitoring.drift_tests import Limits, attribute_quality_rates, estimated_prediction_metrics
 from learners.monitoring.reference import Reference, served_reference, training_reference
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.engine import collect

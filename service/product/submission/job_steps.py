@@ -10,7 +10,7 @@ from service.jobs.steps import LOCAL, Kinds, Report, Steps, ignore_report, remov
 from service.product.datasets.data_sources import materialise_database_uris
 from service.product.datasets.dataset_schema import infer_dataset_schema
 from service.product.forgetting.forgetting import forget_steps
-from service.product.inference.answering import (
+from service.product.inference.inference_steps import (
     run_evaluation_step,
     run_imputation_step,
     run_query_step,

@@ -17,7 +17,7 @@ from learners import Source, drive, encode, load_model
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, INDICATOR, POISSON
-from learners.circuits.queries.answer_kernels import leaf_value
+from learners.circuits.queries.posterior_kernels import leaf_value
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.circuits.streaming.shards import merge_shard_posteriors
 from learners.circuits.structures.densities import Densities, interval_densities, replace_intervals_by_densities

@@ -19,9 +19,9 @@ from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
 from learners.errors import SourceError
-from learners.passes.sources.files import store_error_reason
+from learners.passes.sources.file_opening import uri_filesystem
 from learners.passes.sources.source import Source
-from learners.passes.sources.source_files import uri_filesystem
+from learners.passes.sources.source_files import store_error_reason
 from learners.passes.sources.tabular import inspect_tabular_file
 from service import product
 from service.cli import app

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import arrow_type_family, file_format_by_extension
+from learners.passes.sources.source_files import arrow_type_family, file_format_by_extension
 from learners.schema import Schema
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, iso8601_time_mask

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
-from learners.passes.sources.files import store_error_reason
 from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, parse_snapshot_time
+from learners.passes.sources.source_files import store_error_reason
 
 # What a table may ask of its readers; each other feature is refused by its name.
 FEATURES = {

@@ -13,7 +13,6 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.kernels.arrays import Integers
-from learners.passes.sources.files import NO_ROWS, store_error_reason
 from learners.passes.sources.lake.snapshots import (
     ICEBERG,
     METADATA,
@@ -22,6 +21,7 @@ from learners.passes.sources.lake.snapshots import (
     Snapshot,
     parse_snapshot_time,
 )
+from learners.passes.sources.source_files import NO_ROWS, store_error_reason
 
 _INSTALL = "is an Iceberg table, which needs one more library: pip install 'fewpass[lake]'."
 _NUMBER = re.compile(r"v?(\d+)")

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
-from learners.passes.sources.files import SourceFile, file_identity, store_error_reason
 from learners.passes.sources.lake import delta, iceberg
 from learners.passes.sources.lake.iceberg import iceberg_metadata_files
 from learners.passes.sources.lake.snapshots import (
@@ -25,6 +24,7 @@ from learners.passes.sources.lake.snapshots import (
     Snapshot,
     open_snapshot_files,
 )
+from learners.passes.sources.source_files import SourceFile, file_identity, store_error_reason
 
 SCHEMES = {"delta": DELTA, "iceberg": ICEBERG}
 # A table of a catalog is a place by its whole address.

@@ -15,7 +15,7 @@ import pytest
 
 from fewpass import NB
 from learners.errors import SourceError, redact_uri_secrets
-from learners.passes.sources.source_files import uri_filesystem
+from learners.passes.sources.file_opening import uri_filesystem
 from service import product
 from service.operations.backup import back_up_workspace
 from service.product.datasets.data_sources import (

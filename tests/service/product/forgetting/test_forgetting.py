@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import SchemaError
-from learners.passes.sources.files import split_file_identity
+from learners.passes.sources.source_files import split_file_identity
 from service import product
 from service.jobs.steps import Run, ignore_report, run_job_steps
 from service.product import train_steps

@@ -1,6 +1,6 @@
 """What people read in place of the names in JSON."""
 
-from learners.monitoring.drift_tests import QUALITY
+from learners.monitoring.drift_findings import QUALITY
 from service.product.inference.metric_words import largest_rate_change_words
 
 

@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFile
 
 from learners import Source, drive, encode
 from learners.errors import SourceError
-from learners.passes.sources.source_files import uri_filesystem
+from learners.passes.sources.file_opening import uri_filesystem
 from learners.registry import recipes
 from service.product.inference.density_rows import Filling, write_density_scores, write_imputed_rows
 from service.product.inference.scoring import score_files, scored_batches

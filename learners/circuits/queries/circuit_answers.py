@@ -24,7 +24,7 @@ from learners.circuits.evaluation.evaluate import (
 from learners.circuits.evaluation.evaluate_kernels import BLOCK
 from learners.circuits.evaluation.leaf_distributions import leaf_moments, leaf_parameter_slice, truncated_leaf_quantiles
 from learners.circuits.kernels import CATEGORICAL, INDICATOR, PRODUCT, SUM
-from learners.circuits.queries.answer_kernels import (
+from learners.circuits.queries.posterior_kernels import (
     AnswerArrays,
     Wanted,
     WantedSlots,
@@ -59,7 +59,7 @@ class _Prepared:
     queries: dict[tuple[int, ...], tuple[Wanted, WantedSlots]]
 
 
-def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
+def circuit_marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """(n_rows, n_values) float64 of each of some discrete variables: its distribution by itself, given what a row has.
 
     x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
@@ -74,27 +74,27 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
+def circuit_moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance, (n_rows, len(variables)) float64 each, of numeric variables, given what a row has.
 
     x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
-    Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
+    Raises InvalidEvidence, ImpossibleEvidence as in `circuit_marginals`.
     """
     variables = check_numeric_variables(circuit, variables)
     out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
 
-def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
+def circuit_conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
     """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables, given what a row has.
 
-    x (n_variables, n_rows) float64 or integers: as in `marginals`.
+    x (n_variables, n_rows) float64 or integers: as in `circuit_marginals`.
     Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
     """
     variables, sizes = check_discrete_variables(circuit, variables)
     if len(variables) == 1:
-        return marginals(circuit, x, variables)[0]
-    n_cells = n_joint_cells(sizes.tolist())
+        return circuit_marginals(circuit, x, variables)[0]
+    n_cells = check_joint_cell_count(sizes.tolist())
     x = validate_circuit_rows(circuit, x)
     parts = [
         _joint(circuit, x[:, first : first + ROWS_AT_A_TIME // n_cells + 1], list(variables), first)
@@ -103,7 +103,7 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
     return np.concatenate(parts or [np.empty((0, n_cells))]).reshape(-1, *sizes)
 
 
-def n_joint_cells(sizes: Sequence[int]) -> int:
+def check_joint_cell_count(sizes: Sequence[int]) -> int:
     """How many cells the joint distribution of variables with domains of these sizes has.
 
     Raises InvalidEvidence if they are more than 65,536.
@@ -117,15 +117,15 @@ def n_joint_cells(sizes: Sequence[int]) -> int:
     return n_cells
 
 
-def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
+def circuit_class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     """(n_rows, n_values) float64: the distribution of a variable, the class, given all others that a row has.
 
-    x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
+    x (n_variables, n_rows) float64 or integers: as in `circuit_marginals`; the variable's own values do not count.
     """
     (variable,) = check_query_variables(circuit, [variable])
     x = np.array(validate_circuit_rows(circuit, x))
     x[variable] = np.nan
-    return marginals(circuit, x, [variable])[0]
+    return circuit_marginals(circuit, x, [variable])[0]
 
 
 def cross_rows_with_values(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
@@ -313,7 +313,9 @@ def edge_posteriors_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats
     return np.exp(np.where(is_reachable, logs, -np.inf))
 
 
-def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
+def sample_circuit_rows(
+    circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None
+) -> Floats:
     """Draw the missing values of each row from their joint distribution given the others.
 
     x (n_variables, n_rows) float64 or integers: missing is NaN, or for a discrete variable a code outside its domain.

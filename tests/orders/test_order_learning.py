@@ -21,8 +21,8 @@ from learners.orders.checks import TooFewRows
 from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_tables import InvalidNetwork
 from learners.orders.lattice import coverage
+from learners.orders.order_learning import corrected_mutual_information
 from learners.orders.queries.queries import NotGaussian
-from learners.orders.recipes import corrected_mutual_information
 from learners.orders.scores.known_edges import ImpossibleEdges
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import memory_limit, set_memory_limit

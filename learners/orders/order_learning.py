@@ -100,7 +100,7 @@ COUNTED_CELLS = 20_000_000
 _FAMILY_BYTES = 32
 
 
-def orders(
+def learn_orders(
     target: str | None,
     parameters: OrderParameters,
     given: Schema | Kept | None = None,

@@ -8,7 +8,7 @@ import numpy as np
 import scipy
 
 from learners.kernels.arrays import Floats, Integers
-from learners.monitoring import two_sample
+from learners.monitoring import two_sample_tests
 from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FIXED_POINT
 from learners.monitoring.reference import (
@@ -28,7 +28,7 @@ from learners.monitoring.served_counts import (
     UNSEEN,
     ServedCounts,
 )
-from learners.monitoring.two_sample import (
+from learners.monitoring.two_sample_tests import (
     INDEPENDENT,
     Comparison,
     Repeats,
@@ -97,7 +97,7 @@ def run_drift_tests(
         notes["class_mix"] = of_mix
         findings.append(_of("class_mix", None, compared, "nats"))
     findings += families + _of_predictions(window, reference, repeats)
-    q = two_sample.benjamini_hochberg_q_values([one.p_value for one in findings])
+    q = two_sample_tests.benjamini_hochberg_q_values([one.p_value for one in findings])
     least = {"nats": limits.nats, "points": limits.points}
     return [
         replace(
@@ -198,10 +198,10 @@ def excess_row_repeats(window: ServedCounts, reference: Reference) -> tuple[floa
     """
     n = window.n_rows
     if n < 2:
-        return 0.0, two_sample.NOTHING
+        return 0.0, two_sample_tests.NOTHING
     own, noise, other = _pairs(window), 2.0 / REPEAT_CELLS, _natural_pairs(window, reference)
     if other is None:
-        return 0.0, two_sample.NOTHING
+        return 0.0, two_sample_tests.NOTHING
     if reference.served is not None and reference.served.n_rows > 1:
         noise += 2.0 / REPEAT_CELLS * (n / reference.served.n_rows) ** 2
     excess = n * max(0.0, own - other)

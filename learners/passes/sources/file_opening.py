@@ -1,0 +1,385 @@
+"""Files as one table: found on their file system, each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources import credentials
+from learners.passes.sources.csv.types import (
+    Types,
+    common_text_type,
+    declared_csv_dialect,
+    declared_type_and_reading,
+    infer_text_type,
+)
+from learners.passes.sources.lake import catalogs
+from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
+from learners.passes.sources.parquet import read_parquet_footer
+from learners.passes.sources.source_files import (
+    FORMATS,
+    TEXT,
+    SourceFile,
+    arrow_type_family,
+    file_format_by_extension,
+    file_with_constant_columns,
+    file_with_digest,
+    store_error_reason,
+)
+from learners.schema.reading import Reading
+
+if TYPE_CHECKING:
+    from learners.passes.sources.tabular import Kind, TabularContent
+
+# What pyarrow reaches by itself, and what fsspec adds. No others: a scheme such as fsspec's `local` would be a way around the
+# checks of paths.
+NATIVE = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
+BY_FSSPEC = ("memory", "http", "https")
+DATABASES = ("duckdb", "postgresql", "postgres")
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+# Folders as Hive and Spark write them: `day=2026-01-01/part-0.parquet`.
+FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
+NULL = "__HIVE_DEFAULT_PARTITION__"
+
+
+def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
+    """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
+    if "://" not in uri:
+        return pafs.LocalFileSystem(), uri
+    match = SCHEME.match(uri)
+    scheme = match[1].lower() if match else ""
+    if scheme == credentials.SCHEME:
+        return _with_credentials(uri)
+    if scheme == catalogs.SCHEME:
+        return uri_filesystem(catalogs.catalog_metadata_file(uri))
+    if scheme in BY_FSSPEC:
+        return _by_fsspec(uri, scheme)
+    if scheme in DATABASES:
+        raise SourceError(
+            uri,
+            "is a database. The commands train, evaluate, predict, score, impute and report read it; elsewhere write its rows to a Parquet file, or give an "
+            "estimator their Arrow stream, such as duckdb.connect(path).sql(query).",
+        )
+    if scheme not in NATIVE:
+        known = ", ".join(f"{name}://" for name in (*NATIVE[:-1], *BY_FSSPEC, credentials.SCHEME, catalogs.SCHEME))
+        raise SourceError(uri, f"is not a usable URI. Give a path, or one of {known}.")
+    # A glob is no valid URI everywhere: resolve its fixed part and put the rest back.
+    fixed = uri.split("*")[0].rsplit("/", 1)[0] if "*" in uri else uri
+    try:
+        place, path = pafs.FileSystem.from_uri(fixed)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise SourceError(uri, f"is not a usable URI ({one_line_error_text(error)}).") from error
+    return place, path + uri[len(fixed) :]
+
+
+def _with_credentials(uri: str) -> tuple[pafs.FileSystem, str]:
+    """As `uri_filesystem`; the path that comes back, and the errors, hold no secret."""
+    place = credentials.resolve_credentials_uri(uri)
+    scheme = place.partition("://")[0].lower()
+    options: dict[str, Any] = {}
+    try:
+        if scheme in ("http", "https"):
+            place, options = credentials.split_http_credentials(place)
+            return _by_fsspec(place, scheme, **options)
+        return uri_filesystem(place)
+    except (SourceError, ImportError, ValueError):  # whose words may be those of the secret
+        reason = (
+            f"cannot be opened with its credentials. Check the {scheme} URI in them, and pip install 'fewpass[remote]'."
+        )
+    raise SourceError(uri, reason)
+
+
+def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, str]:
+    try:
+        import fsspec
+
+        if scheme == "memory":
+            place = fsspec.filesystem("memory")
+        else:
+            # A redirection could lead to a server that nobody has allowed.
+            place = fsspec.filesystem(
+                scheme, allow_redirects=False, use_listings_cache=False, skip_instance_cache=True, **options
+            )
+    except ImportError as error:
+        raise SourceError(
+            uri, f"needs more libraries ({one_line_error_text(error)}): pip install 'fewpass[remote]'."
+        ) from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(place)), str(place._strip_protocol(uri))
+
+
+def read_uri_bytes(uri: str) -> bytes:
+    """The content of a small file. Raises SourceError."""
+    filesystem, path = uri_filesystem(uri)
+    try:
+        with filesystem.open_input_file(path) as stream:
+            content: bytes = stream.read()
+    except FileNotFoundError as error:
+        raise SourceError(uri, "no such file.") from error
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise SourceError(uri, f"cannot be read ({one_line_error_text(error)}).") from error
+    return content
+
+
+def open_source_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types) -> list[SourceFile]:
+    """The files, with the columns of their folders.
+
+    `types`: types of columns of CSV and JSON lines, and how they are written. Raises SourceError.
+    """
+    files = _agreeing([_opened(filesystem, path, types) for path in paths])
+    added = _of_folders(files, types)
+    return [
+        file_with_digest(file_with_constant_columns(file, values)) for file, values in zip(files, added, strict=True)
+    ]
+
+
+def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
+    kind = file_format_by_extension(path)
+    if kind in (None, "Parquet"):
+        return read_parquet_footer(filesystem, path)
+    from learners.passes.sources.tabular import (
+        inspect_tabular_file,  # pyarrow.dataset imports pandas, where it is installed
+    )
+
+    return inspect_tabular_file(filesystem, path, cast("Kind", kind), types)
+
+
+def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
+    """The files; where text files differ in the family of a column's type, it is text in all of them."""
+    types_by_name: dict[str, list[pa.DataType]] = {}
+    for file in files:
+        for field in file.arrow_schema if file.kind in TEXT else ():
+            types_by_name.setdefault(field.name, []).append(field.type)
+    common = {name: common_text_type(types) for name, types in types_by_name.items()}
+    changed = {name: kind for name, kind in common.items() if kind is not None}
+    return [
+        replace(file, content=cast("TabularContent", file.content).with_types(changed)) if file.kind == "CSV" else file
+        for file in files
+    ]
+
+
+def hive_partition_values(path: str) -> dict[str, str | None]:
+    """The names and values in the folders right above a file, from the outermost.
+
+    Folders further up, with others between them, belong to whoever has put the table there.
+    """
+    values: list[tuple[str, str | None]] = []
+    for folder in reversed(PurePosixPath(path).parent.parts):
+        match = FOLDER.fullmatch(folder)
+        if match is None:
+            break
+        name, value = (_decoded(text) for text in match.groups())
+        values.append((name, None if value == NULL else value))
+    return dict(reversed(values))
+
+
+def _decoded(text: str) -> str:
+    """Percent signs resolved; a text whose bytes are not UTF-8 stays as it is, so that two of them do not become one."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.Scalar[Any]]]:
+    """The values that the folders of each file add to its own columns, with a common type for each name.
+
+    Raises SourceError if the folders of some files have a name that those of others have not.
+    """
+    own = [set(file.arrow_schema.names) for file in files]
+    texts = [
+        {name: value for name, value in hive_partition_values(file.path).items() if name not in columns}
+        for file, columns in zip(files, own, strict=True)
+    ]
+    names = list(dict.fromkeys(name for text in texts for name in text))
+    for name in names:
+        lacking = next((i for i, text in enumerate(texts) if name not in text and name not in own[i]), None)
+        if lacking is not None:
+            raise SourceError(
+                files[lacking].path,
+                f"has no column {name!r}, and lies in no folder {name}=…, as other files of the data set do.",
+            )
+    kinds = {}
+    for name in names:
+        kind, reading = declared_type_and_reading(types, name)
+        kinds[name] = kind or infer_text_type(
+            list(dict.fromkeys(text[name] for text in texts if name in text)), reading
+        )
+    return [{name: _scalar(value, kinds[name]) for name, value in text.items()} for text in texts]
+
+
+def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar[Any]:
+    if value is None:
+        return pa.scalar(None, kind)
+    return pa.scalar(value if pa.types.is_string(kind) else value.strip()).cast(kind)
+
+
+def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFile], list[str]]:
+    """The files with the columns that count; one that lacks some has missing cells there.
+
+    `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
+    the first.
+    Returns the files, of which one that has other columns by itself is known as another, and the names of the columns.
+    Raises SourceError if files differ, and nothing is said of that.
+    """
+    of_files = [file.arrow_schema.names for file in files]
+    columns = list(dict.fromkeys(name for names in of_files for name in names))
+    sets = [set(names) for names in of_files]
+    if all(names == sets[0] for names in sets):
+        return list(files), columns
+    rule = declared_csv_dialect(types).columns_of
+    if rule in ("first", "intersection"):
+        columns = [name for name in of_files[0] if rule == "first" or all(name in names for names in sets)]
+    if not columns:
+        raise SourceError(files[0].path, "has no column in common with the other files.")
+    if not rule:
+        _check_agree(files, sets, types, columns)
+    nulls = {name: pa.scalar(None, _type_of(name, files)) for name in columns}
+    shaped = []
+    for file, names in zip(files, sets, strict=True):
+        added = {name: null for name, null in nulls.items() if name not in names}
+        shaped.append(
+            replace(file_with_constant_columns(file, added), columns=() if names == set(columns) else tuple(columns))
+        )
+    return shaped, columns
+
+
+def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, columns: Sequence[str]) -> None:
+    dropped = {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
+    for name in columns:
+        lacking = [file.path for file, names in zip(files, sets, strict=True) if name not in names]
+        if lacking and name not in dropped:
+            holding = [file.path for file, names in zip(files, sets, strict=True) if name in names]
+            more = f" (nor have {len(lacking) - 1} other files)" if len(lacking) > 1 else ""
+            option = json.dumps({"*": {"columns_of": "union"}})
+            raise SourceError(
+                lacking[0],
+                f"has no column {name!r}{more}, which {holding[0]} has. Say in columns which count: {option} takes those of any "
+                f'file, with missing cells where one has none, "intersection" those of all, "first" those of the first; or drop '
+                f"this one: {json.dumps({name: 'drop'}, ensure_ascii=False)}.",
+            )
+
+
+def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
+    """The type of a column in the first file that has values of it; that of nulls, if nobody can learn from it."""
+    for file in files:
+        if name in file.arrow_schema.names:
+            kind = file.arrow_schema.field(name).type
+            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+            if not arrow_type_family(kind).startswith(("null", "unsupported")):
+                return kind
+    return pa.null()
+
+
+def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
+
+    In a folder these are its Parquet files; else the files of the one other format that it holds.
+
+    Raises SourceError if there is nothing, or the files of a folder have several formats.
+    """
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
+            base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
+            n_parts = len(PurePosixPath(path).parts)
+            # A folder of tables may hold much else below, which is not looked at where it cannot match.
+            is_deep = "**" in path or n_parts > len(PurePosixPath(base).parts) + 1
+            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
+            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
+            prefix = "" if base not in (".", "") or path.startswith(".") else "./"
+            paths = sorted(
+                info.path
+                for info in below
+                if info.type == pafs.FileType.File
+                and not info.base_name.startswith(is_hidden)
+                and fnmatch(info.path, prefix + path)
+                and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
+            )
+            if not paths:
+                raise SourceError(path, "matches no file.")
+            for folder in {str(PurePosixPath(entry).parent) for entry in paths}:
+                refuse_lake_table_part(filesystem, folder)
+            return paths, None
+        if info.type == pafs.FileType.Directory:
+            return _in_folder(filesystem, path)
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(
+            path, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
+        ) from error
+    if info.type == pafs.FileType.Unknown:
+        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
+    if info.type != pafs.FileType.File:
+        raise SourceError(path, "no such file or folder.")
+    return [path], None
+
+
+def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
+    """What tells a file from others: `x.csv`, `./x.csv` and its absolute path are one file, whose rows count once.
+
+    A link is a file of its own, as the folder that it stands in may give its rows a column.
+    """
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        return path
+    # Where a link leads elsewhere, ".." behind it does not undo it.
+    return os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
+
+
+def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
+    paths: dict[str, list[str]] = {}
+    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    refuse_nested_lake_tables(path, [entry.path for entry in below])
+    refuse_lake_table_part(filesystem, path, takes_itself=False)
+    for entry in below:
+        kind = file_format_by_extension(entry.path)
+        if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
+            paths.setdefault(kind, []).append(entry.path)
+    if not paths:
+        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
+    if "Parquet" not in paths and len(paths) > 1:
+        raise SourceError(
+            path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
+        )
+    read = sorted(paths.get("Parquet") or next(iter(paths.values())))
+    others = sorted({path for own in paths.values() for path in own} - set(read))
+    if not others:
+        return read, None
+    names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
+    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
+
+
+def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
+    """The columns of files that have the same names, and must agree in type families; in the order that most files have."""
+    _, first = schemas[0]
+    if len(set(first.names)) < len(first.names):
+        name = next(name for name in first.names if first.names.count(name) > 1)
+        raise SourceError(schemas[0][0], f"has two columns named {name!r}. Rename one.")
+    fields: dict[str, pa.Field] = {field.name: field for field in first}
+    origin = dict.fromkeys(first.names, schemas[0][0])
+    distinct = dict[pa.Schema, str]()  # of a thousand files, most have one schema
+    for path, schema in schemas:
+        distinct.setdefault(schema, path)
+    for schema, path in distinct.items():
+        for field in schema:
+            known, new = arrow_type_family(fields[field.name].type), arrow_type_family(field.type)
+            if known == "null":
+                fields[field.name], origin[field.name] = field, path
+            elif new not in ("null", known):
+                raise SourceError(
+                    path,
+                    f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
+                    "Make the types agree.",
+                )
+    orders = Counter(tuple(schema.names) for _, schema in schemas)  # of equally frequent ones the first counts
+    return pa.schema([fields[name] for name in orders.most_common(1)[0][0]])

@@ -1,0 +1,99 @@
+"""/v1/models/{reference}/…: a model as pictures, network files, SQL and circuits."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+
+from learners.orders.formats.network_files import FORMATS, NetworkFormat
+from learners.registry.sql.dialects import DialectName
+from service import product
+from service.http.api.models import Member
+from service.http.api.resources import (
+    Ours,
+    media_type_responses,
+)
+from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
+
+router = APIRouter(prefix="/v1/models", tags=["models"])
+SVG: Mapping[str, Any] = {"response_class": Response, "responses": media_type_responses("image/svg+xml")}
+Known = Annotated[list[str], Query(examples=[["a->b"]])]
+
+
+@router.get("/{reference}/structure.svg", name="picture", summary="Draw the graph of a version", **SVG)
+def draw_model_picture_endpoint(reference: str, workspace: Ours, member: Member = None) -> Response:
+    """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
+    return Response(product.draw_version_structure(workspace, reference, member), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/edges.svg", name="edges_picture", summary="Draw how probable the edges of a posterior are", **SVG
+)
+def draw_model_edges_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
+    """Of a posterior over structures: a heat map, given edges that are present or absent."""
+    content = product.draw_edge_posterior(workspace, reference, "edges", present, absent)
+    return Response(content, media_type="image/svg+xml")
+
+
+@router.get("/{reference}/graph.svg", name="graph_picture", summary="Draw the edges of a posterior as a graph", **SVG)
+def draw_model_graph_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
+    """Of a posterior over structures: arrows as wide as they are probable, given edges that are present or absent."""
+    content = product.draw_edge_posterior(workspace, reference, "graph", present, absent)
+    return Response(content, media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/graph.{form}",
+    name="network",
+    summary="Export a network",
+    response_class=Response,
+    responses=media_type_responses(*(known.media_type for known in FORMATS.values())),
+)
+def export_model_network_endpoint(reference: str, form: NetworkFormat, workspace: Ours) -> Response:
+    """As BIF, XMLBIF or XDSL (GeNIe); of an ensemble its joint member, of a posterior its most probable graph."""
+    return Response(product.export_version_network(workspace, reference, form), media_type=FORMATS[form].media_type)
+
+
+@router.get(
+    "/{reference}/model.sql",
+    name="sql",
+    summary="Export SQL",
+    response_class=Response,
+    responses=media_type_responses("text/plain"),
+)
+def export_model_sql_endpoint(
+    reference: str,
+    workspace: Ours,
+    table: str,
+    dialect: DialectName = "duckdb",
+    view: str | None = None,
+    key: Known = [],  # noqa: B006
+    absent: Known = [],  # noqa: B006
+) -> Response:
+    """A network or an ensemble as tables and a view that gives the class probabilities of every row of a table in a warehouse."""
+    return Response(
+        product.export_version_sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain"
+    )
+
+
+@router.get("/{reference}/trace.svg", name="trace", summary="Draw the chains of a version", **SVG)
+def draw_model_trace_endpoint(reference: str, workspace: Ours) -> Response:
+    """Of a sampled circuit: the log joint of every sweep, and which share of proposals was accepted."""
+    return Response(product.draw_chain_trace(workspace, reference), media_type="image/svg+xml")
+
+
+@router.get(
+    "/{reference}/circuit",
+    name="circuit",
+    summary="Show the circuit of a version",
+    response_class=Response,
+    responses=media_type_responses(*MEDIA_TYPES.values()),
+)
+def export_model_circuit_endpoint(
+    reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = "text", of: CircuitOf = "columns"
+) -> Response:
+    """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
+
+    `of=graphs`: the graphs of a posterior over structures, with the parents of each column as variables.
+    """
+    return Response(product.export_version_circuit(workspace, reference, form, of), media_type=MEDIA_TYPES[form])
