@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
-from learners.circuits.evaluation.evaluate import compiled_circuit_with_weights, log_induced_trees, log_values
+from learners.circuits.evaluation.circuit_compilation import compiled_circuit_with_weights
+from learners.circuits.evaluation.evaluate import log_induced_trees, log_values
 from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES

@@ -7,8 +7,8 @@ from service.product.datasets.dataset_schema import dataset_or_model_kind as dat
 from service.product.datasets.dataset_schema import dataset_schema as dataset_schema
 from service.product.datasets.dataset_schema import infer_schema_of_files as infer_schema_of_files
 from service.product.datasets.dataset_statistics import damaged_dataset_notes as damaged_dataset_notes
-from service.product.datasets.dataset_statistics import damaged_forgetting_rules as damaged_forgetting_rules
 from service.product.datasets.example_data import register_example_dataset as register_example_dataset
+from service.product.datasets.forgetting_rules import damaged_forgetting_rules as damaged_forgetting_rules
 from service.product.datasets.profile import dataset_profile as dataset_profile
 from service.product.datasets.registration import dataset_upload_path as dataset_upload_path
 from service.product.datasets.registration import delete_dataset as delete_dataset
@@ -92,9 +92,9 @@ from service.product.views.mlflow_models import export_to_mlflow as export_to_ml
 from service.product.views.mlflow_models import import_from_mlflow as import_from_mlflow
 from service.product.views.reports import version_report as version_report
 from service.product.views.reports import write_version_report as write_version_report
-from service.product.views.version_views import draw_chain_trace as draw_chain_trace
-from service.product.views.version_views import draw_edge_posterior as draw_edge_posterior
-from service.product.views.version_views import draw_version_structure as draw_version_structure
+from service.product.views.version_pictures import draw_chain_trace as draw_chain_trace
+from service.product.views.version_pictures import draw_edge_posterior as draw_edge_posterior
+from service.product.views.version_pictures import draw_version_structure as draw_version_structure
 from service.product.views.version_views import export_version_circuit as export_version_circuit
 from service.product.views.version_views import export_version_network as export_version_network
 from service.product.views.version_views import export_version_sql as export_version_sql

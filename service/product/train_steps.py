@@ -38,12 +38,14 @@ from service.product.datasets.dataset_statistics import (
     statistics_ledger,
     verify_files,
 )
-from service.product.datasets.registration import get_dataset
-from service.product.datasets.training_rows import (
+from service.product.datasets.forgotten_rows import (
     ForgottenMeanwhile,
-    TrainingRows,
     check_forgotten_meanwhile,
     discard_forgotten_statistics,
+)
+from service.product.datasets.registration import get_dataset
+from service.product.datasets.training_rows import (
+    TrainingRows,
     open_evaluation_source,
     open_training_source,
     select_training_rows,

@@ -11,13 +11,8 @@ import numpy as np
 from learners.circuits.bayesian.circuit_draw_kernels import DrawArrays, posteriors_per_draw, root_log_values_per_draw
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence
-from learners.circuits.evaluation.evaluate import (
-    ONE_ENTRY,
-    Compiled,
-    compiled_circuit,
-    log_values,
-    validate_circuit_rows,
-)
+from learners.circuits.evaluation.circuit_compilation import ONE_ENTRY, Compiled, compiled_circuit
+from learners.circuits.evaluation.evaluate import log_values, validate_circuit_rows
 from learners.circuits.evaluation.leaf_distributions import truncated_leaf_moments
 from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circuit
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM

@@ -18,10 +18,9 @@ from learners.circuits.em.em_kernels import (
     add_wide_expected_counts,
 )
 from learners.circuits.em.expected_sums import ExpectedSums, parallel_expected_sums
+from learners.circuits.evaluation.circuit_compilation import ONE_ENTRY, compiled_circuit_with_weights
 from learners.circuits.evaluation.evaluate import (
-    ONE_ENTRY,
     chunk_or_array_rows,
-    compiled_circuit_with_weights,
     leaf_log_value_blocks,
     log_values,
     validate_circuit_rows,

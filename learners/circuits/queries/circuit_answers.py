@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike
 
 from learners.circuits.circuit import Circuit, cached_on_circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
+from learners.circuits.evaluation.circuit_compilation import compiled_circuit, compiled_circuit_with_weights
 from learners.circuits.evaluation.evaluate import (
-    compiled_circuit,
-    compiled_circuit_with_weights,
     log_values,
     node_log_values_and_derivatives,
     relative_leaf_log_values,

@@ -9,13 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.evaluation.evaluate import (
-    ONE_ENTRY,
-    Compiled,
-    chunk_or_array_rows,
-    compiled_circuit,
-    validate_circuit_rows,
-)
+from learners.circuits.evaluation.circuit_compilation import ONE_ENTRY, Compiled, compiled_circuit
+from learners.circuits.evaluation.evaluate import chunk_or_array_rows, validate_circuit_rows
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, SUM
 from learners.circuits.streaming.online_kernels import N_BLOCK, N_ROOM, Posterior, Scratch, learn_rows_online
 from learners.circuits.streaming.projection_kernels import ADF, BMM

@@ -1,11 +1,10 @@
-"""What a workspace keeps of data between trainings: statistics, the schema of the last one, notes of files, rules of forgotten rows."""
+"""What a workspace keeps of data between trainings: statistics, the schema of the last one, notes of files."""
 
 import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from service.jobs.steps import Report, Run
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets.forgotten import Forgotten, record_forgotten_rules, rule_conditions_by_path
+from storage.datasets.forgotten import Forgotten
 from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
 from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_files import write_file_atomically
@@ -31,7 +30,6 @@ RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"
 CONTENTS, COLUMNS = "contents.json", "columns.json"  # of files that were verified, and of the columns' order
 SNAPSHOT = "snapshot.json"  # of a lake table, that the last training counted
 _OF_DATA = (COLUMNS, CONTENTS, SNAPSHOT, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.json")
-SHOWN = 5  # rules, in a message
 
 
 class ForgivingStore(StatisticStore):
@@ -264,10 +262,11 @@ def load_column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
 def damaged_dataset_notes(workspace: Workspace) -> list[CorruptFile]:
     """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
     patterns = [f"{folder}/{name}" for folder in (f"models/*/{DATA}", "datasets/*") for name in _OF_DATA]
-    return _damages(sorted(path for pattern in patterns for path in workspace.layout.root.glob(pattern)), _read)
+    return unreadable_files(sorted(path for pattern in patterns for path in workspace.layout.root.glob(pattern)), _read)
 
 
-def _damages(paths: Iterable[Path], read: Callable[[Path], object]) -> list[CorruptFile]:
+def unreadable_files(paths: Iterable[Path], read: Callable[[Path], object]) -> list[CorruptFile]:
+    """What is wrong with each of some files that `read` refuses as damaged."""
     damages = []
     for path in paths:
         try:
@@ -289,47 +288,3 @@ def _read(path: Path) -> dict[str, object]:
 def _write(path: Path, document: Mapping[str, object]) -> None:
     with write_file_atomically(path, replace=True) as draft:
         draft.write_text(json_with_checksum(document))
-
-
-def forgetting_rule_files(workspace: Workspace) -> list[Path]:
-    """All files with rules, those of data sets that were deleted included, and those that should be there."""
-    layout = workspace.layout
-    paths = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
-    return sorted(paths | rule_conditions_by_path(workspace.control).keys())
-
-
-def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
-    """The rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
-    forgotten = Forgotten(path)
-    if lost := rule_conditions_by_path(workspace.control).get(path, frozenset()) - forgotten.conditions():
-        shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
-        raise CorruptFile(
-            path,
-            f"it lacks rules of forgotten rows ({shown}), and those rows would be learned again. Restore the file from a "
-            "backup, forget the same rows once more, or have an administrator withdraw the rules (fewpass forget --withdraw).",
-        )
-    return forgotten
-
-
-def forgetting_rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
-    """The rules in a file, and those that were made where the same data files are known under another name."""
-    forgotten = read_forgetting_rules(workspace, own)
-    footers = {file.footer_sha256 for file in source.files}
-    for path in forgetting_rule_files(workspace):
-        if path != forgotten.path:
-            other = read_forgetting_rules(workspace, path)
-            for rule in other.rules():
-                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
-                    forgotten.add(rule.where, since=rule.forgotten_at)
-    return forgotten
-
-
-def save_forgetting_rules(workspace: Workspace, forgotten: Forgotten) -> None:
-    """Write what has changed (Unwritable, CorruptFile), and note all rules in the control database, old ones included."""
-    forgotten.save()
-    record_forgotten_rules(workspace.control, forgotten.path, forgotten.conditions())
-
-
-def damaged_forgetting_rules(workspace: Workspace) -> list[CorruptFile]:
-    """What is wrong with the files of rules."""
-    return _damages(forgetting_rule_files(workspace), partial(read_forgetting_rules, workspace))

@@ -13,12 +13,12 @@ from service.product.datasets.dataset_schema import infer_schema_of_source
 from service.product.datasets.dataset_statistics import (
     RULES,
     load_column_order,
-    read_forgetting_rules,
     remove_dataset_statistics,
     save_column_order,
     source_file_record,
 )
-from service.product.datasets.training_rows import check_forgetting_rules
+from service.product.datasets.forgetting_rules import read_forgetting_rules
+from service.product.datasets.forgotten_rows import check_forgetting_rules
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest
 from service.settings import available_threads

@@ -2,22 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from io import BytesIO
 
-from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.model import CircuitModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
-from learners.orders.edge_heat_map import draw_edge_heat_map
 from learners.orders.formats.network_files import NetworkFormat
-from learners.orders.model import OrderModel
 from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.sql.script import sql_script
 from service.product.versions.registry import find_version, load_served_model
-from service.product.views.circuit_export import CircuitOf, Form, Picture, export_model_circuit
-from service.product.views.column_graphs import model_column_graph, posterior_column_graph, structure_column_graph
-from service.product.views.graph_svg import column_graph_svg
+from service.product.views.circuit_export import CircuitOf, Form, export_model_circuit
 from service.requests.json_values import JSONObject
 from service.serving.predictor import map_model_version
 from service.workspace import Workspace
@@ -75,59 +68,9 @@ def version_lineage(workspace: Workspace, reference: str) -> JSONObject:
     }
 
 
-def draw_version_structure(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
-    """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
-
-    Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
-    circuit of too many regions.
-    """
-    version = load_served_model(workspace, reference)
-    if isinstance(version.model, CircuitModel):
-        return export_model_circuit(version.model, "svg")
-    graph = (
-        model_column_graph(version.model)
-        if member is None
-        else structure_column_graph(model_structure(version.model, member))
-    )
-    return column_graph_svg(graph, f"{version.name}@{version.version}").encode()
-
-
-def draw_chain_trace(workspace: Workspace, reference: str) -> bytes:
-    """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
-    version = load_served_model(workspace, reference)
-    model = version.model
-    if not isinstance(model, BayesianCircuit):
-        raise NoChains(model.kind)
-    from service.product.views import pictures
-
-    picture, trace = BytesIO(), model.trace
-    pictures.draw_svg_picture(
-        lambda axes: pictures.draw_trace_on_axes(axes, trace), picture, f"{version.name}@{version.version}", 8, 5
-    )
-    return picture.getvalue()
-
-
 def export_version_circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
     """The circuit of a version or of its network; or of a posterior's graphs, as `export_model_circuit`."""
     return export_model_circuit(load_served_model(workspace, reference).model, form, of)
-
-
-def draw_edge_posterior(
-    workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
-) -> bytes:
-    """The edges of a posterior as an SVG picture: a heat map of probabilities ("edges"), or a "graph" with lines as wide.
-
-    Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
-    """
-    version = load_served_model(workspace, reference)
-    model = version.model
-    if not isinstance(model, OrderModel):
-        raise NoPosterior(model.kind)
-    conditions = ", ".join([*present, *(f"no {edge}" for edge in absent)])
-    title = f"{version.name}@{version.version}" + (f" given {conditions}" if conditions else "")
-    if picture == "graph":
-        return column_graph_svg(posterior_column_graph(model, present, absent), title).encode()
-    return draw_edge_heat_map(model.graph_queries, title, tuple(present), tuple(absent)).encode()
 
 
 def export_version_network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:

@@ -14,7 +14,7 @@ from service import product
 from service.jobs.steps import Run, ignore_report, run_job_steps
 from service.product import train_steps
 from service.product.datasets.dataset_statistics import statistics_ledger
-from service.product.datasets.training_rows import ForgottenMeanwhile
+from service.product.datasets.forgotten_rows import ForgottenMeanwhile
 from service.product.forgetting.forgetting import forget_steps
 from service.requests import problems
 from service.requests.problems import InvalidRequest, OutsideRoots
