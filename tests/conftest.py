@@ -2,16 +2,12 @@
 
 import gc
 import os
-import shutil
-import signal
-import subprocess
-import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.processes import wait_for
+from tests.processes import HAS_POSTGRES, NO_POSTGRES, postgres_cluster
 
 # Before numpy is loaded, here and in what the tests start. Threads of OpenBLAS spin while they wait for each other: beside other
 # processes, on two cores, that was a third of the processor time of the tests of circuits.
@@ -50,35 +46,8 @@ def public_sets():
 
 @pytest.fixture(scope="session")
 def postgres():
-    """The URL of a PostgreSQL server that lives as long as the tests do and listens on a socket only."""
-    import psycopg
-
-    if not (shutil.which("initdb") and shutil.which("postgres")):
-        pytest.skip("PostgreSQL (initdb and postgres on the PATH) is not installed")
-    # PostgreSQL refuses to run as root, and the path of a socket must be short.
-    as_user = {"user": "postgres"} if os.getuid() == 0 else {}
-    folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))
-    if as_user:
-        shutil.chown(folder, "postgres")
-    data = folder / "data"
-    initdb = ["initdb", "-D", str(data), "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8"]
-    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **as_user)
-    command = ["postgres", "-D", str(data), "-k", str(folder), "-c", "listen_addresses=", "-c", "fsync=off"]
-    with (folder / "log").open("wb") as log:
-        server = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **as_user)
-    url = f"postgresql://fewpass@/postgres?host={folder}"
-
-    def has_started():
-        try:
-            psycopg.connect(url).close()
-        except psycopg.OperationalError:
-            return False
-        return True
-
-    try:
-        wait_for(has_started)
-        yield url
-    finally:
-        server.send_signal(signal.SIGINT)  # at once; SIGTERM would wait for connections
-        server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    """The URL of a PostgreSQL server that lives as long as the tests do."""
+    if not HAS_POSTGRES:
+        pytest.skip(NO_POSTGRES)
+    with postgres_cluster("-c fsync=off") as cluster:
+        yield cluster.socket_url

@@ -3,6 +3,10 @@
 import contextlib
 import json
 import os
+import shutil
+import socket
+import subprocess
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -75,6 +79,57 @@ def in_threads(work, n_threads):
         stop.set()
         for thread in threads:
             thread.join()
+
+
+class Cluster:
+    """A PostgreSQL server in `folder`, on a free loopback port, that can be stopped without a warning and started again."""
+
+    def __init__(self, folder, options):
+        self.folder, self.data, self.options = folder, folder / "data", options
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"postgresql://fewpass:secret@127.0.0.1:{self.port}/postgres"
+        self.socket_url = f"postgresql://fewpass@/postgres?host={folder}&port={self.port}"
+        # PostgreSQL refuses to run as root.
+        self.user = {"user": "postgres"} if os.getuid() == 0 else {}
+        if self.user:
+            shutil.chown(folder, "postgres")
+        self.run("initdb", "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8")
+        self.start()
+
+    def run(self, *command):
+        whole = [command[0], "-D", str(self.data), *command[1:]]
+        done = subprocess.run(whole, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **self.user)
+        assert done.returncode == 0, done.stderr
+
+    @property
+    def is_running(self):
+        return (self.data / "postmaster.pid").exists()
+
+    def start(self):
+        options = (
+            f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder} {self.options}"
+        )
+        self.run("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
+
+    def stop(self):
+        """As a crash: connections are cut in the middle of what they do, and nothing is written down first."""
+        self.run("pg_ctl", "stop", "-m", "immediate", "-w")
+
+
+HAS_POSTGRES = all(map(shutil.which, ("initdb", "pg_ctl", "postgres")))
+NO_POSTGRES = "PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed"
+
+
+@contextlib.contextmanager
+def postgres_cluster(options=""):
+    """In a folder whose path is short, as that of a socket must be; stopped and removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="fewpass-pg-", ignore_cleanup_errors=True) as folder:
+        made = Cluster(Path(folder), options)
+        yield made
+        if made.is_running:
+            made.stop()
 
 
 def record(facts):

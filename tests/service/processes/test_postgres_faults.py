@@ -2,13 +2,8 @@
 
 import os
 import re
-import shutil
-import socket
-import subprocess
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
@@ -17,7 +12,7 @@ import pytest
 from service.processes.local_server import local_server
 from service.requests.problems import NotReady
 from tests.faults import test_kills
-from tests.processes import record, wait_for
+from tests.processes import HAS_POSTGRES, NO_POSTGRES, postgres_cluster, record, wait_for
 from tests.service.asking import client_of, job_in
 from tests.service.clocks import needs_cc
 from tests.service.conftest import weather
@@ -35,60 +30,13 @@ from tests.service.processes.test_faults import (
 )
 
 pytest.importorskip("psycopg", reason="PostgreSQL needs the extra 'postgres' (psycopg)")
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.skipif(
-        not all(map(shutil.which, ("initdb", "pg_ctl", "postgres"))),
-        reason="PostgreSQL (initdb, pg_ctl and postgres on the PATH) is not installed",
-    ),
-]
-
-
-class Cluster:
-    """A PostgreSQL server on a free loopback port that can be stopped without a warning and started again."""
-
-    def __init__(self, folder):
-        self.folder, self.data = folder, folder / "data"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        # PostgreSQL refuses to run as root.
-        self.user = {"user": "postgres"} if os.getuid() == 0 else {}
-        if self.user:
-            shutil.chown(folder, "postgres")
-        self.run("initdb", "-U", "fewpass", "-A", "trust", "--no-sync", "-E", "UTF8")
-
-    @property
-    def url(self):
-        return f"postgresql://fewpass:secret@127.0.0.1:{self.port}/postgres"
-
-    def run(self, *command):
-        whole = [command[0], "-D", str(self.data), *command[1:]]
-        done = subprocess.run(whole, cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **self.user)
-        assert done.returncode == 0, done.stderr
-
-    @property
-    def is_running(self):
-        return (self.data / "postmaster.pid").exists()
-
-    def start(self):
-        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.folder}"
-        self.run("pg_ctl", "start", "-w", "-l", str(self.folder / "log"), "-o", options)
-
-    def stop(self):
-        """As a crash: connections are cut in the middle of what they do, and nothing is written down first."""
-        self.run("pg_ctl", "stop", "-m", "immediate", "-w")
+pytestmark = [pytest.mark.faults, pytest.mark.skipif(not HAS_POSTGRES, reason=NO_POSTGRES)]
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    folder = Path(tempfile.mkdtemp(prefix="fewpass-pg-"))  # the path of its socket must be short
-    made = Cluster(folder)
-    made.start()
-    yield made
-    if made.is_running:
-        made.stop()
-    shutil.rmtree(folder, ignore_errors=True)
+    with postgres_cluster() as made:
+        yield made
 
 
 @pytest.fixture
