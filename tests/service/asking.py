@@ -1,6 +1,7 @@
 """How the tests ask servers, what they ask of jobs over REST, and what they train beside a server."""
 
 import asyncio
+import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -30,6 +31,12 @@ def run_apart(asked):
 
 def client_of(server):
     return httpx.Client(base_url=server.url, timeout=PATIENCE_S, verify=NO_CERTIFICATES)
+
+
+def connected(server):
+    """A bare connection to a server."""
+    url = httpx.URL(server.url)
+    return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
 
 
 def job_in(client, job_id, *states):

@@ -21,11 +21,6 @@ def test_one_plain_batch_is_read_again_and_again():
     assert len(streams.schemas) == 1
 
 
-def test_a_stream_that_is_none_is_refused():
-    with pytest.raises(MalformedBody, match="not an Arrow IPC stream"):
-        read_arrow_stream(b"not arrow", 5, MOST)
-
-
 @pytest.mark.parametrize(
     "body",
     [

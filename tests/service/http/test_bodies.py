@@ -115,22 +115,10 @@ def test_json_and_csv_are_measured_by_their_punctuation():
         check_csv_body_size(b"1,1\n" * 100_000, MEBIBYTE)
 
 
-VALUES = [
-    "[]",
-    "{}",
-    "[[]]",
-    "[1.5]",
-    '{"a":1}',
-    '{"a":12345678901}',
-    '{"a":[]}',
-    '[{"a":{}}]',
-    "123456789",
-    '"ab"',
-    '"é"',
-]
+VALUES = """[] {} [[]] [1.5] {"a":1} {"a":12345678901} {"a":[]} [{"a":{}}] 123456789 "ab" "é" """
 
 
-@pytest.mark.parametrize("value", [*VALUES, f'"{"a" * 99}😀"', r'"\ud83d\ude00"'])
+@pytest.mark.parametrize("value", [*VALUES.split(), f'"{"a" * 99}😀"', r'"\ud83d\ude00"'])
 def test_what_json_holds_is_never_told_too_low(value):
     body = f"[{','.join([value] * 20_000)}]".encode()
     with peak_memory() as taken:
@@ -255,18 +243,25 @@ def in_pieces(body, max_rows=10**6, kind=PredictRequest):
 
 
 @pytest.mark.parametrize(
-    "rows",
+    ("kind", "rows"),
     [
-        {"records": [{"a": i, "b": 'é,"{[x'} for i in range(N)]},
-        {"records": []},
-        {"columns": {"a": [None, 1.5, True] * N, "b,": ["x"]}},
-        {"columns": {}},
-        {},
+        (PredictRequest, {"records": [{"a": i, "b": 'é,"{[x'} for i in range(N)]}),
+        (PredictRequest, {"records": []}),
+        (PredictRequest, {"columns": {"a": [None, 1.5, True] * N, "b,": ["x"]}}),
+        (PredictRequest, {"columns": {}}),
+        (PredictRequest, {}),
+        (InvocationRequest, {"dataframe_records": [{"a": i} for i in range(N)]}),
+        (InvocationRequest, {"dataframe_split": {"columns": ["a"], "data": [[i] for i in range(N)], "index": [1]}}),
+        (InvocationRequest, {"inputs": {"a": [1, None], "b": "x"}}),
+        (InvocationRequest, {"instances": [{"a": 1}], "params": {"x": [1]}}),
     ],
 )
-def test_pieces_give_what_the_whole_does(rows):
+def test_pieces_give_what_the_whole_does(kind, rows):
     body = json.dumps(rows).encode()
-    assert in_pieces(body) == AT_ONCE(body)
+    found, whole = in_pieces(body, kind=kind), msgspec.json.decode(body, type=kind)
+    if kind is InvocationRequest and whole.dataframe_split is not None:
+        found.dataframe_split.index = whole.dataframe_split.index = None  # which nobody reads
+    assert found == whole
 
 
 @pytest.mark.parametrize(
@@ -292,23 +287,6 @@ def test_a_wrong_value_is_named_by_its_place_in_the_body(rows, place):
 def test_too_many_records_are_refused_before_they_are_decoded():
     with pytest.raises(BodyTooLarge, match="3 rows in one request; the limit is 2"):
         in_pieces(b'{"records": [{}, {}, [["no record"]]]}', 2)
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        {"dataframe_records": [{"a": i} for i in range(N)]},
-        {"dataframe_split": {"columns": ["a", "b"], "data": [[i, "x"] for i in range(N)], "index": [1]}},
-        {"inputs": {"a": [1, None], "b": "x"}},
-        {"instances": [{"a": 1}], "params": {"x": [1]}},
-    ],
-)
-def test_so_are_the_forms_of_mlflow(rows):
-    body = json.dumps(rows).encode()
-    long, short = in_pieces(body, kind=InvocationRequest), row_body_decoder(InvocationRequest, 10**6)(body)
-    if short.dataframe_split is not None:
-        short.dataframe_split.index = long.dataframe_split.index = None  # which nobody reads
-    assert long == short
 
 
 def test_what_a_request_asks_besides_its_rows_is_read_as_well():

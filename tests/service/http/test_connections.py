@@ -3,24 +3,20 @@
 import contextlib
 import os
 import signal
-import socket
 
-import httpx
 import psutil
 import pytest
 
 from service.http.connections import MAX_HEAD_BYTES
 from service.settings import Settings
 from tests.processes import in_threads, runs, wait_for
-from tests.service.asking import PATIENCE_S
+from tests.service.asking import connected
 from tests.service.forks import local_server
 from tests.service.http.test_hostile import answer_of, is_answered
 
 GET = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
 POST = b"POST /v1/models/m/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 LIMIT = 2_000
-
-
 HEALTH = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n"
 
 
@@ -39,11 +35,6 @@ def test_a_body_that_was_answered_early_may_be_finished_and_nobody_leaves_http(s
         client.sendall(b" " * 2 * LIMIT)
         assert is_answered(client, HEALTH + b"\r\n")
         assert is_answered(client, HEALTH + upgrade + b"\r\n")
-
-
-def connected(server):
-    url = httpx.URL(server.url)
-    return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
 
 
 def is_held(server, client):

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from tests.service.cli.test_cli import fewpass
 from tests.service.http.test_predict import problem
-from tests.service.http.test_query import ask
+from tests.service.http.test_query import ask, asked_of
 
 LIKELY = {"windy": {"True": 0.8, "False": 0.2}}
 
@@ -45,16 +44,6 @@ def test_a_network_a_circuit_and_an_ensembles_joint_are_what_their_joint_says(si
     for (o, _, c), p in weighted.items():
         pairs[c, o] = pairs.get((c, o), 0.0) + p
     assert tuple(best["assignment"].values()) == max(pairs, key=pairs.get) and best["is_optimal"]
-
-
-def asked_of(site):
-    """What commands say that ask a query."""
-
-    def said(*arguments, code=0):
-        done = fewpass("query", *arguments, workspace=site.workspace, code=code)
-        return done.stderr if code else done.stdout
-
-    return said
 
 
 def test_the_k_best_are_those_of_the_joint(site, circuit):

@@ -5,7 +5,6 @@ import base64
 import gzip
 import io
 import os
-import socket
 import tarfile
 import threading
 import time
@@ -14,12 +13,10 @@ import httpx
 import pyarrow.parquet as pq
 import pytest
 
-from learners.errors import SourceError
-from learners.passes.sources.source import Source
 from service.http.api.resources import Openings, Threads
 from service.settings import Settings
 from tests.processes import children_of, wait_for
-from tests.service.asking import PATIENCE_S, client_of, run_apart, run_job
+from tests.service.asking import PATIENCE_S, client_of, connected, run_apart, run_job
 from tests.service.conftest import weather
 from tests.service.forks import local_server
 from tests.service.http.test_predict import problem
@@ -85,16 +82,6 @@ def test_odd_files_are_no_data_sets(site, tmp_path):
     ):
         answer = site.client.post("/v1/datasets", json={"name": "odd", "uris": [uri]})
         assert words in problem(answer, status)["detail"]
-
-
-def test_a_glob_does_not_look_below_what_it_can_match(tmp_path):
-    pq.write_table(weather(10, 1), tmp_path / "a.parquet")
-    (tmp_path / "below").mkdir()
-    pq.write_table(weather(10, 1), tmp_path / "below" / "b.parquet")
-    for glob, n_files in (("*.parquet", 1), ("*/*.parquet", 1), ("**.parquet", 2), ("?.parquet", 1)):
-        assert len(Source.open(tmp_path / glob).files) == n_files
-    with pytest.raises(SourceError, match="matches no file"):
-        Source.open(tmp_path / "[")
 
 
 def test_work_that_hangs_takes_no_more_places_than_there_are_and_gives_them_back():
@@ -185,13 +172,8 @@ def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site):
     # Long enough for a busy machine to answer those who ask as they should.
     settings = Settings(workspace=site.workspace, request_timeout_s=3.0, **options)
     with local_server(settings) as server:
-        url = httpx.URL(server.url)
-
-        def connect():
-            return socket.create_connection((url.host, url.port), timeout=PATIENCE_S)
-
         started = time.monotonic()
-        with connect() as silent, connect() as slow, connect() as kept:
+        with connected(server) as silent, connected(server) as slow, connected(server) as kept:
             slow.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\nx-")
             assert is_answered(kept, whole)
             assert silent.recv(10) == b"" and slow.recv(10) == b""
@@ -199,7 +181,7 @@ def test_a_head_that_does_not_come_or_does_not_end_is_given_up(site):
             assert is_answered(kept, whole)  # at rest is not late
             kept.sendall(whole[:30])
             assert kept.recv(10) == b""
-        with connect() as endless:
+        with connected(server) as endless:
             endless.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n")
             with pytest.raises(OSError):
                 for number in range(1000):

@@ -166,11 +166,18 @@ def test_what_can_be_asked_of_a_classifier_is_not_refused(site, evidence):
     assert finished(site.client, asked)["answers"][0]["probability"] > 0
 
 
-def test_the_command_line_asks(site, circuit):
+def asked_of(site, *model):
+    """What commands say that ask a query."""
+
     def said(*arguments, code=0):
-        done = fewpass("query", "sky", *arguments, workspace=site.workspace, code=code)
+        done = fewpass("query", *model, *arguments, workspace=site.workspace, code=code)
         return done.stderr if code else done.stdout
 
+    return said
+
+
+def test_the_command_line_asks(site, circuit):
+    said = asked_of(site, "sky")
     of_class = ["conditional", "--of", "outlook", "--given", "class=yes"]
     assert abs(sum(json.loads(said(*of_class, "--json"))["distributions"]["outlook"].values()) - 1) < 1e-9
     assert "sunny" in said(*of_class)

@@ -49,23 +49,8 @@ TRAIN = {
     "GET /v1/datasets/{name}/profile",
     "GET /console/data/{name}/rows",
 }
-NAMES = [
-    "predict",
-    "explain",
-    "query",
-    "score",
-    "impute",
-    "output",
-    "infer",
-    "invocations",
-    "import",
-    "prune",
-    "retention",
-    "events",
-    "export",
-    "keys",
-]
-NAMES += ["versions", "healthz", "docs", "x\n", "predict\n", "a@b", "v1"]
+NAMES = "predict explain query score impute output infer invocations import prune retention events export keys"
+ODD_NAMES = ["versions", "healthz", "docs", "x\n", "predict\n", "a@b", "v1"]
 
 
 class House(NamedTuple):
@@ -120,7 +105,7 @@ def test_each_role_may_do_on_every_route_what_is_documented_and_nothing_more(hou
             assert is_refused == (needed is not None and not role.covers(needed)), (role, method, path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES.split(), *ODD_NAMES])
 def test_what_things_are_called_gives_no_rights(house, name):
     for method, path in house.operations():
         parts = path.split("/")

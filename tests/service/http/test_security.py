@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import socket
 import sqlite3
 
 import httpx
@@ -20,7 +19,7 @@ from service.requests.problems import OutsideRoots, TooManyRequests
 from service.settings import Settings, is_loopback
 from service.workspace import Workspace
 from tests.processes import wait_for
-from tests.service.asking import PATIENCE_S, run_apart
+from tests.service.asking import connected, run_apart
 from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import ADMIN_KEY
 from tests.service.forks import local_server
@@ -107,10 +106,9 @@ def test_a_body_that_never_comes_is_given_up(fortress):
     options = {"require_keys": True, "admin_key": ADMIN_KEY, "job_workers": 0, "warm_up": False}
     settings = Settings(workspace=fortress.workspace, request_timeout_s=0.5, **options)
     with local_server(settings) as server:
-        url = httpx.URL(server.url)
         for path in (PATH, "/v1/jobs"):
             head = f"POST {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {ADMIN_KEY}\r\ncontent-length: 9\r\n\r\n"
-            with socket.create_connection((url.host, url.port), timeout=PATIENCE_S) as connection:
+            with connected(server) as connection:
                 connection.sendall(head.encode() + b'{"r')
                 answer = answer_of(connection).decode()
             assert answer.startswith("HTTP/1.1 503") and "exceeded 0.5 s" in answer
