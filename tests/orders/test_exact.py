@@ -76,8 +76,6 @@ def test_impossible_edges_are_named():
     names = ["a", "b", "c", "d"]
     scores = family_scores(bge_of(gaussian_table(4, 20, 1)), StructurePrior(forbidden=frozenset({(3, 0)})), most=1)
     for edges, message in (
-        (Edges(frozenset({(0, 1), (1, 2), (2, 0)})), "a->b->c->a is a cycle"),
-        (Edges(frozenset({(0, 1)}), frozenset({(0, 1)})), "a->b is both present and absent"),
         (Edges(frozenset({(3, 0)})), "'d' is not among the 2 candidate parents of 'a'"),
         (Edges(frozenset({(0, 2), (1, 2)})), "no parent set of 'c' that the prior allows agrees with a->c, b->c"),
     ):

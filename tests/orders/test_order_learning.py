@@ -120,13 +120,17 @@ def test_words_become_the_posterior_of_all_graphs():
 def test_priors_and_limits_are_heeded():
     table, codes = words()
     plain = naive_bdeu(codes, [3] * 4, 1.0)
-    priors = {"required": ["b->c"], "tiers": [["a", "b"], ["d"]], "edge_log_odds": {"a->d": -1.0}}
+    priors = {"required": ["b->c"], "tiers": [["a", "b"], ["d"]], "edge_log_odds": {"a->d": -1.0, "c->d": 1.5}}
+    priors["forbidden"] = ["b->a"]
     model = learned(table, max_parents=2, **priors)
 
     def log_family(node, parents):
         if len(parents) > 2 or (node == 2 and 1 not in parents) or (node in (0, 1) and 3 in parents):
             return -math.inf
-        return plain(node, parents) + log_fair(4, len(parents)) - (node == 3 and 0 in parents)
+        if node == 0 and 1 in parents:
+            return -math.inf
+        odds = 1.5 * (node == 3 and 2 in parents) - (node == 3 and 0 in parents)
+        return plain(node, parents) + log_fair(4, len(parents)) + odds
 
     np.testing.assert_allclose(model.probabilities, enumerated(log_family)[2], atol=1e-9)
 
@@ -313,6 +317,8 @@ def with_holes(values):
         (sensors, {"ess": 0.0}, InvalidParameter, "ess=0.0 is not allowed: use a number above zero"),
         (sensors, {"candidates": 0}, InvalidParameter, "candidates=0 is not allowed: a whole number from 1 to 24"),
         (sensors, {"alpha_w": 3.0}, InvalidParameter, "alpha_w=3.0 is not allowed: use more than 5"),
+        (sensors, {"alpha_mu": 0.0}, InvalidParameter, "alpha_mu=0.0 is not allowed: use a number above zero"),
+        (sensors, {"t": -1.0}, InvalidParameter, "t=-1.0 is not allowed: use a number above zero"),
         (lambda: sensors(0), {}, EmptyData, "no rows to learn from"),
         (lambda: pa.table({f"x{i}": np.random.default_rng(i).normal(size=80) for i in range(65)}), {}, SchemaError,
          r"The table has 65 columns; posteriors over structures have at most 64. .*screen_for=\['x0'\] keeps the 64"),
