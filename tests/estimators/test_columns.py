@@ -197,13 +197,3 @@ def test_text_is_no_time_in_a_frame_of_any_length(n_rows, table):
     with pytest.raises(SchemaError, match=r"'day' holds (large_)?string, but the model needs numbers"):
         model.predict_proba(pd.DataFrame({"day": ["2026-01-01"] * n_rows}))
     assert model.predict_proba({"day": "2026-01-03"}).shape == (1, 2)
-
-
-def test_a_value_of_the_wrong_type_is_named(table):
-    model = NB(m=1.0).fit(table, "class")
-    with pytest.raises(SchemaError, match="'size' holds 'large'"):
-        model.predict_proba({"size": "large"})
-    with pytest.raises(SchemaError, match="Row 1: Column 'word' holds 3"):
-        model.predict_proba([{"word": "u"}, {"word": 3}])
-    with pytest.raises(SchemaError, match="'word' holds int64 here"):
-        model.predict_proba(pd.DataFrame({"word": [3]}))

@@ -1,4 +1,4 @@
-"""The code of one raw Python value, from the words of `Attribute`'s docstring."""
+"""The codes of raw Python values, from the words of `Attribute`'s docstring."""
 
 import math
 
@@ -14,3 +14,12 @@ def code_of(attribute, value):
         if known == value:
             return first + position
     return first + len(attribute.values)  # the folded ones, or the unseen code if there are none
+
+
+def codes_of(columns, schema):
+    """Codes of Python values, by attribute and row; absent columns are unseen."""
+    n_rows = len(next(iter(columns.values())))
+    return [
+        [code_of(attribute, value) for value in columns.get(attribute.name, [])] or [attribute.n_values] * n_rows
+        for attribute in schema.attributes
+    ]

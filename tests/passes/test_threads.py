@@ -6,7 +6,6 @@ from threading import Event
 import pytest
 
 from learners.errors import Cancelled
-from learners.passes import threads
 from learners.passes.threads import run_on_threads
 
 
@@ -29,10 +28,3 @@ def test_the_first_failure_in_their_order_stops_the_others_and_is_raised():
     with pytest.raises(ValueError, match="first"):
         run_on_threads(tasks, 3, stop, lambda: None, "test")
     assert stop.is_set()
-
-
-def test_a_report_that_fails_stops_them(monkeypatch):
-    monkeypatch.setattr(threads, "REPORT_EVERY_S", 0.001)
-    stop = Event()
-    with pytest.raises(ValueError, match="nobody listens"):
-        run_on_threads([partial(until_stopped, stop)] * 2, 2, stop, partial(fail, "nobody listens"), "test")

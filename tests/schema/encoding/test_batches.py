@@ -14,7 +14,7 @@ from learners.schema import Attribute, Schema
 from learners.schema.encoding.batches import IndexCheck, concatenate_text_tables, text_hash_table
 from learners.schema.encoding.encode import encode
 from learners.schema.hash_kernels import is_ascii_text, lookup_text_code
-from tests.naive.encoding import code_of
+from tests.naive.encoding import codes_of
 
 # Short and long ones that share their first eight, sixteen bytes; some of several bytes per letter.
 WORDS = st.text(max_size=6) | st.text("ab", min_size=7, max_size=25) | st.text("aé\0", max_size=9)
@@ -76,17 +76,6 @@ TEXT_TYPES = [
 ]
 
 
-def naive(columns, schema):
-    """Codes from Python values, one by one; absent columns are unseen."""
-    n_rows = len(next(iter(columns.values())))
-    return [
-        [code_of(attribute, value) for value in columns[attribute.name]]
-        if attribute.name in columns
-        else [attribute.n_values] * n_rows
-        for attribute in schema.attributes
-    ]
-
-
 def days_of(seconds):
     days = [None if second is None else second // 86_400 for second in seconds]
     return pa.array(days, pa.int32()).cast(pa.date32())
@@ -132,9 +121,9 @@ def wide_batches(draw):
 @given(wide_batches(), st.booleans(), st.integers(0, 9), st.integers(0, 20))
 def test_any_batch_has_the_codes_of_the_naive_encoder(drawn, is_trusted, first, n_rows):
     schema, columns, batch = drawn
-    assert encode(batch, schema, is_trusted).x.tolist() == naive(columns, schema)
+    assert encode(batch, schema, is_trusted).x.tolist() == codes_of(columns, schema)
     some = {name: values[first : first + n_rows] for name, values in columns.items()}
-    assert encode(batch.slice(first, n_rows), schema, is_trusted).x.tolist() == naive(some, schema)
+    assert encode(batch.slice(first, n_rows), schema, is_trusted).x.tolist() == codes_of(some, schema)
 
 
 @given(wide_batches(), st.sampled_from([None, "lz4", "zstd"]), st.integers(0, 7))
@@ -146,7 +135,7 @@ def test_streams_of_any_alignment_have_these_codes_too(drawn, compression, shift
         writer.write_batch(batch)
     moved = pa.py_buffer(b"\0" * shift + sink.getvalue().to_pybytes()).slice(shift)
     table = pa.ipc.open_stream(moved).read_all()
-    assert encode(table, schema, is_trusted=False).x.tolist() == [2 * row for row in naive(columns, schema)]
+    assert encode(table, schema, is_trusted=False).x.tolist() == [2 * row for row in codes_of(columns, schema)]
 
 
 def test_a_dictionary_with_a_null_of_its_own():
@@ -296,4 +285,4 @@ def test_a_spoiled_stream_is_refused_where_arrow_refuses_it_and_read_where_not(p
     except (SchemaError, pa.ArrowException):
         return  # another type
     if len(set(names)) == len(names) == len(columns) and table.num_rows:
-        assert codes.tolist() == naive(columns, SPOILED_SCHEMA)
+        assert codes.tolist() == codes_of(columns, SPOILED_SCHEMA)
