@@ -22,6 +22,17 @@ def fewpass(*arguments, workspace, code=0):
     return done
 
 
+def said(*arguments, workspace, code=0):
+    """What a command says; its errors where an exit code is expected."""
+    done = fewpass(*arguments, workspace=workspace, code=code)
+    return done.stderr if code else done.stdout
+
+
+def on_a_line(*arguments, **more):
+    """The same, wherever the terminal breaks it."""
+    return " ".join(said(*arguments, **more).split())
+
+
 def as_json(*arguments, workspace):
     """What a command says with --json."""
     return json.loads(fewpass(*arguments, "--json", workspace=workspace).stdout)
@@ -56,7 +67,7 @@ def test_predict_writes_a_parquet_file_and_keeps_an_existing_one(workspace, weat
 def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp_path):
     """Columns that are absent are told with those that resemble them; a class that is null or new does not matter."""
 
-    def said(table, name, code=0):
+    def told(table, name, code=0):
         pq.write_table(table, tmp_path / name)
         command = ["predict", "weather", tmp_path / name, "--out", tmp_path / "scored.parquet", "--force"]
         return " ".join(fewpass(*command, workspace=workspace, code=code).stderr.split())
@@ -66,31 +77,28 @@ def test_predict_looks_at_the_model_s_columns_only(workspace, weather_files, tmp
     names = ["outlok" if name == "outlook" else name for name in table.column_names]
     changed = table.set_column(names.index("class"), "class", classes).rename_columns(names)
     words = "The data lacks columns of the model: 'outlook' (similar: outlok)."
-    assert words in said(changed, "changed.parquet")
+    assert words in told(changed, "changed.parquet")
     assert pq.read_table(tmp_path / "scored.parquet").num_rows == 20
-    assert "none of the model's columns" in said(table.select(["station"]), "others.parquet", code=1)
+    assert "none of the model's columns" in told(table.select(["station"]), "others.parquet", code=1)
 
 
 def test_evaluate_models_and_schema_print_json_and_tables(workspace, weather_files):
-    def said(*command):
-        return fewpass(*command, workspace=workspace).stdout
-
     train, test = weather_files
     metrics = as_json("evaluate", "weather@1", test, workspace=workspace)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
-    table = said("evaluate", "weather", test)
+    table = said("evaluate", "weather", test, workspace=workspace)
     assert "share of wrong answers" in table and re.search(r"^weather@1: right \d\d\.\d%, log loss \.?\d", table)
     pq.write_table(pq.read_table(test).drop_columns(["outlook"]), workspace / "fewer.parquet")
     fewer = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
     assert "The data lacks columns of the model: 'outlook'" in " ".join(fewer.stderr.split())
     assert "share of wrong answers" in fewer.stdout
     assert as_json("models", workspace=workspace)[0]["name"] == "weather"
-    assert "weather" in said("models")
+    assert "weather" in said("models", workspace=workspace)
     assert as_json("models", "alias", "weather@1", "best", workspace=workspace) == {"best": 1}
     assert as_json("models", "show", "weather@best", workspace=workspace)["version"] == 1
     assert as_json("models", "structure", "weather", workspace=workspace)["edges"]
     assert as_json("schema", train, "--target", "class", workspace=workspace)["classes"] == ["no", "yes"]
-    assert "station" in said("schema", train, "-t", "class")
+    assert "station" in said("schema", train, "-t", "class", workspace=workspace)
     assert as_json("jobs", workspace=workspace) == []
 
 

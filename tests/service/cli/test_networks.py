@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.orders.formats.bif import parse_bif
+from tests.service.cli import test_cli
 from tests.service.cli.test_cli import as_json, fewpass
 
 NETWORK = """network weather {
@@ -23,12 +24,7 @@ probability ( lawn | rain ) { (no) 0.9, 0.1; (yes) 0.01, 0.99; }
 @pytest.fixture
 def said(workspace):
     """What commands say; errors where an exit code is expected."""
-
-    def said(*command, code=0):
-        done = fewpass(*command, workspace=workspace, code=code)
-        return done.stderr if code else done.stdout
-
-    return said
+    return partial(test_cli.said, workspace=workspace)
 
 
 @pytest.fixture

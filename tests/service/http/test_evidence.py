@@ -1,11 +1,14 @@
 """Evidence of every kind as a user gives it: REST, the command line, what-if, an ensemble's joint member."""
 
 import json
+from functools import partial
 
 import pytest
 
+from tests.service.cli import test_cli
+from tests.service.cli.test_cli import as_json
 from tests.service.http.test_predict import problem
-from tests.service.http.test_query import ask, asked_of
+from tests.service.http.test_query import ask
 
 LIKELY = {"windy": {"True": 0.8, "False": 0.2}}
 
@@ -54,7 +57,7 @@ def test_the_k_best_are_those_of_the_joint(site, circuit):
     assert [joint[tuple(own)] for own in words] == pytest.approx(sorted(joint.values(), reverse=True)[:5])
     assert all(each["is_optimal"] for each in best)
     columns = ["--of", "outlook", "--of", "windy", "--of", "class", "--set", "time_limit_s=60", "--best", "5"]
-    said = asked_of(site)
+    said = partial(test_cli.said, "query", workspace=site.workspace)
     assert json.loads(said("sky", "map", *columns, "--json"))["best"] == best
     table = said("sky", "map", *columns)
     assert table.count("yes") >= 5 and "log probability" in table
@@ -94,11 +97,11 @@ def test_ranges_end_at_cut_points(site, circuit):
     assert inside["probability"] == pytest.approx(sum(shares[label] for label in labels[1:3]), rel=1e-9)
     refused = ask(site.client, "sky", {"kind": "marginal", "evidence": {"humidity": {"low": 60.123}}}, code=422)
     assert "no range of them starts at 60.123, but at" in refused["detail"]
-    assert json.loads(asked_of(site)("sky", "marginal", "--given", f"humidity={low}..{high}", "--json")) == inside
+    assert as_json("query", "sky", "marginal", "--given", f"humidity={low}..{high}", workspace=site.workspace) == inside
 
 
 def test_the_command_line_answers_as_rest_does(site, circuit):
-    said = asked_of(site)
+    said = partial(test_cli.said, "query", workspace=site.workspace)
     given = ["--given", "outlook in {sunny,rain}", "--given", "windy != true", "--likely", "class: yes=.7,no=.1"]
     evidence = {"outlook": ["sunny", "rain"], "windy": {"none_of": [True]}}
     query = {"kind": "conditional", "evidence": evidence, "likely": {"class": {"yes": 0.7, "no": 0.1}}}

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import httpx
 import numpy as np
@@ -20,7 +21,7 @@ from storage.monitoring.alert_records import edit_alert_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of, learn
-from tests.service.cli.test_cli import fewpass
+from tests.service.cli.test_cli import fewpass, on_a_line
 from tests.service.forks import local_server
 from tests.service.http.test_predict import stream_of
 
@@ -179,9 +180,7 @@ def test_from_the_prediction_to_its_label_and_out_again(place):
     settings, client = place
     folder = settings.workspace.parent
 
-    def said(*command, code=0):
-        done = fewpass(*command, workspace=settings.workspace, code=code)
-        return " ".join((done.stderr if code else done.stdout).split())
+    said = partial(on_a_line, workspace=settings.workspace)
 
     def counted():
         return client.get(f"{ORDERS}/monitoring").json().get("rows", {}).get("counted")

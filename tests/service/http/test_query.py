@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +25,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.passes.test_statistic_reuse import write
 from tests.service.asking import run_job
+from tests.service.cli import test_cli
 from tests.service.cli.test_cli import fewpass
 from tests.service.http.test_predict import problem
 from tests.service.product.test_refresh import finished
@@ -166,18 +168,8 @@ def test_what_can_be_asked_of_a_classifier_is_not_refused(site, evidence):
     assert finished(site.client, asked)["answers"][0]["probability"] > 0
 
 
-def asked_of(site, *model):
-    """What commands say that ask a query."""
-
-    def said(*arguments, code=0):
-        done = fewpass("query", *model, *arguments, workspace=site.workspace, code=code)
-        return done.stderr if code else done.stdout
-
-    return said
-
-
 def test_the_command_line_asks(site, circuit):
-    said = asked_of(site, "sky")
+    said = partial(test_cli.said, "query", "sky", workspace=site.workspace)
     of_class = ["conditional", "--of", "outlook", "--given", "class=yes"]
     assert abs(sum(json.loads(said(*of_class, "--json"))["distributions"]["outlook"].values()) - 1) < 1e-9
     assert "sunny" in said(*of_class)

@@ -87,21 +87,6 @@ def test_rows_are_forgotten_and_it_is_proved(workspace, folder):
     assert again["versions"] == []
 
 
-def test_a_condition_that_cannot_be_used_changes_nothing(workspace, folder):
-    product.train_model_version(workspace, request_of(folder))
-    conditions = {
-        "user = (SELECT 3)": "subquery",
-        "nobody = 3": "nobody",
-        "user = 'me'": "me",
-        "user = 3 OR 1 = 1": "every row",
-        "1 = 1": "cannot be used",
-    }
-    for where, error in conditions.items():
-        with pytest.raises(Exception, match=error):
-            product.forget_rows(workspace, ForgetRequest(model="daily", where=where))
-    assert not (workspace.layout.model_directory("daily") / "data" / "forgotten.json").exists()
-
-
 def test_rules_that_cannot_be_read_stop_the_training(workspace, folder):
     """Learning on without them would learn what was to be forgotten."""
     product.train_model_version(workspace, request_of(folder))

@@ -288,6 +288,8 @@ def test_a_proof_that_fails_leaves_no_statistic_with_the_rows(workspace, folder,
 
 
 UNUSABLE = {
+    "user = (SELECT 3)": "subquery",
+    "1 = 1": "cannot be used",
     "usr = 3": r"names a column that is not in the data: 'usr' \(similar: user\)",
     "user = 3) FROM rows --": "closes a parenthesis too many",
     "CAST(user AS INT) = 3": "Write TRY_CAST",
@@ -306,6 +308,10 @@ def test_a_condition_that_cannot_stand_is_refused_before_the_job(workspace, fold
         with pytest.raises((InvalidPredicate, InvalidRequest), match=reason) as refused:
             product.submit_job(workspace, ForgetRequest(where=where, **name), is_remote=True)
         assert problems.problem_from_error(refused.value).status == 422
+    for where, reason in {"user = 'me'": "me", "user = 3 OR 1 = 1": "every row"}.items():  # of the rows themselves
+        with pytest.raises(Exception, match=reason):
+            product.forget_rows(workspace, ForgetRequest(where=where, **name))
+    assert not [*workspace.layout.root.rglob("forgotten.json")], "nothing was changed"
 
 
 def test_a_model_of_a_data_set_is_refused_before_the_job(workspace, folder):

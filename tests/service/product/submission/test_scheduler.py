@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
@@ -19,7 +20,7 @@ from storage.control import schedule_records
 from storage.errors import Conflict, ControlUnavailable, NotFound
 from tests.processes import wait_for
 from tests.service.asking import job_at_end, train_job
-from tests.service.cli.test_cli import fewpass
+from tests.service.cli.test_cli import on_a_line
 from tests.service.http.test_predict import problem
 from tests.storage.conftest import statements
 
@@ -281,11 +282,7 @@ def test_a_worker_catches_up_trains_and_promotes_by_the_rule(site):
 
 def test_schedules_on_the_command_line(tmp_path, weather_files):
     (tmp_path / "job.json").write_text(json.dumps(train_job(weather_files[0], "weather")))
-
-    def schedules(*arguments, code=0):
-        done = fewpass("schedules", *arguments, workspace=tmp_path / "workspace", code=code)
-        return " ".join((done.stderr if code else done.stdout).split())
-
+    schedules = partial(on_a_line, "schedules", workspace=tmp_path / "workspace")
     new = ["nightly", "--cron", "30 2 * * *", "--timezone", "Europe/Berlin", "--job", tmp_path / "job.json"]
     schedules("create", *new)
     (listed,) = json.loads(schedules("list", "--json"))

@@ -25,7 +25,7 @@ from storage.files.checksums import sha256_of_file
 from storage.models import promotions
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, ended_job, finished, train_job
-from tests.service.cli.test_cli import fewpass
+from tests.service.cli.test_cli import fewpass, said
 from tests.service.conftest import weather
 from tests.service.http.test_predict import problem
 from tests.service.product.conftest import run_refresh
@@ -352,11 +352,7 @@ def test_export_and_import_over_rest(site, tmp_path):
 
 def test_the_registry_on_the_command_line(tmp_path, weather_files):
     workspace, bundle = tmp_path / "workspace", tmp_path / "two.tar"
-
-    def models(*arguments, code=0):
-        done = fewpass("models", *arguments, workspace=workspace, code=code)
-        return done.stderr if code else done.stdout
-
+    models = partial(said, "models", workspace=workspace)
     for _ in range(2):
         train = ["train", weather_files[0], "-t", "class", "-l", "nb", "-n", "weather", "--alias", "champion"]
         fewpass(*train, workspace=workspace)

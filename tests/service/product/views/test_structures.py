@@ -24,7 +24,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.orders.problems import gaussian_table
 from tests.service.asking import finished
-from tests.service.cli.test_cli import fewpass
+from tests.service.cli.test_cli import fewpass, said
 from tests.service.http.test_predict import problem
 from tests.service.http.test_query import ask
 
@@ -222,10 +222,7 @@ def test_the_best_graph_is_exported_and_scored(site, plant):
 
 
 def test_the_command_line_asks_and_draws(site, plant, tmp_path):
-    def query(*arguments, code=0):
-        done = fewpass("query", "plant", *arguments, workspace=site.workspace, code=code)
-        return done.stderr if code else done.stdout
-
+    query = partial(said, "query", "plant", workspace=site.workspace)
     given = ("--present", "flow->heat", "--absent", "level->power")
     assert json.loads(query("edges", *given, "--json")) == ask(site.client, "plant", {"kind": "edges", **GIVEN})[0]
     shown = query("edges", *given)
