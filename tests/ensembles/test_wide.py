@@ -15,7 +15,7 @@ from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import OVERRIDES, User, learned, write
+from tests.passes.test_statistic_reuse import OVERRIDES, User, days, learned, write
 
 PARAMETERS = {"members": 2}
 N_DAYS = 6
@@ -24,9 +24,7 @@ PER_DAY = 200
 
 @pytest.fixture
 def folder(tmp_path):
-    for day in range(N_DAYS):
-        write(tmp_path, day, n=PER_DAY)
-    return tmp_path
+    return days(tmp_path, N_DAYS, n=PER_DAY)
 
 
 @cache

@@ -18,7 +18,7 @@ from learners.schema import Kept
 from tests.ensembles.test_wide import fresh
 from tests.ensembles.test_wide import schema_of as wide_schema
 from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import OVERRIDES, write
+from tests.passes.test_statistic_reuse import OVERRIDES, days, write
 from tests.processes import ended, runs, wait_for
 
 pytest.importorskip("distributed")
@@ -26,10 +26,7 @@ pytest.importorskip("distributed")
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    data = tmp_path_factory.mktemp("data")
-    for day in range(5):
-        write(data, day)
-    return data
+    return days(tmp_path_factory.mktemp("data"), 5)
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from learners.registry import recipes
 from storage.datasets.statistics import CheckpointFile
 from storage.models.compiled import map_compiled
 from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import User, learned, write
+from tests.passes.test_statistic_reuse import User, days, learned
 from tests.processes import wait_for
 
 # Each line it is sent starts a run of its own; only the importing, which takes a second, is done once for all of them.
@@ -56,11 +56,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def folder(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    for day in range(4):
-        write(data, day, n=5000)
-    return data
+    return days(tmp_path / "data", 4, n=5000)
 
 
 class Checkpoint:

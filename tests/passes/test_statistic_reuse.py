@@ -51,6 +51,14 @@ def write(folder, day, values=("a", "b", "c"), n=600, nulls=False, classes=("no"
     pq.write_table(pa.table(columns), folder / f"{day:02d}.parquet", row_group_size=250)
 
 
+def days(folder, n_days, **how):
+    """A folder with a file for each day."""
+    folder.mkdir(exist_ok=True)
+    for day in range(n_days):
+        write(folder, day, **how)
+    return folder
+
+
 OVERRIDES = {"user": "drop", "time": "drop"}
 
 
@@ -61,9 +69,7 @@ def learned(name, parameters, source, kept=None, store=None, selection=None, acc
 
 @pytest.fixture
 def folder(tmp_path):
-    for day in range(6):
-        write(tmp_path, day)
-    return tmp_path
+    return days(tmp_path, 6)
 
 
 @pytest.mark.parametrize(("name", "parameters"), LEARNERS)

@@ -160,13 +160,6 @@ def test_a_quote_that_is_not_closed_swallows_no_rows(path):
     assert Source.open(path).n_rows == 2
 
 
-@pytest.mark.parametrize(("head", "words"), [(b"\x1f\x8b\x08\0", "packed by gzip"), (b"PK\x03\x04\0", "is a ZIP file")])
-def test_what_is_no_text_is_named(head, words, tmp_path):
-    (tmp_path / "t.csv").write_bytes(head + bytes(60))
-    with pytest.raises(SourceError, match=words):
-        Source.open(tmp_path / "t.csv")
-
-
 def test_a_comment_mark_within_quotes_is_text(path):
     path.write_text('a,b\n"one\n# two ""x""\n",1\n# three "\n5" nail,2\n# 3\n"y","6"\n#\n"z\n#, 7"" ",7')
     expected = {"a": ['one\n# two "x"\n', '5" nail', "y", 'z\n#, 7" '], "b": [1, 2, 6, 7]}

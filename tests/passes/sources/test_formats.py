@@ -186,6 +186,8 @@ BROKEN = {
     "ragged.csv": (b"a,b\n1,2\n1\n", "cannot be read as CSV .*Expected 2 columns, got 1"),
     "latin.csv": ("a,b\n1,é\n".encode("latin-1"), "is not UTF-8 in line 2"),
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 5000)[:-20], "cannot be read as CSV"),
+    "packed.csv": (b"\x1f\x8b\x08\0" + bytes(60), "packed by gzip"),
+    "zip.csv": (b"PK\x03\x04\0" + bytes(60), "is a ZIP file"),
     "plain.csv.gz": (b"a,b\n1,2\n", "cannot be read as CSV"),
     "list.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON list. Write an object a line: jq"),
     "pretty.json": (b'{\n "a": 1,\n', "cannot be read as JSON lines"),

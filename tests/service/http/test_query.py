@@ -23,7 +23,7 @@ from service.requests.problems import TooSlow
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_statistic_reuse import write
+from tests.passes.test_statistic_reuse import days, write
 from tests.service.asking import run_job
 from tests.service.cli import test_cli
 from tests.service.cli.test_cli import fewpass
@@ -235,10 +235,7 @@ def test_numbers_may_stay_numbers(site):
 
 @pytest.mark.parametrize(("learning", "leaves"), [("adf", "gaussian"), ("bmm", "intervals")])
 def test_an_update_goes_on_from_the_posterior(tmp_path, learning, leaves):
-    data = tmp_path / "data"
-    data.mkdir()
-    for day in range(3):
-        write(data, day)
+    data = days(tmp_path / "data", 3)
     asked = {"uris": [str(data)], "learner": "spn", "model": "sky", "columns": COLUMNS, "update": True}
     request = TrainRequest(**asked, parameters={"structure": "chow-liu", "learning": learning, "leaves": leaves})
     with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:

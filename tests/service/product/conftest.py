@@ -9,7 +9,7 @@ from service.jobs.steps import LOCAL, ignore_report, run_job_steps
 from service.requests.requests import DatasetRequest, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_statistic_reuse import write
+from tests.passes.test_statistic_reuse import days
 
 
 def run_refresh(workspace, train, job=None, **more):
@@ -27,11 +27,7 @@ def workspace(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    for day in range(5):
-        write(data, day)
-    return data
+    return days(tmp_path / "data", 5)
 
 
 @pytest.fixture

@@ -9,18 +9,14 @@ from learners.models.query import Conditional, Map
 from learners.schema.encoding.json_records import encode_json_records
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
-from tests.passes.test_statistic_reuse import write
+from tests.passes.test_statistic_reuse import days
 from tests.service.asking import model_of
 from tests.service.product.test_refresh import n_left, request_of
 
 
 @pytest.fixture
 def folder(tmp_path):
-    data = tmp_path / "data"
-    data.mkdir()
-    for day in range(3):
-        write(data, day, n=90)
-    return data
+    return days(tmp_path / "data", 3, n=90)
 
 
 def ensemble(folder, **more):
