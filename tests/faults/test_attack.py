@@ -229,10 +229,9 @@ def is_sentence(how, told):
     return how in ("failed", "refused 422", "refused 503") and detail.endswith(".") and "Traceback" not in detail
 
 
-def test_ten_hostile_inputs_harm_nobody(tmp_path):
-    attack(tmp_path, 10)
+N_ATTACKS = int(os.environ.get("FEWPASS_TEST_ATTACKS", "200"))
 
 
-@pytest.mark.faults
-def test_two_hundred_hostile_inputs_harm_nobody(tmp_path):
-    attack(tmp_path, int(os.environ.get("FEWPASS_TEST_ATTACKS", "200")))
+@pytest.mark.parametrize("n", [10, pytest.param(N_ATTACKS, marks=pytest.mark.faults)])
+def test_hostile_inputs_harm_nobody(tmp_path, n):
+    attack(tmp_path, n)

@@ -46,10 +46,6 @@ def unseen(table):
     return replaced(table, "town", pa.array(towns))
 
 
-def swapped(table):
-    return replaced(replaced(table, "size", table["weight"]), "weight", table["size"])
-
-
 DRIFTS = {
     "prior": (lambda t: problems.rows(N_ROWS, 9, 0.6), "class_mix", ()),
     "mechanism": (lambda t: replaced(t, "road", pa.array([*t["road"].to_pylist()[1:], "none"])), "mechanism", ("road",)),

@@ -6,7 +6,6 @@ import sys
 
 import numba
 import pytest
-from numba.core.registry import CPUDispatcher
 
 from learners import Source, drive, load_model
 from learners.registry import recipes
@@ -15,18 +14,7 @@ from service.http import warm_up as warming
 from service.http.warm_up import TABLE, warm_up_kernels, warm_up_model_queries
 from service.product.inference.queries import queryable_circuit
 from service.settings import Settings
-
-
-def signatures():
-    """Each kernel with what it has been compiled or loaded for."""
-    kernels = {
-        id(found): found
-        for name, module in list(sys.modules.items())
-        if name.startswith("learners.")
-        for found in vars(module).values()
-        if isinstance(found, CPUDispatcher)
-    }
-    return {f"{kernel.__module__}.{kernel.__name__}{each}" for kernel in kernels.values() for each in kernel.signatures}
+from tests.service.operations.endpoints_after_precompiling import signatures
 
 
 @pytest.mark.parametrize(
