@@ -24,6 +24,7 @@ from learners.schema import Chunk
 from learners.schema.encoding.column_views import Views
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts
+from tests.naive.information import mutual_information
 
 N_ROWS = 600
 MEMBERS = 2
@@ -169,16 +170,8 @@ def test_where_columns_are_missing_both_answers_are_pooled(learner, n_classes):
 @pytest.mark.parametrize(("learner", "n_classes"), [("eskdb", 2), ("auto", 2)])
 def test_the_information_of_a_column_is_that_of_its_counts(learner, n_classes):
     model, x, y = trained(learner, n_classes)
-    by_joint, sizes = (
-        naive.codes_by_views(model.schema, x, member_parent_grouping_index(0)),
-        model.joint.schema.domain_sizes,
-    )
-    found = []
-    for codes, size in zip(by_joint, sizes, strict=True):
-        p = np.zeros((size, n_classes))
-        np.add.at(p, (codes, y), 1 / y.size)
-        independent = p.sum(axis=1, keepdims=True) * p.sum(axis=0)
-        found.append((p[p > 0] * np.log(p[p > 0] / independent[p > 0])).sum())
+    by_joint = naive.codes_by_views(model.schema, x, member_parent_grouping_index(0))
+    found = [mutual_information(codes, y) for codes in by_joint]
     assert model.joints.information == pytest.approx(np.array(found) / sum(found), abs=0.05)
 
 

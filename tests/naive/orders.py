@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections import Counter
 from functools import lru_cache
 
 import numpy as np
@@ -118,3 +119,19 @@ def bge_of_set(x, members, alpha_mu, alpha_w, t):
         + (alpha_w - d + size) / 2 * size * math.log(t)
         - (n + alpha_w - d + size) / 2 * np.linalg.slogdet(r)[1]
     )
+
+
+def naive_bdeu(codes, sizes, ess):
+    """log p(node | parents) of codes (d, n) by definition; Heckerman, Geiger, Chickering (1995), equation (35)."""
+
+    def log_family(node, parents):
+        q = math.prod(int(sizes[parent]) for parent in parents)
+        r = int(sizes[node])
+        of_parents = Counter(zip(*(codes[parent].tolist() for parent in parents), strict=True) if parents else [])
+        if not parents:
+            of_parents = Counter({(): codes.shape[1]})
+        of_both = Counter(zip(*(codes[column].tolist() for column in (*parents, node)), strict=True))
+        total = sum(math.lgamma(ess / q) - math.lgamma(ess / q + n) for n in of_parents.values())
+        return total + sum(math.lgamma(ess / (q * r) + n) - math.lgamma(ess / (q * r)) for n in of_both.values())
+
+    return log_family

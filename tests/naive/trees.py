@@ -1,10 +1,11 @@
 """Averages over trees by their definition: every tree."""
 
 import itertools
-import math
 
 import networkx as nx
 import numpy as np
+
+from tests.naive.orders import naive_bdeu
 
 
 def all_trees(n):
@@ -16,24 +17,10 @@ def all_trees(n):
 
 
 def log_likelihood(x, y, sizes, n_classes, edges, ess):
-    """Log marginal likelihood of codes x (n, rows) and classes y given a tree, directed away from node 0, by counting."""
-
-    def log_dirichlet(counts, prior):
-        return (
-            math.lgamma(prior * counts.size)
-            - math.lgamma(prior * counts.size + counts.sum())
-            + sum(math.lgamma(prior + k) - math.lgamma(prior) for k in counts.tolist())
-        )
-
-    total = log_dirichlet(np.bincount(y, minlength=n_classes), ess / n_classes)
-    for node, parent in directed(len(sizes), edges):
-        contexts = itertools.product(range(n_classes), range(sizes[parent]) if parent is not None else (None,))
-        for k, value in contexts:
-            chosen = (y == k) & (x[parent] == value if parent is not None else True)
-            n_contexts = n_classes * (sizes[parent] if parent is not None else 1)
-            counts = np.bincount(x[node][chosen], minlength=sizes[node])
-            total += log_dirichlet(counts, ess / (n_contexts * sizes[node]))
-    return total
+    """Log marginal likelihood of codes x (n, rows) and classes y given a tree, directed away from node 0."""
+    log_family = naive_bdeu(np.vstack([y, x]), [n_classes, *sizes], ess)
+    parents = {node + 1: (0,) if parent is None else (0, parent + 1) for node, parent in directed(len(sizes), edges)}
+    return log_family(0, ()) + sum(log_family(node, above) for node, above in parents.items())
 
 
 def directed(n, edges):

@@ -1,7 +1,6 @@
 """Small structure problems with every score by definition."""
 
 import math
-from collections import Counter
 
 import numpy as np
 
@@ -56,22 +55,6 @@ def naive_bge(x, alpha_mu=1.0, alpha_w=None, t=None):
     def log_family(node, parents):
         both, alone = [*parents, node], list(parents)
         return naive.bge_of_set(x, both, alpha_mu, alpha_w, t) - naive.bge_of_set(x, alone, alpha_mu, alpha_w, t)
-
-    return log_family
-
-
-def naive_bdeu(codes, sizes, ess):
-    """log p(node | parents) of codes (d, n) by definition; Heckerman, Geiger, Chickering (1995), equation (35)."""
-
-    def log_family(node, parents):
-        q = math.prod(int(sizes[parent]) for parent in parents)
-        r = int(sizes[node])
-        of_parents = Counter(zip(*(codes[parent].tolist() for parent in parents), strict=True) if parents else [])
-        if not parents:
-            of_parents = Counter({(): codes.shape[1]})
-        of_both = Counter(zip(*(codes[column].tolist() for column in (*parents, node)), strict=True))
-        total = sum(math.lgamma(ess / q) - math.lgamma(ess / q + n) for n in of_parents.values())
-        return total + sum(math.lgamma(ess / (q * r) + n) - math.lgamma(ess / (q * r)) for n in of_both.values())
 
     return log_family
 

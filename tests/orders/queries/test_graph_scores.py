@@ -12,7 +12,8 @@ from learners.orders.queries.graph_scores import (
 )
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive
-from tests.orders.problems import EXACT, learned, log_fair, naive_bdeu, naive_bge
+from tests.naive.orders import naive_bdeu
+from tests.orders.problems import EXACT, learned, log_fair, naive_bge
 from tests.orders.test_order_learning import standardised
 
 

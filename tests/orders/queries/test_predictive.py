@@ -12,7 +12,8 @@ from learners.orders.queries import predictive
 from learners.orders.queries.predictive import GraphAverage, NoRows, predictive_log_densities
 from learners.orders.scores.bdeu_bge import BGe, BGePrior
 from tests.naive import orders as naive
-from tests.orders.problems import bge_of, gaussian_table, learned, log_fair, naive_bdeu, naive_bge
+from tests.naive.orders import naive_bdeu
+from tests.orders.problems import bge_of, gaussian_table, learned, log_fair, naive_bge
 
 GRAPH = ((1,), (), (0, 1), (2,))
 

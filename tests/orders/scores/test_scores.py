@@ -9,13 +9,13 @@ from learners.orders.scores.bdeu_bge import BDeu, BGePrior, TooManyCombinations
 from learners.orders.scores.candidates import greedy_candidate_parents
 from learners.orders.scores.scores import StructurePrior
 from tests.naive import orders as naive
+from tests.naive.orders import naive_bdeu
 from tests.orders.problems import (
     Rows,
     bge_of,
     family_scores,
     gaussian_table,
     log_fair,
-    naive_bdeu,
     naive_bge,
     subsets,
 )

@@ -13,7 +13,8 @@ from learners.models.query import Conditional, Map, Sample
 from learners.registry.networks import order_circuits
 from learners.registry.networks.order_circuits import TooManyParentSets
 from tests.naive import orders as naive
-from tests.orders.problems import gaussian_table, log_fair, naive_bdeu, naive_bge
+from tests.naive.orders import naive_bdeu
+from tests.orders.problems import gaussian_table, log_fair, naive_bge
 
 NAMES = ["a", "b", "c", "d"]
 
