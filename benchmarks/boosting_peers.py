@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.scoreboard.peers import fit
 from learners.errors import InvalidParameter
-from learners.evaluation.crossvalidation import stratified_folds
+from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.peers import PEERS, Peer, Predict, RawColumns
 from learners.kernels.arrays import Codes, Floats
 

@@ -12,8 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.measuring import machine, median_figure, options, report
-from learners.evaluation.crossvalidation import stratified_folds
-from learners.evaluation.datasets import DataSet, find_data_sets, load_data_set
+from learners.evaluation.datasets import DataSet, find_data_sets, load_data_set, stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.models.model import Model
 from learners.passes.learner import drive

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
@@ -13,13 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-import numpy as np
-
-from learners.errors import EmptyData, InvalidParameter, SourceError
+from learners.errors import InvalidParameter, SourceError
 from learners.evaluation.datasets import DataSet, find_data_sets
 from learners.evaluation.learner_specs import LearnerSpec
 from learners.evaluation.trial import Key, Outcome, Trial, run_trial
-from learners.kernels.arrays import Integers
 
 
 @dataclass(frozen=True)
@@ -218,26 +214,3 @@ def _end_of_last_line(file: IO[bytes]) -> int:
         return int(end)
     file.seek(0)
     return int(file.read().rfind(b"\n")) + 1
-
-
-def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integers, Integers]]:
-    """Shuffled folds with about the same class shares, as scikit-learn's StratifiedKFold makes them.
-
-    A class with fewer rows than folds is in some of them only.
-
-    `y`, (n_rows,) int64: classes.
-    `seed`: the same seed gives the same folds.
-    Returns list of (train, test): row numbers (n,) int64, ascending.
-    Raises EmptyData if there are fewer rows than folds.
-    """
-    from sklearn.model_selection import KFold, StratifiedKFold
-
-    y = np.asarray(y)
-    if y.size < n_folds:
-        raise EmptyData(f"{y.size} rows cannot be split into {n_folds} folds.")
-    # Where no class has a row for each fold there is nothing to stratify, and scikit-learn refuses.
-    is_stratified = np.unique(y, return_counts=True)[1].max() >= n_folds
-    splitter = (StratifiedKFold if is_stratified else KFold)(n_folds, shuffle=True, random_state=seed)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
-        return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splitter.split(y, y)]

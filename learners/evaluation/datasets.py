@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.errors import SchemaError, SourceError, UnknownColumn
+from learners.errors import EmptyData, SchemaError, SourceError, UnknownColumn
 from learners.kernels.arrays import Integers
 from learners.passes.sources.source import arrow_type_family
 from learners.passes.sources.source_files import file_format_by_extension
@@ -114,6 +115,29 @@ def load_data_set(data: DataSet) -> Loaded:
     classes = sorted(pc.unique(target).to_pylist())
     y = pc.index_in(target, value_set=pa.array(classes, target.type)).to_numpy(zero_copy_only=False).astype(np.int64)
     return Loaded(table.drop_columns([data.target]), classes, target, y)
+
+
+def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integers, Integers]]:
+    """Shuffled folds with about the same class shares, as scikit-learn's StratifiedKFold makes them.
+
+    A class with fewer rows than folds is in some of them only.
+
+    `y`, (n_rows,) int64: classes.
+    `seed`: the same seed gives the same folds.
+    Returns list of (train, test): row numbers (n,) int64, ascending.
+    Raises EmptyData if there are fewer rows than folds.
+    """
+    from sklearn.model_selection import KFold, StratifiedKFold
+
+    y = np.asarray(y)
+    if y.size < n_folds:
+        raise EmptyData(f"{y.size} rows cannot be split into {n_folds} folds.")
+    # Where no class has a row for each fold there is nothing to stratify, and scikit-learn refuses.
+    is_stratified = np.unique(y, return_counts=True)[1].max() >= n_folds
+    splitter = (StratifiedKFold if is_stratified else KFold)(n_folds, shuffle=True, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The least populated class", category=UserWarning)
+        return [(train.astype(np.int64), test.astype(np.int64)) for train, test in splitter.split(y, y)]
 
 
 def nested_row_sample(rows: Integers, limit: int | None, seed: int) -> Integers:

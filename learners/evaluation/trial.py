@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from learners.errors import SchemaError
-from learners.evaluation.crossvalidation import stratified_folds
-from learners.evaluation.datasets import DataSet, Loaded, load_data_set, nested_row_sample
+from learners.evaluation.datasets import DataSet, Loaded, load_data_set, nested_row_sample, stratified_folds
 from learners.evaluation.learner_specs import LearnerSpec
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, Predict

@@ -10,7 +10,7 @@ from learners import Source, encode
 from learners.classifiers.baselines import recipes, xgboost_training
 from learners.classifiers.baselines.boosted import BoostedModel, XGBoostParameters
 from learners.errors import Cancelled, InvalidParameter
-from learners.evaluation.crossvalidation import stratified_folds
+from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
