@@ -45,7 +45,7 @@ class Cause:
 def drift_causes(
     window: ServedCounts, reference: Reference, findings: Sequence[Finding], notes: Mapping[str, object]
 ) -> list[Cause]:
-    """Explanations of the alarms, of which `drift_tests.run_drift_tests` tells, the likeliest first; empty where nothing alarms."""
+    """Explanations of the alarms, of which `drift_findings.run_drift_tests` tells, the likeliest first; empty where nothing alarms."""
     alarms = [one for one in findings if one.is_alarming]
     moved = [one for one in alarms if one.kind == "family"]
     swapped = _swapped(window, reference, moved, alarms)
