@@ -18,11 +18,11 @@ Document = Mapping[str, Any]
 BENEATH = {
     "Circuits in memory": (
         "circuits.evaluation.evaluate.log_values",
-        "circuits.queries.circuit_answers.circuit_marginals",
-        "circuits.queries.circuit_answers.circuit_moments",
-        "circuits.queries.circuit_answers.circuit_conditional",
-        "circuits.queries.circuit_answers.circuit_class_posterior",
-        "circuits.queries.circuit_answers.sample_circuit_rows",
+        "circuits.queries.array_answers.marginals",
+        "circuits.queries.array_answers.moments",
+        "circuits.queries.array_answers.conditional",
+        "circuits.queries.array_answers.class_posterior",
+        "circuits.queries.array_answers.sample",
         "circuits.em.em.batch_em",
     ),
 }

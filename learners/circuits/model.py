@@ -16,10 +16,10 @@ from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variab
 from learners.circuits.evaluation.reweighted import Likelihoods
 from learners.circuits.kernels import KIND_NAMES
 from learners.circuits.map.query import prepared_map_circuit
-from learners.circuits.queries import circuit_answers as answers
-from learners.circuits.queries.circuit_answers import sample_circuit_rows
+from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries.array_answers import sample
 from learners.circuits.queries.named_answers import Answer, Batches
-from learners.circuits.queries.queries import answer_circuit_queries, circuit_query_handlers
+from learners.circuits.queries.queries import answer_all, circuit_query_handlers
 from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 from learners.circuits.variables import Columns, circuit_columns
 from learners.errors import InvalidParameter, NoClass
@@ -82,7 +82,7 @@ class CircuitModel:
 
     def class_posterior(self, x: Array, variable: int) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
-        return answers.circuit_class_posterior(self.circuit, x, variable)
+        return answers.class_posterior(self.circuit, x, variable)
 
     def log_likelihood(self, chunk: Chunk) -> Floats:
         """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
@@ -94,11 +94,11 @@ class CircuitModel:
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
         """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
-        return answers.circuit_marginals(self.circuit, x, variables)
+        return answers.marginals(self.circuit, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
         """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
-        return answers.circuit_moments(self.circuit, x, variables)[0]
+        return answers.moments(self.circuit, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
         """(n_peaks, n_rows) float64: where the densities of a numeric variable are highest, the same places for each row."""
@@ -107,7 +107,7 @@ class CircuitModel:
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
-        return sample_circuit_rows(self.circuit, x, n, seed, numbers)
+        return sample(self.circuit, x, n, seed, numbers)
 
     def prepare(self) -> None:
         """Build what queries of every kind share, so that the first one does not wait for it."""
@@ -117,7 +117,7 @@ class CircuitModel:
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_network_queries` tells them."""
-        return answer_circuit_queries(self.circuit, self.schema, queries, self.batches, pause)
+        return answer_all(self.circuit, self.schema, queries, self.batches, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
         """What answers the queries of each kind, given likelihoods of some variables."""

@@ -15,11 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 from learners.circuits.model import CircuitModel
 from learners.circuits.parameters import CircuitParameters
 from learners.circuits.queries.column_values import (
-    codes_with_names,
-    encode_circuit_rows,
-    fill_missing_cells,
+    fill_cells,
     missing_cells,
-    replace_cells,
+    nameable,
+    rows_of_batch,
+    with_cells,
 )
 from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
@@ -304,20 +304,18 @@ def _without_gaps(
 ) -> pa.RecordBatch:
     """A batch whose missing cells are filled; of the model's columns those that it has."""
     columns, places = model.columns, {name: place for place, name in enumerate(batch.schema.names)}
-    x, is_missing = encode_circuit_rows(columns, batch), missing_cells(columns, batch)
+    x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
     known = set(model.circuit.scope(model.circuit.root))
     for v, name in enumerate(columns.names):
         if name not in places or v not in known:
             is_missing[v] = False
         # Where missing is a value of its own, as in compiled networks, the cell is to be filled all the same.
         x[v, is_missing[v]] = -1 if columns.n_values[v] else np.nan
-    values = fill_missing_cells(
-        model, x, is_missing, how, nameable=codes_with_names(columns), seed=seed, first_row=first_row
-    )[0]
+    values = fill_cells(model, x, is_missing, how, nameable=nameable(columns), seed=seed, first_row=first_row)[0]
     arrays = list(batch.columns)
     for v, name in enumerate(columns.names):
         if is_missing[v].any():
             place = places[name]
-            column = replace_cells(columns, v, arrays[place], values[v])
+            column = with_cells(columns, v, arrays[place], values[v])
             arrays[place] = column.cast(batch.schema.field(place).type)
     return pa.RecordBatch.from_arrays(arrays, schema=batch.schema)

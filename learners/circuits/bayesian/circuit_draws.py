@@ -16,7 +16,7 @@ from learners.circuits.evaluation.evaluate import log_values, validate_circuit_r
 from learners.circuits.evaluation.leaf_distributions import truncated_leaf_moments
 from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circuit
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, SUM
-from learners.circuits.queries import circuit_answers as answers
+from learners.circuits.queries import array_answers as answers
 from learners.circuits.queries.named_answers import Summary
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Floats, Integers, freeze_arrays, read_only_array
@@ -181,8 +181,8 @@ class CircuitDraws:
         log = float(log_values(circuit, x)[0])
         try:
             if moments:
-                return log, np.stack(answers.circuit_moments(circuit, x, scope), axis=2)[0].ravel()
-            return log, np.concatenate([p[0] for p in answers.circuit_marginals(circuit, x, scope)])
+                return log, np.stack(answers.moments(circuit, x, scope), axis=2)[0].ravel()
+            return log, np.concatenate([p[0] for p in answers.marginals(circuit, x, scope)])
         except ImpossibleEvidence as error:
             raise ImpossibleEvidence(row) from error
 

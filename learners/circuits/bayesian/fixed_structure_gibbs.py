@@ -23,7 +23,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, KIND_NAMES, POISSON, SUM
 from learners.circuits.parameters import GibbsParameters
-from learners.circuits.queries.circuit_answers import edge_posteriors_in_log_space, linear_space_circuit
+from learners.circuits.queries.array_answers import edge_posteriors_in_log_space, linear_space_circuit
 from learners.circuits.variables import circuit_columns, mask_unknown_codes
 from learners.errors import EmptyData, InvalidParameter, SchemaError
 from learners.kernels.arrays import Floats, Integers, freeze_arrays

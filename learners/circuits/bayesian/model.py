@@ -15,7 +15,7 @@ from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries import queries
-from learners.circuits.queries.circuit_answers import sample_circuit_rows
+from learners.circuits.queries.array_answers import sample
 from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.circuits.variables import Columns
@@ -96,7 +96,7 @@ def sample_posterior_predictive(draws: CircuitDraws, x: Array, n: int, seed: int
         circuit, places = draws.of(draw), np.flatnonzero(of_draw == draw)
         for row, rows in enumerate(samples):
             try:
-                rows[places] = sample_circuit_rows(circuit, x[:, [row]], places.size, int(seeds[draw]))[0]
+                rows[places] = sample(circuit, x[:, [row]], places.size, int(seeds[draw]))[0]
             except ImpossibleEvidence as error:
                 raise ImpossibleEvidence(row) from error
     return samples
@@ -196,7 +196,7 @@ class BayesianCircuit(CircuitModel):
         for draw in np.unique(of_draw).tolist():
             circuit, (rows, at) = self.draws.of(int(draw)), np.nonzero(of_draw == draw)
             own = numbers[rows] * n + at
-            out[rows, at] = sample_circuit_rows(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
+            out[rows, at] = sample(circuit, np.ascontiguousarray(x[:, rows]), 1, seed, own)[:, 0]
         return out
 
     def batches(self, likelihoods: Likelihoods) -> Batches:

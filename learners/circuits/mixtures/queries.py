@@ -19,10 +19,10 @@ from learners.circuits.map.query import MapAnswer, k_best
 from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sum_exp, product_mixture_circuit
 from learners.circuits.queries import queries
-from learners.circuits.queries.circuit_answers import check_joint_cell_count
+from learners.circuits.queries.array_answers import check_joint_cell_count
 from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Answer, Batches, Sampled, Source, Summary
-from learners.circuits.queries.queries import answer_circuit_queries
+from learners.circuits.queries.queries import answer_all
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Array, Floats
 from learners.models.estimation import Sampling
@@ -165,7 +165,7 @@ def sampled_mixture_answer(
         sources.append(_SampledBox(*reweighted_mixture(mixture, likelihoods), sampling, pause))
         return sources[0].batches
 
-    (answer,) = answer_circuit_queries(columns.circuit, columns.schema, [query], batches, pause)
+    (answer,) = answer_all(columns.circuit, columns.schema, [query], batches, pause)
     answer["sampled"] = sources[0].sampled
     return answer
 

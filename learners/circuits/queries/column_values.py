@@ -24,7 +24,7 @@ from learners.schema.times_and_durations import clock_kind_and_ticks, parse_dura
 DAY_S = 86_400
 
 
-def encode_circuit_rows(columns: Columns, batch: pa.RecordBatch) -> Array:
+def rows_of_batch(columns: Columns, batch: pa.RecordBatch) -> Array:
     """(n_variables, n_rows) of raw rows, the class among them where they have it; a class that training never saw is missing.
 
     Raises SchemaError if the type of a column does not fit.
@@ -56,7 +56,7 @@ def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
     return is_missing
 
 
-def codes_with_names(columns: Columns) -> list[Mask]:
+def nameable(columns: Columns) -> list[Mask]:
     """Of each variable which codes stand for one value: neither for missing nor for many rare values. Empty of numbers."""
     return [
         np.array([_has_name(columns, v, code) for code in range(size)], np.bool_)
@@ -79,7 +79,7 @@ def is_binned_variable(columns: Columns, v: int) -> bool:
     return v != columns.class_variable and columns.n_values[v] > 0 and columns.schema.attributes[v].kind == "numeric"
 
 
-def raw_cell_value(columns: Columns, v: int, code: float) -> RawValue:
+def raw_value(columns: Columns, v: int, code: float) -> RawValue:
     """The raw value of a code or number: of an interval its middle, of an interval without an end its other end."""
     if not is_binned_variable(columns, v):
         value = columns.value(v, code)
@@ -98,7 +98,7 @@ def _middles(columns: Columns, v: int) -> Floats:
     return cast("Floats", np.concatenate([[np.nan] * attribute.has_missing, middles])[int(columns.offsets[v]) :])
 
 
-def replace_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
+def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
     """An Arrow column with some of its cells replaced. Raises SchemaError if a value is none of the column's type.
 
     v: the column's variable.
@@ -222,7 +222,7 @@ class Answering(Protocol):
         """(n_rows, n, n_variables) drawn given each row."""
 
 
-def fill_missing_cells(
+def fill_cells(
     model: Answering,
     x: Array,
     is_missing: Mask,

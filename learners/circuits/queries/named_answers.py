@@ -11,7 +11,7 @@ import numpy as np
 
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.evaluation.leaf_distributions import density_variables
-from learners.circuits.queries.column_values import codes_with_names
+from learners.circuits.queries.column_values import nameable
 from learners.circuits.variables import Columns, mask_unknown_codes
 from learners.kernels.arrays import Array, Floats, Mask
 from learners.models.evidence import RawValue
@@ -261,7 +261,7 @@ class Source(ABC):
             logs, marginals = self.row_marginals(x, discrete)
             for v, summary in zip(discrete, marginals, strict=True):
                 # Neither what is missing nor what is rare is a guess.
-                best = np.where(codes_with_names(columns)[v], summary.mean, -1.0).argmax(axis=1)
+                best = np.where(nameable(columns)[v], summary.mean, -1.0).argmax(axis=1)
                 for row, code in enumerate(best.tolist()):
                     guess: Guess = {"value": columns.value(v, code), "probability": float(summary.mean[row, code])}
                     guesses[row][columns.names[v]] = {**guess, **summary.spread((row, code))}

@@ -13,8 +13,8 @@ from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence, NoArcs
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.evaluation.reweighted import Likelihoods, reweight_circuit
 from learners.circuits.map.query import TREE_SOLVERS, MapAnswer, k_best
-from learners.circuits.queries import circuit_answers as answers
-from learners.circuits.queries.circuit_answers import sample_circuit_rows
+from learners.circuits.queries import array_answers as answers
+from learners.circuits.queries.array_answers import sample
 from learners.circuits.queries.likelihoods import Read, read_evidence, read_evidence_likelihoods
 from learners.circuits.queries.named_answers import Answer, Assignment, Batches, Source, Summary
 from learners.circuits.variables import Columns, circuit_columns
@@ -28,12 +28,12 @@ TOGETHER = 512  # queries between two pauses
 _Group = tuple[Any, ...]
 
 
-def answer_circuit_query(circuit: Circuit, schema: Schema, query: Query) -> Answer:
-    """Answer one query as `answer_circuit_queries` does; the schema's columns are the circuit's variables, see `variables.Columns`."""
-    return answer_circuit_queries(circuit, schema, [query])[0]
+def answer(circuit: Circuit, schema: Schema, query: Query) -> Answer:
+    """Answer one query as `answer_all` does; the schema's columns are the circuit's variables, see `variables.Columns`."""
+    return answer_all(circuit, schema, [query])[0]
 
 
-def answer_circuit_queries(
+def answer_all(
     circuit: Circuit,
     schema: Schema,
     queries: Sequence[Query],
@@ -111,21 +111,21 @@ class _CircuitSource(Source):
         return log_values(self.circuit, x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
-        return self.row_logs(x), list(map(Summary, answers.circuit_marginals(self.circuit, x, variables)))
+        return self.row_logs(x), list(map(Summary, answers.marginals(self.circuit, x, variables)))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
-        tables = answers.circuit_conditional(self.circuit, x, variables)
+        tables = answers.conditional(self.circuit, x, variables)
         return self.row_logs(x), Summary(tables.reshape(len(tables), -1))
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
-        mean, variance = answers.circuit_moments(self.circuit, x, variables)
+        mean, variance = answers.moments(self.circuit, x, variables)
         return self.row_logs(x), Summary(mean), variance
 
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
         drawn = []
         for row in range(x.shape[1]):
             try:
-                drawn.append(sample_circuit_rows(self.circuit, x[:, [row]], n, seed)[0])
+                drawn.append(sample(self.circuit, x[:, [row]], n, seed)[0])
             except ImpossibleEvidence as error:
                 raise ImpossibleEvidence(row) from error
         return drawn
@@ -138,7 +138,7 @@ def circuit_query_handlers(circuit: Circuit, likelihoods: Likelihoods) -> Batche
 
 
 def check_circuit_queries(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
-    """Refuse what `answer_circuit_queries` would refuse, by the same errors, without looking at probabilities."""
+    """Refuse what `answer_all` would refuse, by the same errors, without looking at probabilities."""
     columns = circuit_columns(circuit, schema)
     for query in queries:
         columns.rows([read_evidence(columns, query).values])

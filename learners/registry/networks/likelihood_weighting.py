@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from learners.circuits.errors import InvalidEvidence
-from learners.circuits.queries.column_values import codes_with_names
+from learners.circuits.queries.column_values import nameable
 from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Answer, Guess, Sampled
 from learners.circuits.queries.queries import resolve_query_variables
@@ -108,7 +108,7 @@ def likelihood_weighting_answer(
     if isinstance(query, Impute):
         answer["imputed"] = {}
         for v, own, its in parts:
-            best = int(np.where(codes_with_names(columns)[v], own, -1.0).argmax())
+            best = int(np.where(nameable(columns)[v], own, -1.0).argmax())
             answer["imputed"][columns.names[v]] = Guess(
                 value=columns.value(v, best), probability=float(own[best]), standard_error=float(its[best])
             )

@@ -29,7 +29,7 @@ class ArcModel(CircuitModel):
     network: ArcNetwork
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.answer_circuit_queries` tells them; those after an intervention as `interventions.answer_after_intervention` does."""
+        """Answers as `queries.answer_all` tells them; those after an intervention as `interventions.answer_after_intervention` does."""
         is_cut = [not isinstance(query, Surprise) and bool(query.do) for query in queries]
         whole = iter(super().answer([query for query, cut in zip(queries, is_cut, strict=True) if not cut], pause))
         return [

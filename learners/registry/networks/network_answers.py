@@ -47,7 +47,7 @@ def answer_network_queries(
     `max_edges`: of the circuit of each network that is cut, or of another graph. Beyond it, queries with `sampling` get
     samples.
     `pause`: called again and again; what it raises ends the answering.
-    Returns list of dict: as `queries.answer_circuit_queries` tells, after interventions as `interventions.answer_after_intervention` does, and
+    Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after_intervention` does, and
     of averages as `graph_averaged_answer` does.
     Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
     ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge.

@@ -14,12 +14,12 @@ from learners.circuits.evaluation.leaf_distributions import density_variables
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
     chunk_of_batch,
-    codes_with_names,
-    encode_circuit_rows,
-    fill_missing_cells,
+    fill_cells,
     is_binned_variable,
     missing_cells,
-    replace_cells,
+    nameable,
+    rows_of_batch,
+    with_cells,
 )
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.kernels.arrays import Floats, Integers, Mask
@@ -176,7 +176,7 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
 class Filling:
     """How cells are filled; InvalidParameter if that cannot be."""
 
-    how: How = "mode"  # see `learners.circuits.queries.column_values.fill_missing_cells`
+    how: How = "mode"  # see `learners.circuits.queries.column_values.fill_cells`
     columns: tuple[str, ...] = ()  # to fill; none named: those of the model that the data has
     draws: int = 1  # completed rows for each row, with a column `draw` from 1 where there are several
     seed: int = 0
@@ -234,12 +234,12 @@ def imputed_cells(
     Returns `is_missing` (n_variables, n_rows) bool, and `values` (n_draws, n_variables, n_rows) float64, NaN elsewhere.
     """
     columns = model.columns
-    x, is_missing = encode_circuit_rows(columns, batch), missing_cells(columns, batch)
+    x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
     is_missing[[v for v in range(len(columns.names)) if v not in set(variables)]] = False
     # Missing cells say nothing, also where missing is a value to the model.
     x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
-    options: JSONObject = {"nameable": codes_with_names(columns), "seed": filling.seed, "n_draws": filling.draws}
-    return is_missing, fill_missing_cells(model, x, is_missing, filling.how, first_row=first_row, **options)
+    options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
+    return is_missing, fill_cells(model, x, is_missing, filling.how, first_row=first_row, **options)
 
 
 def imputed_batches(
@@ -253,7 +253,7 @@ def imputed_batches(
         columns = dict(zip(names, decode_dictionary_columns(batch).columns, strict=True))
         for v in variables:
             name = model.columns.names[v]
-            columns[name] = replace_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
+            columns[name] = with_cells(model.columns, v, columns.get(name, pa.nulls(batch.num_rows)), own[v])
             counts.n_filled[name] += int(np.count_nonzero(~np.isnan(own[v])))
         counts.n_left += int(np.count_nonzero(is_missing & np.isnan(own)))
         if filling.draws > 1:

@@ -7,7 +7,7 @@ from learners.circuits.bayesian.circuit_layout import build_circuit_layout, draw
 from learners.circuits.bayesian.collapsed_sampler import InMemory, LazySampler, Moves
 from learners.circuits.bayesian.priors import Column, Strengths, complete_tree_shape, prior_from_moments
 from learners.circuits.evaluation.evaluate import log_values
-from learners.circuits.queries.circuit_answers import sample_circuit_rows
+from learners.circuits.queries.array_answers import sample
 from tests.circuits.bayesian.problems import empty_tallies
 
 COLUMNS = (
@@ -33,7 +33,7 @@ def covered(seed):
     for q, given in enumerate(QUESTIONS):
         asked[list(given), q] = list(given.values())
     known = layout.circuit(draw_posterior_parameters(random, prior, empty_tallies(prior)))
-    x = sample_circuit_rows(known, np.full((len(COLUMNS), 1), np.nan), N_ROWS, seed)[0]
+    x = sample(known, np.full((len(COLUMNS), 1), np.nan), N_ROWS, seed)[0]
     x[random.random(x.shape) < 0.1] = np.nan
     sampler = LazySampler(prior, InMemory(x), Moves(1, 4))
     state, vectors = sampler.init(random), []

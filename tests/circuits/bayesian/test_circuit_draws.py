@@ -11,7 +11,7 @@ from learners.circuits.circuit import Circuit
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import GAUSSIAN
-from learners.circuits.queries import circuit_answers as answers
+from learners.circuits.queries import array_answers as answers
 from learners.errors import InvalidParameter
 from learners.kernels.jit import kernel
 from tests.circuits.bayesian.problems import COLUMNS, draws_of
@@ -38,15 +38,15 @@ def test_every_answer_is_that_of_each_circuit(drawn):
     logs, found = draws.marginals(x, DISCRETE)
     assert np.allclose(logs, of_each, atol=1e-12)
     for i, p in enumerate(found):
-        assert np.allclose(p, each(draws, lambda c, i=i: answers.circuit_marginals(c, x, DISCRETE)[i]), atol=1e-13)
+        assert np.allclose(p, each(draws, lambda c, i=i: answers.marginals(c, x, DISCRETE)[i]), atol=1e-13)
     _, *found = draws.moments(x, NUMERIC)
     for i, (own, rtol) in enumerate(zip(found, (1e-11, 1e-10), strict=True)):
-        of_each = each(draws, lambda c, i=i: answers.circuit_moments(c, x, NUMERIC)[i])
+        of_each = each(draws, lambda c, i=i: answers.moments(c, x, NUMERIC)[i])
         assert np.allclose(own, of_each, rtol=rtol, atol=1e-12)
     few = np.ascontiguousarray(x[:, :5])
-    of_each = each(draws, lambda c: answers.circuit_conditional(c, few, [4, 1]).reshape(5, -1))
+    of_each = each(draws, lambda c: answers.conditional(c, few, [4, 1]).reshape(5, -1))
     assert np.allclose(draws.conditional(few, [4, 1])[1], of_each, atol=1e-13)
-    of_each = each(draws, lambda c: answers.circuit_class_posterior(c, x, 1))
+    of_each = each(draws, lambda c: answers.class_posterior(c, x, 1))
     assert np.allclose(draws.class_posteriors(x, 1), of_each, atol=1e-13), "which do not see the class"
 
 

@@ -9,7 +9,7 @@ from learners.circuits.bayesian.circuit_draws import CircuitDraws
 from learners.circuits.bayesian.model import draws_query_handlers
 from learners.circuits.errors import ImpossibleEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN, SUM
-from learners.circuits.queries.queries import answer_circuit_queries
+from learners.circuits.queries.queries import answer_all
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from tests.circuits.map_circuits import random_circuit
@@ -44,9 +44,7 @@ def test_the_mean_of_what_enumeration_says_of_each_draw(seed):
         Conditional(("x0",), evidence, likely=likely),
         Map(("x0",), evidence, likely=likely),
     ]
-    marginal, conditional, best = answer_circuit_queries(
-        circuit, schema, asked, partial(draws_query_handlers, draws, 1)
-    )
+    marginal, conditional, best = answer_all(circuit, schema, asked, partial(draws_query_handlers, draws, 1))
     each = []
     for one in [*(draws.of(draw) for draw in range(draws.n_draws)), circuit]:
         found = np.zeros(circuit.n_values[0])
@@ -69,8 +67,8 @@ def test_a_column_in_a_range_is_cut_to_it_in_every_draw():
         parameter[CIRCUIT.leaf_starts[leaf] + 1] *= [1.0, 0.7, 2.0]
     draws = CircuitDraws(CIRCUIT, np.array([[0.4, 0.5, 0.9], [0.6, 0.5, 0.1]]), parameter)
     asked = [Moments(("weight",), {"weight": Range(2.0, 5.0)}), Sample(200, {"weight": Range(2.0, 5.0)})]
-    ours, sample = answer_circuit_queries(CIRCUIT, MIXED, asked, partial(draws_query_handlers, draws, 1))
-    each = [answer_circuit_queries(draws.of(draw), MIXED, asked[:1])[0]["moments"]["weight"] for draw in range(3)]
+    ours, sample = answer_all(CIRCUIT, MIXED, asked, partial(draws_query_handlers, draws, 1))
+    each = [answer_all(draws.of(draw), MIXED, asked[:1])[0]["moments"]["weight"] for draw in range(3)]
     mean, square = np.mean([(one["mean"], one["variance"] + one["mean"] ** 2) for one in each], axis=0)
     assert ours["moments"]["weight"]["mean"] == pytest.approx(mean, rel=1e-10)
     assert ours["moments"]["weight"]["variance"] == pytest.approx(square - mean**2, rel=1e-10)
@@ -81,6 +79,6 @@ def test_what_is_impossible_in_every_draw():
     circuit, weight = mixture([[categorical(1, 0)]] * 2, [0.5, 0.5]), np.array([[0.2, 0.5, 0.9], [0.8, 0.5, 0.1]])
     draws = CircuitDraws(circuit, weight, np.repeat(circuit.leaf_parameters[:, np.newaxis], 3, axis=1))
     batches, evidence = partial(draws_query_handlers, draws, 1), {"x0": ("b",)}
-    assert answer_circuit_queries(circuit, schema_of(circuit), [Marginal(evidence)], batches)[0]["probability"] == 0.0
+    assert answer_all(circuit, schema_of(circuit), [Marginal(evidence)], batches)[0]["probability"] == 0.0
     with pytest.raises(ImpossibleEvidence, match="probability zero"):
-        answer_circuit_queries(circuit, schema_of(circuit), [Conditional(("x0",), evidence)], batches)
+        answer_all(circuit, schema_of(circuit), [Conditional(("x0",), evidence)], batches)

@@ -26,7 +26,7 @@ from learners.circuits.evaluation.leaf_distributions import (
     truncated_leaf_quantiles,
 )
 from learners.circuits.kernels import EXPONENTIAL, GAUSSIAN, LOG_NORMAL, POISSON, QUANTILE, ROUNDED, STUDENT
-from learners.circuits.queries.circuit_answers import circuit_moments, sample_circuit_rows
+from learners.circuits.queries.array_answers import moments, sample
 from learners.circuits.structures.text import from_json, parse_text, to_json, to_text
 from tests.naive import leaves as naive
 from tests.naive.map import flat_circuit, mixture
@@ -88,7 +88,7 @@ def test_moments_of_one_row_and_of_many_are_the_same():
         mean = own[:, 0].mean()
         variance = (own[:, 1] + (own[:, 0] - mean) ** 2).mean()
         for n in (1, 40):
-            found = circuit_moments(circuit, np.full((1, n), np.nan), [0])
+            found = moments(circuit, np.full((1, n), np.nan), [0])
             assert found[0][:, 0] == pytest.approx(np.full(n, mean), rel=1e-12)
             assert found[1][:, 0] == pytest.approx(np.full(n, variance), rel=1e-12)
 
@@ -109,7 +109,7 @@ def test_draws_follow_the_distribution(which):
     """Kolmogorov: the largest difference of 4,000 draws from the distribution function exceeds 0.031 once in 1,000 times."""
     kind, step = which
     p = parameters_of(kind, step, np.random.default_rng(3))
-    drawn = sample_circuit_rows(alone(kind, p), np.array([[np.nan]]), 4000, 1)[0][:, 0]
+    drawn = sample(alone(kind, p), np.array([[np.nan]]), 4000, 1)[0][:, 0]
     if step:
         assert ((drawn / step) == np.floor(drawn / step)).all()
         drawn = drawn + step / 2
@@ -123,7 +123,7 @@ def test_draws_follow_the_distribution(which):
 def test_em_never_loses_likelihood_and_finds_the_parameters(which):
     kind, step = which
     truth = parameters_of(kind, step, np.random.default_rng(11))
-    x = sample_circuit_rows(alone(kind, truth), np.array([[np.nan]]), 6000, 2)[0].T
+    x = sample(alone(kind, truth), np.array([[np.nan]]), 6000, 2)[0].T
     circuit = alone(kind, [truth[0] + 0.7, 2 * truth[1], *truth[2:]])
     before = -np.inf
     for _ in range(25):

@@ -9,7 +9,7 @@ from learners.circuits.errors import InvalidEvidence
 from learners.circuits.mixtures import component_search
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.column_values import codes_with_names, fill_missing_cells
+from learners.circuits.queries.column_values import fill_cells, nameable
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
 from tests.circuits.answer_circuits import learned
@@ -139,7 +139,7 @@ def test_queries_agree_with_each_other(model):
 def test_rows_that_lack_different_columns_are_filled_together(model):
     """The first lacks a number, the second the group alone, the third another number."""
     x = np.array([[np.nan, 1.0, 3.0], [2.0, 2.0, np.nan], [0.0, 0.0, -2.0], [0.0, np.nan, 0.0]])
-    found = fill_missing_cells(model, x, np.isnan(x), "mode", nameable=codes_with_names(model.columns))[0]
+    found = fill_cells(model, x, np.isnan(x), "mode", nameable=nameable(model.columns))[0]
     assert np.array_equal(np.isnan(found), ~np.isnan(x))
     assert found[[0, 1], [0, 2]] == pytest.approx([1.0, 6.0], abs=0.1)
 

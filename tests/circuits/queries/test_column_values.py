@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from learners.circuits.evaluation.leaf_distributions import leaf_modes_of_variable
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.column_values import (
-    codes_with_names,
-    encode_circuit_rows,
-    fill_missing_cells,
+    fill_cells,
     missing_cells,
-    raw_cell_value,
-    replace_cells,
+    nameable,
+    raw_value,
+    rows_of_batch,
+    with_cells,
 )
 from learners.circuits.structures.text import parse_text
 from learners.errors import SchemaError
@@ -43,7 +43,7 @@ def names_of(circuit):
 def test_cells_are_filled_as_the_naive_reference_fills_them(drawn, how):
     circuit, rows, x = drawn
     is_missing = np.isnan(x)
-    found = fill_missing_cells(Bare(circuit), x, is_missing, how, nameable=names_of(circuit))[0]
+    found = fill_cells(Bare(circuit), x, is_missing, how, nameable=names_of(circuit))[0]
     assert (np.isnan(found) | is_missing).all()
     for row, evidence in enumerate(rows):
         for v, expected in naive_filled(circuit, evidence, how).items():
@@ -57,7 +57,7 @@ def test_a_draw_depends_on_seed_and_row_alone(drawn):
 
     def drawn_for(rows, first_row):
         how = {"nameable": names_of(circuit), "seed": 3, "first_row": first_row, "n_draws": 2}
-        return fill_missing_cells(Bare(circuit), rows, np.isnan(rows), "draw", **how)
+        return fill_cells(Bare(circuit), rows, np.isnan(rows), "draw", **how)
 
     np.testing.assert_array_equal(drawn_for(x, 7)[:, :, -1:], drawn_for(x[:, -1:], 7 + x.shape[1] - 1))
 
@@ -96,11 +96,11 @@ def typed():
 def test_every_column_keeps_its_type_and_what_it_had(typed, how):
     model, table = typed
     (batch,) = table.combine_chunks().to_batches()
-    x, is_missing = encode_circuit_rows(model.columns, batch), missing_cells(model.columns, batch)
-    values = fill_missing_cells(model, x, is_missing, how, nameable=codes_with_names(model.columns), seed=1)[0]
+    x, is_missing = rows_of_batch(model.columns, batch), missing_cells(model.columns, batch)
+    values = fill_cells(model, x, is_missing, how, nameable=nameable(model.columns), seed=1)[0]
     for v, name in enumerate(model.columns.names):
         column = batch.column(batch.schema.names.index(name))
-        new = replace_cells(model.columns, v, column, values[v])
+        new = with_cells(model.columns, v, column, values[v])
         plain = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
         assert new.type == plain.type and new.null_count == 0, name
         kept = ~is_missing[v]
@@ -114,8 +114,8 @@ def test_a_column_of_string_views_is_filled_and_stays_one(typed):
     model, _ = typed
     v = model.columns.number["word"]
     column = pa.array(["x", None, "y"], pa.string_view())
-    new = replace_cells(model.columns, v, column, np.array([np.nan, 0.0, np.nan]))
-    named = raw_cell_value(model.columns, v, 0)
+    new = with_cells(model.columns, v, column, np.array([np.nan, 0.0, np.nan]))
+    named = raw_value(model.columns, v, 0)
     assert new.type == pa.string_view() and new.to_pylist() == ["x", named, "y"]
 
 
@@ -123,7 +123,7 @@ def test_a_value_that_its_column_cannot_hold_is_an_error_naming_it(typed):
     model, _ = typed
     v = model.columns.number["word"]
     with pytest.raises(SchemaError, match="Column 'word' of type date32"):
-        replace_cells(model.columns, v, pa.nulls(2, pa.date32()), np.array([0.0, np.nan]))
+        with_cells(model.columns, v, pa.nulls(2, pa.date32()), np.array([0.0, np.nan]))
 
 
 def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
@@ -133,14 +133,14 @@ def test_an_interval_is_filled_by_its_middle_and_rare_values_have_no_name():
     model = learned(table, passes=2, states=2, n_bins=4, max_values=2)
     columns = model.columns
     cuts = model.schema.attributes[0].cuts
-    assert raw_cell_value(columns, 0, 0) == cuts[0] and raw_cell_value(columns, 0, 3) == cuts[-1]
-    assert raw_cell_value(columns, 0, 1) == pytest.approx((cuts[0] + cuts[1]) / 2)
-    named = codes_with_names(columns)[1]
+    assert raw_value(columns, 0, 0) == cuts[0] and raw_value(columns, 0, 3) == cuts[-1]
+    assert raw_value(columns, 0, 1) == pytest.approx((cuts[0] + cuts[1]) / 2)
+    named = nameable(columns)[1]
     assert not named[-1] and named[:-1].all()
     x = np.array([[np.nan], [np.nan]])
-    drawn = fill_missing_cells(model, x, np.isnan(x), "draw", nameable=codes_with_names(columns), seed=0, n_draws=300)
+    drawn = fill_cells(model, x, np.isnan(x), "draw", nameable=nameable(columns), seed=0, n_draws=300)
     assert 0 < np.isnan(drawn[:, 1]).mean() < 0.5 and not np.isnan(drawn[:, 0]).any()
-    assert fill_missing_cells(model, x, np.isnan(x), "mode", nameable=codes_with_names(columns))[0, 1, 0] == 0
+    assert fill_cells(model, x, np.isnan(x), "mode", nameable=nameable(columns))[0, 1, 0] == 0
 
 
 def test_rows_of_probability_zero_are_left_and_others_filled():
@@ -148,7 +148,7 @@ def test_rows_of_probability_zero_are_left_and_others_filled():
     x = np.array([[0.0, 0.0, 1.0], [1.0, 0.0, 1.0], [np.nan] * 3])
     assert np.isneginf(hard.row_logs(x)).tolist() == [True, False, False]
     for how in ("mode", "mean", "draw"):
-        found = fill_missing_cells(hard, x, np.isnan(x), how, nameable=names_of(hard.circuit))[0, 2]
+        found = fill_cells(hard, x, np.isnan(x), how, nameable=names_of(hard.circuit))[0, 2]
         assert np.isnan(found[0]) and found[1:].tolist() == [0.0, 1.0]
 
 
@@ -174,4 +174,4 @@ def test_nominal_times_are_filled_in_the_type_of_their_column():
     for place, (name, times) in enumerate(TIMES.items()):
         words = model.schema.attributes[place].values
         codes = np.array([float(words.index(word)) for word in nominal_forms(times, name)[0].to_pylist()])
-        assert replace_cells(model.columns, place, pa.nulls(3, times.type), codes).equals(times), name
+        assert with_cells(model.columns, place, pa.nulls(3, times.type), codes).equals(times), name

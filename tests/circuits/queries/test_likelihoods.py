@@ -10,7 +10,7 @@ from scipy.stats import kstest, norm, truncnorm
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import GAUSSIAN
-from learners.circuits.queries.queries import answer_circuit_queries, answer_circuit_query
+from learners.circuits.queries.queries import answer, answer_all
 from learners.errors import UnknownColumn
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
@@ -90,7 +90,7 @@ def close(ours, expected):
 def test_every_query_is_what_enumeration_says(seed):
     circuit, schema, evidence, likely, weighted = problem(seed)
     total = sum(weighted.values())
-    assert close(answer_circuit_query(circuit, schema, Marginal(evidence, likely=likely))["probability"], total)
+    assert close(answer(circuit, schema, Marginal(evidence, likely=likely))["probability"], total)
     free = free_of(schema, evidence)
     names = tuple(f"x{v}" for v in free)
     if not free:
@@ -98,9 +98,9 @@ def test_every_query_is_what_enumeration_says(seed):
     if not total:
         for query in (Conditional(names, evidence, likely=likely), Map(names, evidence, likely=likely)):
             with pytest.raises(ImpossibleEvidence, match="column 'x"):
-                answer_circuit_query(circuit, schema, query)
+                answer(circuit, schema, query)
         return
-    found, guesses, together, best, ranked, sample = answer_circuit_queries(
+    found, guesses, together, best, ranked, sample = answer_all(
         circuit,
         schema,
         [
@@ -140,8 +140,8 @@ def test_samples_follow_the_weights():
     circuit, schema, evidence, likely, weighted = problem(17)
     total, free = sum(weighted.values()), free_of(schema, evidence)
     assert total and likely and free
-    rows = answer_circuit_query(circuit, schema, Sample(4000, evidence, seed=5, likely=likely))["rows"]
-    labels = answer_circuit_query(circuit, schema, Conditional((), evidence, likely=likely))["distributions"]
+    rows = answer(circuit, schema, Sample(4000, evidence, seed=5, likely=likely))["rows"]
+    labels = answer(circuit, schema, Conditional((), evidence, likely=likely))["distributions"]
     for v in free:
         for code, label in enumerate(labels[f"x{v}"]):
             share = sum(row[f"x{v}"] == label for row in rows) / len(rows)
@@ -176,7 +176,7 @@ CIRCUIT = mixture(
 
 
 def probability(evidence, **likely):
-    return answer_circuit_query(CIRCUIT, MIXED, Marginal(evidence, likely=likely))["probability"]
+    return answer(CIRCUIT, MIXED, Marginal(evidence, likely=likely))["probability"]
 
 
 def mixed(first, second):
@@ -209,14 +209,12 @@ def test_evidence_of_every_kind_is_read(evidence, first, second):
 
 
 def test_a_range_of_numbers_weighs_the_other_columns():
-    found = answer_circuit_query(CIRCUIT, MIXED, Conditional(("day",), {"weight": Range(4.5, 5.5)}))["distributions"][
-        "day"
-    ]
+    found = answer(CIRCUIT, MIXED, Conditional(("day",), {"weight": Range(4.5, 5.5)}))["distributions"]["day"]
     first, second = 0.4 * (norm.cdf(2.25) - norm.cdf(1.75)), 0.6 * (norm.cdf(0.5) - norm.cdf(-0.5))
     expected = (0.3 * first + 0.9 * second) / (first + second)
     assert found["(-inf, 1970-01-04]"] == pytest.approx(expected, rel=1e-12)
-    assert "weight" not in answer_circuit_query(CIRCUIT, MIXED, Map((), {"weight": Range(4.5)}))["assignment"]
-    found = answer_circuit_query(CIRCUIT, MIXED, Map(("weight",), {"weight": Range(2.5, 3.5)}, solver="kbt"))
+    assert "weight" not in answer(CIRCUIT, MIXED, Map((), {"weight": Range(4.5)}))["assignment"]
+    found = answer(CIRCUIT, MIXED, Map(("weight",), {"weight": Range(2.5, 3.5)}, solver="kbt"))
     assert found["assignment"] == {"weight": 3.5}
     expected = 0.4 * norm.pdf(3.5, 1.0, 2.0) + 0.6 * norm.pdf(3.5, 5.0, 1.0)
     assert math.exp(found["log_probability"]) == pytest.approx(expected, rel=1e-12)
@@ -233,17 +231,15 @@ def test_a_column_in_a_range_is_cut_to_it():
     mean = sum(w * leaf.mean() for w, leaf in zip(weights, leaves, strict=True))
     square = sum(w * leaf.moment(2) for w, leaf in zip(weights, leaves, strict=True))
     expected = {"mean": mean, "variance": square - mean**2}
-    assert answer_circuit_query(CIRCUIT, MIXED, Moments((), evidence))["moments"]["weight"] == pytest.approx(
-        expected, rel=1e-10
-    )
-    guess = answer_circuit_query(CIRCUIT, MIXED, Impute(("weight",), evidence))["imputed"]["weight"]
+    assert answer(CIRCUIT, MIXED, Moments((), evidence))["moments"]["weight"] == pytest.approx(expected, rel=1e-10)
+    guess = answer(CIRCUIT, MIXED, Impute(("weight",), evidence))["imputed"]["weight"]
     assert guess == pytest.approx({"value": mean, "variance": square - mean**2}, rel=1e-10)
-    rows = answer_circuit_query(CIRCUIT, MIXED, Sample(1000, evidence, seed=3))["rows"]
+    rows = answer(CIRCUIT, MIXED, Sample(1000, evidence, seed=3))["rows"]
     drawn = np.array([row["weight"] for row in rows])
     assert drawn.min() >= low and drawn.max() <= high
     whole = lambda x: sum(w * leaf.cdf(x) for w, leaf in zip(weights, leaves, strict=True))  # noqa: E731
     assert kstest(drawn, whole).pvalue > 0.01
-    assert answer_circuit_query(CIRCUIT, MIXED, Sample(10, evidence, seed=3))["rows"] == rows[:10]
+    assert answer(CIRCUIT, MIXED, Sample(10, evidence, seed=3))["rows"] == rows[:10]
 
 
 @pytest.mark.parametrize(
@@ -278,17 +274,15 @@ def test_a_column_in_a_range_is_cut_to_it():
 )
 def test_errors_name_the_column(query, message):
     with pytest.raises((InvalidEvidence, UnknownColumn), match=message):
-        answer_circuit_query(CIRCUIT, MIXED, query)
+        answer(CIRCUIT, MIXED, query)
 
 
 def test_impossible_evidence_names_the_column():
     likely = {"colour": {"green": 1.0}, "n": {"5": 2.0}}
-    found = answer_circuit_query(CIRCUIT, MIXED, Conditional(("day",), {"size": ("(missing)",)}, likely=likely))
+    found = answer(CIRCUIT, MIXED, Conditional(("day",), {"size": ("(missing)",)}, likely=likely))
     assert list(found["distributions"]["day"].values()) == pytest.approx([0.3, 0.7])
     with pytest.raises(ImpossibleEvidence, match=r"column 'n' is never, with what else is given, \{'3': 2.0\}"):
-        answer_circuit_query(CIRCUIT, MIXED, Conditional(("day",), {"size": "(missing)"}, likely={"n": {"3": 2.0}}))
+        answer(CIRCUIT, MIXED, Conditional(("day",), {"size": "(missing)"}, likely={"n": {"3": 2.0}}))
     with pytest.raises(ImpossibleEvidence, match="column 'n' is never, with what else is given, NoneOf"):
-        answer_circuit_query(
-            CIRCUIT, MIXED, Map(("day",), {"size": ("(missing)",), "n": NoneOf((5, 8)), "weight": Range(0)})
-        )
+        answer(CIRCUIT, MIXED, Map(("day",), {"size": ("(missing)",), "n": NoneOf((5, 8)), "weight": Range(0)}))
     assert probability({"size": ("(missing)",)}, n={"3": 2.0}) == 0.0

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
-from learners.circuits.queries.queries import answer_circuit_queries, answer_circuit_query
+from learners.circuits.queries.queries import answer, answer_all
 from learners.circuits.variables import Columns
 from learners.errors import InvalidParameter, SchemaError, UnknownColumn
 from learners.models.query import Conditional, Map, Marginal, Moments, Query, Sample
@@ -46,15 +46,13 @@ LIKELY = {"colour": {"red": 2.0, "green": 0.5}}
 
 
 def test_each_distribution_by_itself_and_all_together():
-    found = answer_circuit_query(CIRCUIT, SCHEMA, Conditional(("colour", "sold"), EVIDENCE))
+    found = answer(CIRCUIT, SCHEMA, Conditional(("colour", "sold"), EVIDENCE))
     assert list(found["distributions"]["colour"]) == ["red", "green", "(other)"]
     expected = naive.conditional(CIRCUIT, CODES, [0])
     assert list(found["distributions"]["colour"].values()) == pytest.approx(list(expected.values()))
     expected = naive.conditional(CIRCUIT, CODES, [4])
     assert found["distributions"]["sold"] == pytest.approx({"False": expected[0,], "True": expected[1,]})
-    together = answer_circuit_query(CIRCUIT, SCHEMA, Conditional(("colour", "sold"), EVIDENCE, joint=True))[
-        "distribution"
-    ]
+    together = answer(CIRCUIT, SCHEMA, Conditional(("colour", "sold"), EVIDENCE, joint=True))["distribution"]
     expected = naive.conditional(CIRCUIT, CODES, [0, 4])
     labels = (["red", "green", "(other)"], ["False", "True"])
     by_label = {(labels[0][a], labels[1][b]): p for (a, b), p in expected.items()}
@@ -64,7 +62,7 @@ def test_each_distribution_by_itself_and_all_together():
 
 def test_columns_that_are_not_named_are_all_of_the_kind():
     asked = [Conditional((), EVIDENCE), Moments(), Map((), {"weight": 1.0}, "bt"), Sample(1, EVIDENCE)]
-    conditional, moments, best, sample = answer_circuit_queries(CIRCUIT, SCHEMA, asked)
+    conditional, moments, best, sample = answer_all(CIRCUIT, SCHEMA, asked)
     assert list(conditional["distributions"]) == ["colour", "sold"]
     assert list(moments["moments"]) == ["weight"]
     assert list(best["assignment"]) == ["colour", "size", "n", "sold"]
@@ -72,15 +70,15 @@ def test_columns_that_are_not_named_are_all_of_the_kind():
 
 
 def test_a_number_has_moments_and_is_evidence():
-    found = answer_circuit_query(CIRCUIT, SCHEMA, Moments(("weight",), EVIDENCE))["moments"]["weight"]
+    found = answer(CIRCUIT, SCHEMA, Moments(("weight",), EVIDENCE))["moments"]["weight"]
     assert (found["mean"], found["variance"]) == pytest.approx(naive.moments(CIRCUIT, CODES, 2))
-    found = answer_circuit_query(CIRCUIT, SCHEMA, Conditional(("sold",), {"weight": 4, "sold": None}))
+    found = answer(CIRCUIT, SCHEMA, Conditional(("sold",), {"weight": 4, "sold": None}))
     expected = naive.conditional(CIRCUIT, {2: 4.0}, [4])
     assert found["distributions"]["sold"]["True"] == pytest.approx(expected[1,])
 
 
 def test_samples_are_raw_values():
-    rows = answer_circuit_query(CIRCUIT, SCHEMA, Sample(2000, EVIDENCE, seed=3))["rows"]
+    rows = answer(CIRCUIT, SCHEMA, Sample(2000, EVIDENCE, seed=3))["rows"]
     assert {row["colour"] for row in rows} == {"red", "green", "(other)"}
     assert {row["size"] for row in rows} == {"(1, 2.5]"}
     assert {row["n"] for row in rows} == {5}
@@ -88,7 +86,7 @@ def test_samples_are_raw_values():
     expected = naive.conditional(CIRCUIT, CODES, [0])
     # Five standard errors of 2000 draws.
     assert np.mean([row["colour"] == "red" for row in rows]) == pytest.approx(expected[0,], abs=0.056)
-    assert {row["n"] for row in answer_circuit_query(CIRCUIT, SCHEMA, Sample(200, {"sold": True}, ("n",)))["rows"]} == {
+    assert {row["n"] for row in answer(CIRCUIT, SCHEMA, Sample(200, {"sold": True}, ("n",)))["rows"]} == {
         None,
         3,
         5,
@@ -96,7 +94,7 @@ def test_samples_are_raw_values():
 
 
 def test_the_most_probable_values():
-    found = answer_circuit_query(CIRCUIT, SCHEMA, Map(("colour", "sold", "n"), {"size": 0.5}))
+    found = answer(CIRCUIT, SCHEMA, Map(("colour", "sold", "n"), {"size": 0.5}))
     values = naive.all_values(CIRCUIT, [0, 4, 3], {1: 0})
     best = max(values, key=values.get)
     colours, sold, numbers = ["red", "green", "(other)"], [False, True], [None, 3, 5]
@@ -121,14 +119,14 @@ def test_a_batch_of_queries_gives_each_its_own_answer_as_json():
         Map(("sold", "n"), likely=LIKELY),
         Conditional(("sold",), {"n": 3}, likely=LIKELY),
     ]
-    together = answer_circuit_queries(CIRCUIT, SCHEMA, queries)
-    alone = [answer_circuit_query(CIRCUIT, SCHEMA, query) for query in queries]
+    together = answer_all(CIRCUIT, SCHEMA, queries)
+    alone = [answer(CIRCUIT, SCHEMA, query) for query in queries]
     for ours in (*together, *alone):
         ours.pop("seconds", None)
     assert together == alone
-    assert answer_circuit_queries(CIRCUIT, SCHEMA, []) == []
+    assert answer_all(CIRCUIT, SCHEMA, []) == []
     queries += [Marginal(EVIDENCE), Conditional(), Conditional(("n", "sold"), joint=True), Moments(), Sample(3)]
-    json.dumps(answer_circuit_queries(CIRCUIT, SCHEMA, [*queries, Map(("colour",))]), allow_nan=False)
+    json.dumps(answer_all(CIRCUIT, SCHEMA, [*queries, Map(("colour",))]), allow_nan=False)
 
 
 def test_pydantic_reads_queries():
@@ -165,7 +163,7 @@ def test_pydantic_reads_queries():
 )
 def test_what_cannot_be_asked_is_refused_by_name(query, error, message):
     with pytest.raises(error, match=message):
-        answer_circuit_query(CIRCUIT, SCHEMA, query)
+        answer(CIRCUIT, SCHEMA, query)
 
 
 def words_schema(names, values):
@@ -176,21 +174,21 @@ def words_schema(names, values):
 def test_impossible_evidence_names_the_query_and_the_column():
     never, schema = mixture([[categorical(1, 0), categorical(0.5, 0.5)]]), words_schema("ab", "xy")
     zero = {"kind": "marginal", "log_probability": -math.inf, "probability": 0.0}
-    assert answer_circuit_query(never, schema, Marginal({"a": "y"})) == zero
+    assert answer(never, schema, Marginal({"a": "y"})) == zero
     for query in (Conditional(("b",), {"a": "y"}), Sample(1, {"a": "y"}), Map(("b",), {"a": "y"})):
         with pytest.raises(ImpossibleEvidence, match="the evidence probability zero: column 'a' can never be 'y'"):
-            answer_circuit_query(never, schema, query)
+            answer(never, schema, query)
         with pytest.raises(ImpossibleEvidence, match="query 2") as caught:
-            answer_circuit_queries(never, schema, [Marginal(), type(query)(**(vars(query) | {"evidence": {}})), query])
+            answer_all(never, schema, [Marginal(), type(query)(**(vars(query) | {"evidence": {}})), query])
         assert (caught.value.row, caught.value.column) == (2, "a")
     equal = mixture([[categorical(1, 0)] * 3, [categorical(0, 1)] * 3], [0.5, 0.5])
     with pytest.raises(ImpossibleEvidence, match="'b' is never, with what else is given, 'y'"):
-        answer_circuit_query(equal, words_schema("abc", "xy"), Conditional(("c",), {"a": "x", "b": "y"}))
+        answer(equal, words_schema("abc", "xy"), Conditional(("c",), {"a": "x", "b": "y"}))
 
 
 def test_no_probability_is_above_one():
     circuit = mixture([[categorical(*[1 / 3 + 2e-10] * 3)] * 5])
-    told = answer_circuit_queries(circuit, words_schema("abcde", "xyz"), [Marginal(), Conditional(("a",))])
+    told = answer_all(circuit, words_schema("abcde", "xyz"), [Marginal(), Conditional(("a",))])
     assert told[0] == {"kind": "marginal", "log_probability": 0.0, "probability": 1.0}
     assert told[1]["log_evidence"] == 0.0
 
@@ -201,10 +199,10 @@ def test_values_may_have_the_names_of_missing_and_of_rare_ones():
     schema = Schema((column, Attribute("b", "nominal", ("x", "y"))), None, ("",))
     p = (0.1, 0.2, 0.3, 0.15, 0.25)
     circuit = mixture([[categorical(*p), categorical(0.5, 0.5)]])
-    told = answer_circuit_query(circuit, schema, Conditional(("a",)))["distributions"]["a"]
+    told = answer(circuit, schema, Conditional(("a",)))["distributions"]["a"]
     assert list(told) == ["((missing))", *names, "((other))"] and list(told.values()) == pytest.approx(p)
     for name, expected in told.items():
-        assert answer_circuit_query(circuit, schema, Marginal({"a": name}))["probability"] == pytest.approx(expected)
+        assert answer(circuit, schema, Marginal({"a": name}))["probability"] == pytest.approx(expected)
 
 
 def test_what_the_circuit_knows_nothing_of_is_refused_as_evidence_too():
@@ -212,8 +210,8 @@ def test_what_the_circuit_knows_nothing_of_is_refused_as_evidence_too():
     circuit, schema = flat_circuit([(CATEGORICAL, 0, logs(0.5, 0.5))], [2, 2]), words_schema("ab", "xy")
     for query in (Marginal({"b": "x"}), Conditional(("b",)), Map(("a",), {"b": "x"})):
         with pytest.raises(InvalidEvidence, match="Column 'b' was left out when the circuit was made"):
-            answer_circuit_query(circuit, schema, query)
-    assert answer_circuit_query(circuit, schema, Marginal({"b": None}))["probability"] == 1.0
+            answer(circuit, schema, query)
+    assert answer(circuit, schema, Marginal({"b": None}))["probability"] == 1.0
 
 
 @pytest.mark.parametrize(

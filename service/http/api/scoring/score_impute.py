@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from learners.circuits.model import CircuitModel
-from learners.circuits.queries.column_values import codes_with_names, fill_missing_cells, raw_cell_value
+from learners.circuits.queries.column_values import fill_cells, nameable, raw_value
 from learners.kernels.arrays import Array
 from learners.models.estimation import Average, GraphPrior
 from learners.models.query import How
@@ -209,18 +209,18 @@ def _completed(
     for v in variables:
         is_missing[v] = [row.get(columns.names[v]) is None for row in records]
     x = np.where(is_missing, np.nan if x.dtype.kind == "f" else -1, x).astype(x.dtype)
-    options: JSONObject = {"nameable": codes_with_names(columns), "seed": filling.seed, "n_draws": filling.draws}
+    options: JSONObject = {"nameable": nameable(columns), "seed": filling.seed, "n_draws": filling.draws}
     values = np.full((filling.draws, *x.shape), np.nan)
     for first in range(0, len(records), ROWS_AT_ONCE):
         some = slice(first, first + ROWS_AT_ONCE)
         part, own = np.ascontiguousarray(x[:, some]), np.ascontiguousarray(is_missing[:, some])
-        values[:, :, some] = fill_missing_cells(model, part, own, filling.how, first_row=first, **options)
+        values[:, :, some] = fill_cells(model, part, own, filling.how, first_row=first, **options)
         pause()
     completed = []
     for own in values:
         for place, row in enumerate(records):
             new = {
-                columns.names[v]: None if np.isnan(own[v, place]) else raw_cell_value(columns, v, float(own[v, place]))
+                columns.names[v]: None if np.isnan(own[v, place]) else raw_value(columns, v, float(own[v, place]))
                 for v in variables
                 if is_missing[v, place]
             }

@@ -58,7 +58,7 @@ class _Prepared:
     queries: dict[tuple[int, ...], tuple[Wanted, WantedSlots]]
 
 
-def circuit_marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
+def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
     """(n_rows, n_values) float64 of each of some discrete variables: its distribution by itself, given what a row has.
 
     x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
@@ -73,26 +73,26 @@ def circuit_marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) 
     return [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
 
-def circuit_moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
+def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
     """Expectation and variance, (n_rows, len(variables)) float64 each, of numeric variables, given what a row has.
 
     x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
-    Raises InvalidEvidence, ImpossibleEvidence as in `circuit_marginals`.
+    Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
     """
     variables = check_numeric_variables(circuit, variables)
     out = _posteriors(circuit, x, variables, np.full(len(variables), 2, np.int64), moments=True)
     return out[:, 0::2], out[:, 1::2]
 
 
-def circuit_conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
+def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
     """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables, given what a row has.
 
-    x (n_variables, n_rows) float64 or integers: as in `circuit_marginals`.
+    x (n_variables, n_rows) float64 or integers: as in `marginals`.
     Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
     """
     variables, sizes = check_discrete_variables(circuit, variables)
     if len(variables) == 1:
-        return circuit_marginals(circuit, x, variables)[0]
+        return marginals(circuit, x, variables)[0]
     n_cells = check_joint_cell_count(sizes.tolist())
     x = validate_circuit_rows(circuit, x)
     parts = [
@@ -116,15 +116,15 @@ def check_joint_cell_count(sizes: Sequence[int]) -> int:
     return n_cells
 
 
-def circuit_class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
+def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
     """(n_rows, n_values) float64: the distribution of a variable, the class, given all others that a row has.
 
-    x (n_variables, n_rows) float64 or integers: as in `circuit_marginals`; the variable's own values do not count.
+    x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
     """
     (variable,) = check_query_variables(circuit, [variable])
     x = np.array(validate_circuit_rows(circuit, x))
     x[variable] = np.nan
-    return circuit_marginals(circuit, x, [variable])[0]
+    return marginals(circuit, x, [variable])[0]
 
 
 def cross_rows_with_values(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
@@ -312,9 +312,7 @@ def edge_posteriors_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats
     return np.exp(np.where(is_reachable, logs, -np.inf))
 
 
-def sample_circuit_rows(
-    circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None
-) -> Floats:
+def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: Integers | None = None) -> Floats:
     """Draw the missing values of each row from their joint distribution given the others.
 
     x (n_variables, n_rows) float64 or integers: missing is NaN, or for a discrete variable a code outside its domain.
