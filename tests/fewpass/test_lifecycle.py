@@ -177,6 +177,8 @@ def test_foreign_and_cut_files_are_refused(kdb, tmp_path):
         fewpass.load(path)
     with pytest.raises(NotFound, match=r"There is no file '.*/none.fewpass'"):
         fewpass.load(tmp_path / "none.fewpass")
+    with pytest.raises(NotFound, match=r"There is no file '.*xx'"):
+        fewpass.load(tmp_path / ("x" * 300))
 
 
 def test_wrong_names_and_models_are_refused(kdb, tmp_path):

@@ -1,6 +1,7 @@
 """Models that were fitted in Python, as files and as versions: the same file that `export` writes and `import` takes."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,7 +69,7 @@ def load_fitted_model(path: Path) -> Fitted:
     NotFound if there is no such file; CorruptFile if it is another file, is damaged, or is not a model that this
     release can answer with; NetworkFileError, InvalidNetwork or NetworkTooLarge.
     """
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113  # also of a name too long for a file
         raise NotFound("file", str(path))
     if network_file_format(path) is not None:
         return _network(path)

@@ -113,6 +113,7 @@ def test_samples_where_the_exact_way_is_too_large(tmp_path, said, answer):
 def test_networks_that_cannot_be_imported_leave_nothing(said, tmp_path):
     path = tmp_path / "bad.bif"
     path.write_text(NETWORK.replace("0.01, 0.99", "0.5, 0.99"))
+    assert "there is no file" in said("models", "import", "x" * 300, code=2)
     assert "name the model" in said("models", "import", path, code=2)
     wrong = said("models", "import", path, "--name", "bad", code=1)
     assert "Variable 'lawn' of the network has probabilities for ('yes',) that sum to 1.49" in wrong

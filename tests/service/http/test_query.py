@@ -210,7 +210,7 @@ def test_tables_of_queries_can_be_read_at_any_width(tmp_path):
     joint = said("query", "land", "conditional", "--of", names[0], "--set", "joint=true")
     assert f"{names[0]}=Österreich" in joint and "what is given" not in joint
     lineage = said("models", "lineage", "land")
-    assert "learner=spn" in lineage and "{" not in lineage and "read 300 rows" in lineage
+    assert "learner: spn" in lineage and "{" not in lineage and "read 300 rows" in lineage
     schema = said("schema", tmp_path / "land.parquet")
     assert "string" in schema and "dictionary" not in schema
 
