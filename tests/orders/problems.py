@@ -1,15 +1,19 @@
 """Small structure problems with every score by definition."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
+import pyarrow as pa
 
 from learners import Source, drive
 from learners.orders.scores.bdeu_bge import BDeu, BGe, BGePrior
 from learners.orders.scores.candidates import all_candidate_parents
 from learners.orders.scores.scores import StructurePrior, family_scores_with_prior
+from learners.passes.learner import drive
 from learners.registry import recipes
 from tests.naive import orders as naive
+from tests.orders.test_order_learning import NAMES
 
 EXACT = {"is_exact": True, "orders": 1.0, "graphs": 1.0, "limits": {"max_parents": None, "candidates": None}}
 
@@ -76,3 +80,33 @@ def subsets(candidates):
     return [
         tuple(int(c) for bit, c in enumerate(candidates) if (index >> bit) & 1) for index in range(1 << len(candidates))
     ]
+
+
+def sensors(n=60, seed=4, d=4):
+    """Numbers of very different sizes."""
+    x = gaussian_table(d, n, seed) * 10.0 ** np.arange(-d // 2, d - d // 2) + 7.0
+    return pa.table({name: x[:, i] for i, name in enumerate(NAMES[:d])})
+
+
+def words(n=80, seed=5):
+    rng = np.random.default_rng(seed)
+    codes = np.stack([rng.integers(0, 3, n) for _ in range(4)])
+    codes[3] = np.where(rng.random(n) < 0.7, codes[0], codes[3])
+    table = pa.table(
+        {name: pa.array([f"{name}{v}" for v in column]) for name, column in zip(NAMES, codes, strict=True)}
+    )
+    return table, codes
+
+
+def standardised(table):
+    x = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    return (x - x.mean(axis=0)) / x.std(axis=0), x
+
+
+def enumerated(log_family, **given):
+    graphs, weights, _ = naive.graph_posterior(lru_cache(log_family), 4, **given)
+    return graphs, weights, naive.edge_probabilities(graphs, weights, 4)
+
+
+def with_column(table, name, values):
+    return table.append_column(name, pa.array(values))

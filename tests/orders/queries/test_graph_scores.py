@@ -13,8 +13,7 @@ from learners.orders.queries.graph_scores import (
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive
 from tests.naive.orders import naive_bdeu
-from tests.orders.problems import EXACT, learned, log_fair, naive_bge
-from tests.orders.test_order_learning import standardised
+from tests.orders.problems import EXACT, learned, log_fair, naive_bge, standardised
 
 
 def wide(n=400, d=24, seed=0):

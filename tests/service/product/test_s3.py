@@ -4,6 +4,7 @@ import io
 import logging
 import os
 import signal
+import time
 from functools import partial
 from pathlib import Path
 
