@@ -30,6 +30,7 @@ from tests.naive.information import mutual_information
 from tests.naive.orders import naive_bdeu
 from tests.orders.problems import (
     EXACT,
+    NAMES,
     enumerated,
     learned,
     log_fair,
@@ -39,8 +40,6 @@ from tests.orders.problems import (
     with_column,
     words,
 )
-
-NAMES = ["a", "b", "c", "d"]
 
 
 def pairs_of(answer, what="probability"):
