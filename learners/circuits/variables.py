@@ -16,7 +16,6 @@ from learners.models.evidence import RawValue
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import json_number_reader, json_value_encoders, short_value_text
 from learners.schema.schema import OTHER
-from learners.schema.value_choices import unique_code_labels
 
 
 class Columns:
@@ -56,7 +55,7 @@ class Columns:
                     "they do not belong together."
                 )
             self.offsets[v] = attribute.n_values - size if size else 0
-            labels = unique_code_labels(attribute)
+            labels = attribute.unique_labels()
             values: list[RawValue] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
             if attribute.kind == "nominal":
                 values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)

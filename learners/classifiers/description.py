@@ -1,10 +1,10 @@
-"""A network as people read it: tables and a graph."""
+"""A network as it is written down: tables and a graph for people, and as few bytes for files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +12,14 @@ from numpy.typing import ArrayLike
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.structure import Structure
-from learners.kernels.arrays import Array, Floats, Integers
+from learners.errors import InvalidArray
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.schema import Schema
+
+OF_NODES = ("tree_n_children", "tree_n_cells", "tree_branch", "estimate_rest")
+OF_CELLS = ("tree_cell_value", "tree_cell_count", "estimate_probability")
+VARIANCE = "estimate_variance"
+NUMBERS = ("tree_n_children", "tree_n_cells", "tree_branch", "tree_cell_value", "tree_cell_count")
 
 # Given, so that a model without attributes has the same tables, empty.
 ATTRIBUTES = pa.schema(
@@ -159,3 +165,152 @@ def _joined(parts: Iterable[Integers | Floats], size: int, dtype: type[np.int32 
         whole[first : first + part.size] = part
         first += part.size
     return whole
+
+
+class Contents(NamedTuple):
+    """The trees of a model with what is estimated at them."""
+
+    trees: tuple[ContextTree, ...]
+    estimates: tuple[Estimates, ...]
+    variances: tuple[Floats, ...]  # tuple of (n_cells,) float64: empty if there are none
+
+
+def round_estimates(estimates: list[Estimates]) -> list[Estimates]:
+    """Estimates as float32 holds them: a relative change of 6e-8 at most. The list is emptied: they are in memory once."""
+    rounded = []
+    while estimates:
+        own = estimates.pop()
+        rounded.append(Estimates(round_to_float32(own.probability), round_to_float32(own.rest), own.hierarchical))
+    return rounded[::-1]
+
+
+def round_to_float32(numbers: Floats) -> Floats:
+    """Float64 numbers that float32 holds."""
+    return numbers.astype(np.float32).astype(np.float64)
+
+
+def round_variances_to_bfloat16(variances: list[Floats]) -> list[Floats]:
+    """Variances to eight binary digits: an interval is as wide to 0.2 %. The list is emptied."""
+    rounded = []
+    while variances:
+        # Half of what is cut off, so that it is rounded and not cut.
+        bits = variances.pop().astype(np.float32).view(np.uint32) + np.uint32(1 << 15)
+        rounded.append((bits & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64))
+    return rounded[::-1]
+
+
+def pack_context_trees(contents: Contents) -> dict[str, Array]:
+    """Named arrays, of all trees one behind the other.
+
+    `tree_levels` (m, levels) has the nodes of each level, 0 beyond the last; of each node the numbers of nodes and cells below it and its
+    branch (0 at roots); of each cell its value and count. Places follow: nodes and cells are in order. Variances are the upper half of
+    their float32.
+    """
+    trees = contents.trees
+    levels = np.zeros((len(trees), max((tree.level_starts.size - 1 for tree in trees), default=0)), np.int64)
+    for i, tree in enumerate(trees):
+        levels[i, : tree.level_starts.size - 1] = np.diff(tree.level_starts)
+    arrays: dict[str, Array] = {
+        "tree_levels": levels,
+        "estimate_probability": _float32([estimate.probability for estimate in contents.estimates]),
+        "estimate_rest": _float32([estimate.rest for estimate in contents.estimates]),
+    }
+    numbers = {
+        "tree_n_children": [np.bincount(tree.parent[1:], minlength=tree.n_nodes) for tree in trees],
+        "tree_n_cells": [np.diff(tree.cell_starts) for tree in trees],
+        "tree_branch": [np.maximum(tree.branch, 0) for tree in trees],
+        "tree_cell_value": [tree.cell_value for tree in trees],
+        "tree_cell_count": [tree.cell_count for tree in trees],
+    }
+    for name, parts in numbers.items():
+        arrays |= _in_bytes(name, np.concatenate([np.empty(0, np.int64), *parts]))
+    if contents.variances:
+        arrays[VARIANCE] = (_float32(contents.variances).view(np.uint32) >> 16).astype(np.uint16)
+    return arrays
+
+
+def _in_bytes(name: str, numbers: Integers) -> dict[str, Array]:
+    """Numbers of which most are small: the lowest byte of each, and where and what is above it in those that are not."""
+    at = np.flatnonzero(numbers > 255)
+    above = numbers[at] >> 8
+    return {
+        name: (numbers & 255).astype(np.uint8),
+        f"{name}_at": at.astype(np.uint32),
+        f"{name}_above": above.astype(np.uint32),
+    }
+
+
+def _numbers(arrays: Arrays, name: str) -> Integers:
+    """The (n,) int64 numbers of `_in_bytes`."""
+    at, above = arrays[f"{name}_at"], arrays[f"{name}_above"].astype(np.int64)
+    numbers = arrays[name].astype(np.int64)
+    if at.size != above.size or int(at.max(initial=0)) > max(numbers.size - 1, 0):
+        raise InvalidArray(f"{name}_at", "points past the end of the numbers")
+    numbers[at] += above << 8
+    return numbers
+
+
+def _float32(parts: Sequence[Floats]) -> Array:
+    return np.concatenate([np.empty(0, np.float32), *parts]).astype(np.float32)
+
+
+def unpack_context_trees(arrays: Arrays, n_values: Sequence[int], hierarchical: Sequence[bool]) -> Contents:
+    """What `pack_context_trees` was given, the numbers and kinds being of each tree. Raises InvalidArray if arrays do not fit."""
+    if "tree_levels" not in arrays:
+        raise InvalidArray("tree_levels", "is missing: an earlier form of fewpass wrote this model. Train it again")
+    levels = arrays["tree_levels"]
+    node_ends = np.cumsum(levels.sum(axis=1))
+    n_nodes = int(node_ends[-1]) if node_ends.size else 0
+    numbers = {name: _numbers(arrays, name) for name in NUMBERS}
+    cell_ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(numbers["tree_n_cells"])])
+    n_cells = int(cell_ends[-1])
+    for names, size in ((OF_NODES, n_nodes), (OF_CELLS, n_cells), ((VARIANCE,), n_cells)):
+        for name in names:
+            if name in arrays and arrays[name].size != size:
+                raise InvalidArray(name, f"has {arrays[name].size} elements where the trees have {size}")
+    trees, estimates, variances = [], [], []
+    first = 0
+    for i, last in enumerate(node_ends.tolist()):
+        nodes, cells = slice(first, last), slice(int(cell_ends[first]), int(cell_ends[last]))
+        trees.append(
+            _tree(numbers, levels[i], nodes, cells, cell_ends[first : last + 1] - cell_ends[first], n_values[i])
+        )
+        probability, rest = arrays["estimate_probability"][cells], arrays["estimate_rest"][nodes]
+        estimates.append(Estimates(probability.astype(np.float64), rest.astype(np.float64), hierarchical[i]))
+        if VARIANCE in arrays:
+            bits = arrays[VARIANCE][cells].astype(np.uint32) << 16
+            variances.append(bits.view(np.float32).astype(np.float64))
+        first = last
+    return Contents(tuple(trees), tuple(estimates), tuple(variances))
+
+
+def _tree(
+    numbers: dict[str, Integers], levels: Integers, nodes: slice, cells: slice, cell_starts: Integers, n_values: int
+) -> ContextTree:
+    level_starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(levels[levels > 0])])
+    n_children = numbers["tree_n_children"][nodes]
+    if n_children.sum() != n_children.size - 1:
+        raise InvalidArray("tree_n_children", "does not reach every node once")
+    parent = np.concatenate([np.full(1, -1, np.int64), np.repeat(np.arange(n_children.size), n_children)])
+    branch = numbers["tree_branch"][nodes]
+    branch[0] = -1
+    value = numbers["tree_cell_value"][cells]
+    node = np.repeat(np.arange(parent.size), np.diff(cell_starts))
+    # Cells are in order of node and value, so that those above are found by bisection.
+    key = node * n_values + value
+    above = parent[node] * n_values + value
+    cell_parent = np.searchsorted(key, above)
+    cell_parent[: cell_starts[1]] = -1
+    inner = slice(int(cell_starts[1]), None)
+    if (np.diff(key) <= 0).any() or not np.array_equal(key[np.minimum(cell_parent[inner], key.size - 1)], above[inner]):
+        raise InvalidArray("tree_cell_value", "has a value that its parent node lacks, or values out of order")
+    return ContextTree(
+        level_starts=level_starts,
+        parent=parent,
+        branch=branch,
+        cell_starts=cell_starts,
+        cell_value=value,
+        cell_count=numbers["tree_cell_count"][cells],
+        cell_parent=cell_parent,
+        n_values=n_values,
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from learners.classifiers.description import round_estimates
 from learners.classifiers.estimates.context_tree import GRID, build_context_trees, m_estimates
 from learners.classifiers.lookup import look_up_tables
 from learners.classifiers.lookup.many_classes import many_class_table_layout
-from learners.classifiers.packed_context_trees import round_estimates
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import FamilyCounts
 from learners.kernels.arrays import Floats

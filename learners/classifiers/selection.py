@@ -20,7 +20,7 @@ from learners.classifiers.estimates.context_tree import (
     leave_one_out_concentration,
     n_informative_parents,
 )
-from learners.classifiers.lookup import hash_slots
+from learners.classifiers.lookup import look_up_tables
 from learners.classifiers.structure import Structure
 from learners.errors import EmptyStatistic
 from learners.kernels import arrays
@@ -295,7 +295,7 @@ def _slots(keys: Integers, n_keys: int | None) -> _Slots:
     """Of so many keys that there could be; None if they are too many for a dense table."""
     if n_keys is not None:
         return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
-    words, shift, order = hash_slots.build_hash_slots(keys)
+    words, shift, order = look_up_tables.build_hash_slots(keys)
     place = np.empty(order.size, np.int32)
     place[order] = np.arange(order.size, dtype=np.int32)
     return _Slots(False, words, shift, keys[order], order.size, place)
@@ -332,7 +332,7 @@ def _tables(
     dense_sizes = np.array([len(entry.log_probability) if entry.is_dense else 0 for entry in entries], np.int64)
     words = np.concatenate([np.empty(0, np.uint64), *(entry.words for entry in entries)])
     keys = np.concatenate([np.empty(0, np.int64), *(entry.keys for entry in entries)])
-    low, high = hash_slots.split_64_bit_keys(keys)
+    low, high = look_up_tables.split_64_bit_keys(keys)
     is_dense = np.array([entry.is_dense for entry in entries], np.uint8)
     hash_starts = arrays.offsets_from_sizes([entry.words.size for entry in entries])
     hash_shifts = np.array([entry.shift for entry in entries], np.int64)
@@ -354,7 +354,7 @@ def _tables(
         hash_starts=hash_starts,
         hash_shifts=hash_shifts,
         hash_words=words,
-        hash_ranks=hash_slots.bit_vector_word_ranks(words),
+        hash_ranks=look_up_tables.bit_vector_word_ranks(words),
         key_low=low,
         key_high=high,
         log_probability=concatenate_arrays(logs, none),

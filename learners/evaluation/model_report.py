@@ -25,7 +25,6 @@ from learners.monitoring.drift_findings import Limits
 from learners.monitoring.two_sample_tests import count_divergence_nats, g_test_counts
 from learners.registry.importance import column_importances
 from learners.schema import Attribute, Chunk
-from learners.schema.value_choices import unique_code_labels
 
 MOST_VALUES = 10
 MISSING, UNSEEN, OTHERS = "(missing)", "(not seen in training)", "(others)"
@@ -246,7 +245,7 @@ def _of_training(model: LookupModel | None, i: int) -> Integers | None:
 
 def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], list[Integers]]:
     """The codes that stand together, and the names of these groups."""
-    labels = unique_code_labels(attribute)
+    labels = attribute.unique_labels()
     values = np.arange(int(attribute.has_missing), attribute.n_values)
     if attribute.kind == "numeric" and values.size > MOST_VALUES:
         parts = [part for part in np.array_split(values, MOST_VALUES) if part.size]

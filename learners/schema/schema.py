@@ -150,6 +150,15 @@ class Attribute:
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
         return words + ([OTHER] if self.n_folded else [])
 
+    def unique_labels(self) -> list[str]:
+        """The labels, each in other words: a value may be called "(missing)" or "(other)", too."""
+        labels = self.labels()
+        if self.kind == "nominal":
+            for place in [0] * self.has_missing + [len(labels) - 1] * (self.n_folded > 0):
+                while labels.count(labels[place]) > 1:
+                    labels[place] = f"({labels[place]})"
+        return labels
+
 
 def _key(*content: object) -> int:
     return int.from_bytes(hashlib.blake2b(repr(content).encode(), digest_size=8).digest(), "little")

@@ -9,21 +9,11 @@ from collections.abc import Sequence
 from learners.schema.schema import Attribute, Value
 
 
-def unique_code_labels(attribute: Attribute) -> list[str]:
-    """What the codes of an attribute stand for, each in other words: a value may be called "(missing)" or "(other)", too."""
-    labels = attribute.labels()
-    if attribute.kind == "nominal":
-        for place in [0] * attribute.has_missing + [len(labels) - 1] * (attribute.n_folded > 0):
-            while labels.count(labels[place]) > 1:
-                labels[place] = f"({labels[place]})"
-    return labels
-
-
 def attribute_value_choices(attribute: Attribute) -> list[tuple[str, Value | float | None]]:
     """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
     values: Sequence[Value | float] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
     # A last label may be that of rare values, which no value stands for.
-    return list(zip(unique_code_labels(attribute), [*[None] * attribute.has_missing, *values], strict=False))
+    return list(zip(attribute.unique_labels(), [*[None] * attribute.has_missing, *values], strict=False))
 
 
 def _representatives(attribute: Attribute) -> list[str | float]:

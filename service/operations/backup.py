@@ -24,10 +24,12 @@ from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_files import (
     draft_path_beside,
     publish_draft_folder,
+    read_manifest,
+    sha256_of_file,
+    verify_file_sha256,
     visible_files_below,
     write_file_atomically,
 )
-from storage.files.checksums import read_manifest, sha256_of_file, verify_file_sha256
 from storage.files.workspace_layout import Layout, world_readable_paths
 from storage.models import model_versions
 from storage.models.model_versions import ModelVersion

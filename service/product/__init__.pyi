@@ -8,7 +8,7 @@ from service.product.datasets.dataset_schema import dataset_schema as dataset_sc
 from service.product.datasets.dataset_schema import infer_schema_of_files as infer_schema_of_files
 from service.product.datasets.dataset_statistics import damaged_dataset_notes as damaged_dataset_notes
 from service.product.datasets.example_data import register_example_dataset as register_example_dataset
-from service.product.datasets.forgetting_rules import damaged_forgetting_rules as damaged_forgetting_rules
+from service.product.datasets.forgotten_rows import damaged_forgetting_rules as damaged_forgetting_rules
 from service.product.datasets.profile import dataset_profile as dataset_profile
 from service.product.datasets.registration import dataset_upload_path as dataset_upload_path
 from service.product.datasets.registration import delete_dataset as delete_dataset

@@ -17,8 +17,12 @@ import sqlalchemy as sa
 from storage.control import tables
 from storage.control.control import Control
 from storage.errors import CorruptFile
-from storage.files.atomic_files import exclusive_file_lock, write_file_atomically
-from storage.files.checksums import json_with_checksum, parse_checked_json
+from storage.files.atomic_files import (
+    exclusive_file_lock,
+    json_with_checksum,
+    parse_checked_json,
+    write_file_atomically,
+)
 
 _RULES = tables.forgotten_rules
 _NEVER = datetime.min.replace(tzinfo=UTC)

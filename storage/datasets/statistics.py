@@ -22,10 +22,13 @@ from storage.files import duckdb_files
 from storage.files.atomic_files import (
     disk_errors_as_unwritable,
     draft_file_path,
+    json_with_checksum,
+    parse_checked_json,
     publish_draft_file,
+    sha256_of_file,
+    verify_file_sha256,
     write_file_atomically,
 )
-from storage.files.checksums import json_with_checksum, parse_checked_json, sha256_of_file, verify_file_sha256
 from storage.files.duckdb_files import Blob, read_blobs, write_blobs
 
 _IPC = "arrow.stream"

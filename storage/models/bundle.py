@@ -18,7 +18,7 @@ import duckdb
 
 from storage.errors import CorruptFile
 from storage.files import duckdb_files
-from storage.files.checksums import sha256_of_file
+from storage.files.atomic_files import sha256_of_file
 from storage.models.model_versions import ModelVersion
 
 FORMAT = "fewpass-model"

@@ -20,8 +20,15 @@ import pyarrow as pa
 
 from storage.errors import Conflict, CorruptFile, NotFound
 from storage.files import duckdb_files
-from storage.files.atomic_files import create_folder, draft_file_path, publish_draft_file
-from storage.files.checksums import read_manifest, sha256_of_file, verify_file_sha256, write_manifest
+from storage.files.atomic_files import (
+    create_folder,
+    draft_file_path,
+    publish_draft_file,
+    read_manifest,
+    sha256_of_file,
+    verify_file_sha256,
+    write_manifest,
+)
 from storage.files.duckdb_files import Blob, array_from_blob, read_blobs, write_blobs
 from storage.files.workspace_layout import checked_resource_name, delete_model_files
 from storage.models.compiled import Arrays, Header, array_bytes, header_json, write_compiled

@@ -22,7 +22,6 @@ from learners.registry import recipes
 from learners.registry.discrete_networks import NoNetwork, model_to_network, model_to_network_text, network_model
 from learners.registry.networks.model_networks import TablesTooLarge, best_graph_network
 from learners.registry.networks.network_answers import answer_network_queries
-from learners.schema.value_choices import unique_code_labels
 from tests.naive.networks import probability, random_network
 from tests.orders.conftest import NETWORKS, needs_networks
 from tests.orders.formats.test_network_files import table_cells
@@ -63,7 +62,7 @@ def test_the_text_of_a_trained_network_answers_as_the_model(make, table, tmp_pat
             attribute = model.schema.attributes[i]
             # By place: how the format writes quotes within a text is its own matter.
             world[attribute.name] = network.values[attribute.name][chunk.x[i, row]]
-            assert len(network.values[attribute.name]) == len(unique_code_labels(attribute))
+            assert len(network.values[attribute.name]) == len(attribute.unique_labels())
         joint = np.array([probability(network, world | {"class": value}) for value in network.values["class"]])
         assert joint / joint.sum() == pytest.approx(answered[row], abs=1e-6)  # tables hold logarithms as float32
 

@@ -9,13 +9,13 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
+from learners.classifiers.description import NUMBERS, VARIANCE, unpack_context_trees
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import context_strides
 from learners.classifiers.lookup.kernels import ManyClassTables
 from learners.classifiers.lookup.look_up_tables import Tables
 from learners.classifiers.lookup.lookup import MANY_TABLES, TABLES, LookupHeader
-from learners.classifiers.packed_context_trees import NUMBERS, VARIANCE, unpack_context_trees
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays

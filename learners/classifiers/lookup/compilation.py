@@ -10,11 +10,14 @@ import numpy as np
 
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.hash_slots import WORD, bit_vector_word_ranks, build_hash_slots, split_64_bit_keys
 from learners.classifiers.lookup.look_up_tables import (
+    WORD,
+    bit_vector_word_ranks,
+    build_hash_slots,
     family_lookup_tables,
     fill_class_log_joints,
     smoothed_log_class_prior,
+    split_64_bit_keys,
 )
 from learners.classifiers.structure import Structure
 from learners.errors import FamilyTooLarge

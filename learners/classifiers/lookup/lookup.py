@@ -10,7 +10,15 @@ from typing import ClassVar, cast
 import numpy as np
 import pyarrow as pa
 
-from learners.classifiers.description import describe_network_as_tables, describe_structure
+from learners.classifiers.description import (
+    Contents,
+    describe_network_as_tables,
+    describe_structure,
+    pack_context_trees,
+    round_estimates,
+    round_variances_to_bfloat16,
+    unpack_context_trees,
+)
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_lookup_tables, compile_lookup_variance_tables
@@ -25,13 +33,6 @@ from learners.classifiers.lookup.look_up_tables import (
     run_in_row_ranges,
 )
 from learners.classifiers.lookup.many_classes import compile_many_class_tables
-from learners.classifiers.packed_context_trees import (
-    Contents,
-    pack_context_trees,
-    round_estimates,
-    round_variances_to_bfloat16,
-    unpack_context_trees,
-)
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze_arrays, read_only_array

@@ -22,8 +22,7 @@ from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
 from storage.errors import CorruptFile, Unwritable
-from storage.files.atomic_files import write_file_atomically
-from storage.files.checksums import json_with_checksum, parse_checked_json
+from storage.files.atomic_files import json_with_checksum, parse_checked_json, write_file_atomically
 
 DATA = "data"  # beside the versions of a model
 RULES, STATISTICS, SCHEMAS = "forgotten.json", "statistics", "schemas"

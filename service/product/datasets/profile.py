@@ -16,7 +16,7 @@ from service.product.child_process import run_in_child_process
 from service.product.datasets.data_sources import open_data_source
 from service.product.datasets.dataset_schema import infer_schema_of_source
 from service.product.datasets.dataset_statistics import RULES
-from service.product.datasets.forgetting_rules import forgetting_rules_of_files
+from service.product.datasets.forgotten_rows import forgetting_rules_of_files
 from service.product.datasets.registration import get_dataset
 from service.requests.json_values import JSONObject
 from service.workspace import Workspace

@@ -17,8 +17,7 @@ from service.product.datasets.dataset_statistics import (
     save_column_order,
     source_file_record,
 )
-from service.product.datasets.forgetting_rules import read_forgetting_rules
-from service.product.datasets.forgotten_rows import check_forgetting_rules
+from service.product.datasets.forgotten_rows import check_forgetting_rules, read_forgetting_rules
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest
 from service.settings import available_threads

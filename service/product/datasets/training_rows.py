@@ -20,14 +20,12 @@ from service.product.datasets.dataset_statistics import (
     source_with_verified_hashes,
     statistics_ledger,
 )
-from service.product.datasets.forgetting_rules import (
-    save_forgetting_rules,
-)
 from service.product.datasets.forgotten_rows import (
     Not,
     check_forgetting_rules,
     count_matching_rows,
     inherit_forgetting_rules,
+    save_forgetting_rules,
 )
 from service.requests.json_values import JSONObject
 from service.requests.requests import TrainRequest

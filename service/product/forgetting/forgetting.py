@@ -28,8 +28,12 @@ from service.product.datasets.dataset_statistics import (
     source_with_verified_hashes,
     statistics_ledger,
 )
-from service.product.datasets.forgetting_rules import forgetting_rule_files, save_forgetting_rules
-from service.product.datasets.forgotten_rows import count_matching_rows, discard_forgotten_statistics
+from service.product.datasets.forgotten_rows import (
+    count_matching_rows,
+    discard_forgotten_statistics,
+    forgetting_rule_files,
+    save_forgetting_rules,
+)
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows

@@ -22,7 +22,6 @@ from learners.models.query import Conditional, Edges, Map, Marginal, Moments
 from learners.orders.model import OrderModel
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records, json_number_reader
-from learners.schema.value_choices import unique_code_labels
 from service.product.inference.queries import answer_model_queries, non_finite_to_none, queryable_circuit
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
@@ -170,7 +169,7 @@ def evidence_for_queries(model: Model, evidence: Evidence) -> dict[str, Known]:
         if value is not None:
             known[name] = value
         elif name in attributes and attributes[name].has_missing:
-            known[name] = unique_code_labels(attributes[name])[0]
+            known[name] = attributes[name].unique_labels()[0]
     return known
 
 
@@ -299,7 +298,7 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
     }
     codes = encode_json_records([record], schema).x[:, 0].tolist()
     return {
-        attribute.name: unique_code_labels(attribute)[code]
+        attribute.name: attribute.unique_labels()[code]
         for attribute, code in zip(schema.attributes, codes, strict=True)
         if attribute.name in record and code < attribute.n_values
     }

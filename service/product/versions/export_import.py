@@ -34,8 +34,7 @@ from service.requests.requests import NAME
 from service.settings import max_model_bytes
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from storage.files.atomic_files import draft_file_path
-from storage.files.checksums import verify_file_sha256
+from storage.files.atomic_files import draft_file_path, verify_file_sha256
 from storage.models import bundle, model_file, model_versions
 from storage.models.bundle import check_decoded_model_size
 from storage.models.model_file import ModelFiles

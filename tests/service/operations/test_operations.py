@@ -22,7 +22,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.leases import take_lease
 from storage.errors import CorruptFile
-from storage.files.checksums import read_manifest, sha256_of_file
+from storage.files.atomic_files import read_manifest, sha256_of_file
 from storage.monitoring.monitoring_files import workspace_secret
 from tests.processes import wait_for
 from tests.service import forks

@@ -22,7 +22,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.control import control_generation
 from storage.errors import CorruptFile, OutdatedModel
-from storage.files.checksums import read_manifest, sha256_of_file, write_manifest
+from storage.files.atomic_files import read_manifest, sha256_of_file, write_manifest
 from storage.models.compiled import map_compiled, write_compiled
 from storage.monitoring.monitoring_files import MonitoringFiles
 from tests.service.asking import learn

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from storage.datasets.statistics import StatisticStore
 from storage.errors import CorruptFile, InvalidName
-from storage.files.checksums import sha256_of_file
+from storage.files.atomic_files import sha256_of_file
 
 ROOT = Path(__file__).parents[3]
 KEY, OTHER = (hashlib.sha256(word).hexdigest() for word in (b"key", b"other"))

@@ -17,10 +17,13 @@ from storage.files.atomic_files import (
     draft_file_path,
     draft_path_beside,
     publish_draft_folder,
+    read_manifest,
+    sha256_of_file,
+    verify_file_sha256,
     visible_files_below,
     write_file_atomically,
+    write_manifest,
 )
-from storage.files.checksums import read_manifest, sha256_of_file, verify_file_sha256, write_manifest
 from storage.files.workspace_layout import Layout, Temporary
 
 ROOT = Path(__file__).parents[3]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage.datasets.forgotten import Forgotten
 from storage.datasets.statistics import StatisticStore
 from storage.errors import CorruptFile
-from storage.files.checksums import json_with_checksum, parse_checked_json
+from storage.files.atomic_files import json_with_checksum, parse_checked_json
 from storage.models import compiled
 from storage.models.compiled import map_compiled, write_compiled
 

@@ -12,7 +12,7 @@ from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.files.checksums import sha256_of_file
+from storage.files.atomic_files import sha256_of_file
 from storage.models.bundle import check_decoded_model_size
 from storage.models.model_file import read_model_file, write_model
 from tests.service.asking import learned

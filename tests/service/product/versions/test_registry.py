@@ -21,7 +21,7 @@ from service.requests.requests import DatasetRequest, PromotionRule, TrainReques
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import NotFound
-from storage.files.checksums import sha256_of_file
+from storage.files.atomic_files import sha256_of_file
 from storage.models import promotions
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, ended_job, finished, train_job
