@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 EXIT_FAILED = 1
 COMPILING = "[dim]compiling kernels, which happens once on a machine[/]"
 EXIT_INTERNAL = 70  # EX_SOFTWARE of sysexits.h
+LONGEST_WORD = 40  # that a table keeps whole
 
 out = Console()
 err = Console(stderr=True)
@@ -150,20 +151,32 @@ def json_ready_value(value: Any) -> Any:
 
 
 def build_rich_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table; numbers stand right."""
+    """A table; numbers stand right. Words are not broken, but for those that take most of a line."""
     table = Table(title=title, title_justify="left", header_style="bold")
+    cells = [[escape_rich_markup(table_cell_text(value)) for value in row] for row in rows]
     for index, column in enumerate(columns):
         is_number = bool(rows) and all(isinstance(row[index], int | float) or row[index] is None for row in rows)
-        table.add_column(escape_rich_markup(column), justify="right" if is_number else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(escape_rich_markup(table_cell_text(value)) for value in row))
+        words = [word for cell in (column, *(row[index] for row in cells)) for word in cell.split()]
+        longest = max((len(word) for word in words if len(word) <= LONGEST_WORD), default=1)
+        table.add_column(
+            escape_rich_markup(column), justify="right" if is_number else "left", overflow="fold", min_width=longest
+        )
+    for row in cells:
+        table.add_row(*row)
     return table
 
 
 def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
-    """Print a table, or what to say if it has no rows."""
+    """Print a table, or what to say if it has no rows; its rows one after the other where a line has too little room."""
     rows = list(rows)
-    out.print(build_rich_table(title, columns, rows) if rows else f"[dim]{empty}[/]")
+    table = build_rich_table(title, columns, rows)
+    narrowest = 1 + sum(3 + (column.min_width or 0) for column in table.columns)  # with its lines and blanks
+    if rows and narrowest > out.width:
+        if title is not None:
+            out.print(f"[bold]{title}[/]")
+        print_rows(columns, rows)
+    else:
+        out.print(table if rows else f"[dim]{empty}[/]")
 
 
 def print_json_or_table(
@@ -184,7 +197,12 @@ def print_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None
     fitting = next((table for table in (wide, tall) if _fits(table)), None)
     if fitting is not None:
         out.print(fitting)
-        return
+    else:
+        print_rows(columns, rows)
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows one after the other, with a line for each column."""
     margin = max(map(len, columns))
     for number, row in enumerate(rows, 1):
         out.print(f"[bold]row {number}[/]")

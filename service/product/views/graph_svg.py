@@ -15,6 +15,7 @@ from learners.models.graph_layout import (
     trim_edge_route_to_nodes,
     truncate_xml_text,
 )
+from service.product.inference.metric_words import count_with_noun
 from service.product.views.column_graphs import ColumnGraph, GraphEdge
 
 MARGIN = 14.0
@@ -151,7 +152,8 @@ def describe_graph(graph: ColumnGraph) -> str:
         for edge in graph.edges[:200]
     )
     more = f"; and {len(graph.edges) - 200} more" if len(graph.edges) > 200 else ""
-    return f"{len(graph.columns)} columns, {len(graph.edges)} edges.{of_class} {edges}{more}".strip()
+    sizes = f"{count_with_noun(len(graph.columns), 'column')}, {count_with_noun(len(graph.edges), 'edge')}"
+    return f"{sizes}.{of_class} {edges}{more}".strip()
 
 
 def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float, kind: str = "edge-line") -> str:

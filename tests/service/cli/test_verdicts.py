@@ -13,7 +13,7 @@ from service.cli.evaluation import evaluation_summary_line, rows_read_summary, s
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
-from service.terminal_output import nested_value_text
+from service.terminal_output import nested_value_text, print_table
 from service.workspace import Workspace
 from tests.service.asking import learn
 from tests.service.conftest import weather
@@ -143,3 +143,14 @@ def test_values_within_values_can_be_told_apart():
     )
     assert nested_value_text(["Networks, weighted together.", "No trees."]) == "Networks, weighted together. No trees."
     assert nested_value_text(["a", "b"]) == "a, b"
+
+
+@pytest.mark.parametrize("n", [1, 3, 6])
+def test_tables_of_any_width_break_no_words(n, capsys):
+    """80 columns have room for one and three, side by side; six stand below each other."""
+    names, cells = [f"column-{i}" for i in range(n)], [f"job-{i}a1fb751a1b of-Europe/Berlin" for i in range(n)]
+    print_table("jobs", names, [cells])
+    said = capsys.readouterr().out
+    assert all(word in said for cell in cells for word in cell.split())
+    assert max(map(len, said.splitlines())) <= 80
+    assert ("row 1" in said) == (n == 6)
