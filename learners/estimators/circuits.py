@@ -14,13 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.parameters import CircuitParameters
-from learners.circuits.queries.column_values import (
-    fill_cells,
-    missing_cells,
-    nameable,
-    rows_of_batch,
-    with_cells,
-)
+from learners.circuits.queries.column_values import fill_cells, missing_cells, nameable, rows_of_batch, with_cells
 from learners.circuits.queries.named_answers import Answer
 from learners.errors import InvalidParameter
 from learners.estimators.arguments import (

@@ -17,15 +17,7 @@ from learners.kernels.arrays import Integers
 from learners.models.model import Model
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.dask_cluster import Cluster
-from learners.passes.engine import (
-    ROWS,
-    Advance,
-    Checkpoints,
-    OnProgress,
-    Progress,
-    collect,
-    require_nonempty_source,
-)
+from learners.passes.engine import ROWS, Advance, Checkpoints, OnProgress, Progress, collect, require_nonempty_source
 from learners.passes.memory import release_free_memory
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule, repeated_row_positions
 from learners.passes.sources.row_filter import Selection

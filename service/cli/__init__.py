@@ -5,12 +5,7 @@ import signal
 import sys
 from typing import Annotated, Any
 
-from service.startup import (
-    end_without_teardown,
-    relax_gc_for_startup,
-    restore_gc_after_startup,
-    start_no_blas_threads,
-)
+from service.startup import end_without_teardown, relax_gc_for_startup, restore_gc_after_startup, start_no_blas_threads
 
 relax_gc_for_startup()  # before most is imported
 start_no_blas_threads()

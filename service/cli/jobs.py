@@ -11,12 +11,7 @@ from typer import Argument, Option
 
 from learners.errors import redact_uri_secrets
 from service import product
-from service.cli.shared_options import (
-    ForceOption,
-    JsonOption,
-    OutputOption,
-    WorkspaceOption,
-)
+from service.cli.shared_options import ForceOption, JsonOption, OutputOption, WorkspaceOption
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     EXIT_FAILED,

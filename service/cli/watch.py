@@ -6,13 +6,7 @@ import typer
 from typer import Option
 
 from service import product
-from service.cli.shared_options import (
-    JsonOption,
-    Reference,
-    Texts,
-    UrisArgument,
-    WorkspaceOption,
-)
+from service.cli.shared_options import JsonOption, Reference, Texts, UrisArgument, WorkspaceOption
 from service.product.inference.metric_words import largest_rate_change_words
 from service.requests.json_values import JSONObject
 from service.terminal_output import (

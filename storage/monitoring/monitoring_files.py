@@ -24,12 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import (
-    exclusive_file_lock,
-    is_file_locked,
-    visible_files_below,
-    write_file_atomically,
-)
+from storage.files.atomic_files import exclusive_file_lock, is_file_locked, visible_files_below, write_file_atomically
 from storage.files.workspace_layout import checked_resource_name
 
 HOUR = timedelta(hours=1)

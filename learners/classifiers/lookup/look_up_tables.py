@@ -18,16 +18,7 @@ from learners.classifiers.lookup.kernels import (
     look_up_class_probabilities,
     look_up_many_class_probabilities,
 )
-from learners.kernels.arrays import (
-    Array,
-    Codes,
-    Floats,
-    Int32s,
-    Integers,
-    Uint32s,
-    Uint64s,
-    freeze_arrays,
-)
+from learners.kernels.arrays import Array, Codes, Floats, Int32s, Integers, Uint32s, Uint64s, freeze_arrays
 from learners.passes.threads import available_cores
 from learners.schema import Chunk
 

@@ -9,10 +9,7 @@ from learners.orders.formats.network_files import FORMATS, NetworkFormat
 from learners.registry.sql.dialects import DialectName
 from service import product
 from service.http.api.models import Member
-from service.http.api.resources import (
-    Ours,
-    media_type_responses,
-)
+from service.http.api.resources import Ours, media_type_responses
 from service.product.views.circuit_export import MEDIA_TYPES, CircuitOf, Form
 
 router = APIRouter(prefix="/v1/models", tags=["models"])

@@ -17,10 +17,7 @@ from service.jobs import children
 from service.jobs.steps import Report, Run, progress_reporter
 from service.product.child_process import run_in_child_process
 from service.product.datasets.data_sources import open_data_source
-from service.product.datasets.dataset_statistics import (
-    load_column_order,
-    source_file_record,
-)
+from service.product.datasets.dataset_statistics import load_column_order, source_file_record
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import SchemaRequest

@@ -11,13 +11,7 @@ import pyarrow as pa
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from learners.passes.sources.source_files import split_file_identity
 from service.jobs.steps import Report, Run
-from service.product.datasets.dataset_statistics import (
-    DATA,
-    RULES,
-    Ledger,
-    statistics_ledger,
-    unreadable_files,
-)
+from service.product.datasets.dataset_statistics import DATA, RULES, Ledger, statistics_ledger, unreadable_files
 from service.requests.json_values import JSONMapping
 from service.requests.problems import Conflict
 from service.requests.requests import TrainRequest

@@ -14,12 +14,7 @@ from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 from storage.control.tables import utc_now
 from storage.errors import NotFound
-from storage.monitoring.alert_records import (
-    AlertRecord,
-    RuleRecord,
-    edit_alert_records,
-    read_alert_records,
-)
+from storage.monitoring.alert_records import AlertRecord, RuleRecord, edit_alert_records, read_alert_records
 
 PERSISTENCE, LOOKS = 2, 3  # of the last three looks, two must agree
 KEPT = 1000  # closed alerts, and deliveries

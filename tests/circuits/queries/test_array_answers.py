@@ -14,13 +14,7 @@ from learners.circuits.evaluation.evaluate import log_values
 from learners.circuits.kernels import CATEGORICAL, GAUSSIAN
 from learners.circuits.map.query import prepared_map_circuit
 from learners.circuits.queries import array_answers as answers
-from learners.circuits.queries.array_answers import (
-    class_posterior,
-    conditional,
-    marginals,
-    moments,
-    sample,
-)
+from learners.circuits.queries.array_answers import class_posterior, conditional, marginals, moments, sample
 from learners.circuits.structures.random_regions import random_regions
 from tests.circuits.answer_circuits import array_of, circuits_and_rows, independent
 from tests.naive import circuits as naive

@@ -6,10 +6,7 @@ import pytest
 
 from learners.models.query import Edges, Score
 from learners.orders.lattice.graph_samples import graph_parent_bitsets
-from learners.orders.queries.graph_scores import (
-    UnscoredFamily,
-    estimate_log_order_count,
-)
+from learners.orders.queries.graph_scores import UnscoredFamily, estimate_log_order_count
 from learners.registry.model_kinds import load_model
 from tests.naive import orders as naive
 from tests.naive.orders import naive_bdeu

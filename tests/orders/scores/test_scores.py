@@ -10,15 +10,7 @@ from learners.orders.scores.candidates import greedy_candidate_parents
 from learners.orders.scores.scores import StructurePrior
 from tests.naive import orders as naive
 from tests.naive.orders import naive_bdeu
-from tests.orders.problems import (
-    Rows,
-    bge_of,
-    family_scores,
-    gaussian_table,
-    log_fair,
-    naive_bge,
-    subsets,
-)
+from tests.orders.problems import Rows, bge_of, family_scores, gaussian_table, log_fair, naive_bge, subsets
 
 
 def random_codes(d, n, seed):
