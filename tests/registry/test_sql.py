@@ -270,6 +270,14 @@ def test_classes_keep_their_type():
         check(model, table_of(1, 50))
 
 
+def test_a_row_that_neither_reading_of_its_null_allows_gets_the_class_shares(dialect):
+    columns = {"u": ["a", "a", "b", "b"], "v": ["p", "p", "q", "q"], "w": ["x", None, "x", None]}
+    training = {name: values * 10 for name, values in columns.items()} | {"class": ["A", "A", "B", "B"] * 10}
+    fitted = NB(m=0).fit(pa.table(training), "class")
+    rows = pa.RecordBatch.from_pydict({"u": ["a", "a", "a"], "v": ["q", "p", "p"], "w": [None, None, "x"]})
+    check(fitted.model_, rows, dialect)
+
+
 def test_a_model_of_no_column_gives_the_prior():
     rng = np.random.default_rng(0)
     table = pa.table({"x": rng.random(500), "class": rng.integers(0, 2, 500)})

@@ -332,14 +332,23 @@ class Completeness:
             read_only_array(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype))
         )
         n, s = (own < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
-        log_odds = of_value[with_null] - of_hidden - self._log_hidden(s, n)
-        weight = 1 / (1 + np.exp(-np.clip(log_odds, -700, 700)))[:, np.newaxis]
+        weight = null_is_value_probability(of_value[with_null], of_hidden, self._log_hidden(s, n))[:, np.newaxis]
         out[with_null] = weight * out[with_null] + (1 - weight) * hidden
         return out
 
     def _log_hidden(self, s: Integers, n: Integers) -> Floats:
         """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""
         return self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1]
+
+
+def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:
+    """(n,) probability that the nulls of each row are values, from the log probability of the row with them as values, and hidden.
+
+    `log_hidden` (n,) is the log probability of hiding just these. Where neither reading is possible, both give the prior.
+    """
+    is_neither = np.isneginf(of_value) & np.isneginf(of_hidden)  # -inf - -inf is NaN
+    log_odds = np.where(is_neither, 0.0, of_value) - np.where(is_neither, 0.0, of_hidden) - log_hidden
+    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -700, 700))))
 
 
 def normalize_log_joints(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
