@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -96,16 +96,14 @@ def spn(
             model = yield from streaming_update_recipe(schema, empty, facts, parameters.shards)
             start = model.circuit
         return model
-    circuit, n_rows = start, 0
     if parameters.learning == "em":
-        counting: list[ExpectedCounts] = []
+        rows_of_passes: list[int] = []
         learning = em_passes(
-            start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema, counting), least
+            start, parameters.passes, parameters.laplace, parameters.tolerance, _expecting(schema), least
         )
-        circuit = yield from learning
-        n_rows = counting[-1].n_rows
-        facts["em_passes"] = len(counting)
-    return CircuitModel(schema, circuit, facts | {"n_rows": n_rows or (yield from _n_rows(schema))})
+        circuit = yield from _record_row_counts(learning, rows_of_passes)
+        return CircuitModel(schema, circuit, facts | {"em_passes": len(rows_of_passes), "n_rows": rows_of_passes[-1]})
+    return CircuitModel(schema, start, facts | {"n_rows": (yield from _n_rows(schema))})
 
 
 def auto_structure_recipe(
@@ -117,21 +115,23 @@ def auto_structure_recipe(
         counted, parameters.minutes, parameters.laplace, parameters.seed
     )
     start = replace_intervals_by_densities(choice.circuit, densities)
-    counting: list[ExpectedCounts] = []
     n_drawn = int(counted.second.sample.counts.sum())
     saw_all = not densities and n_drawn == counted.second.n_rows
     most = min(parameters.passes, choosing.PASSES_OF_ALL) if saw_all else parameters.passes
-    make = _expecting(schema, counting)
+    make = _expecting(schema)
     if densities:
         least = minimum_leaf_deviations(start, densities)
-        circuit = yield from em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
+        rows_of_passes: list[int] = []
+        learning = em_passes(start, most, choice.laplace, parameters.tolerance, make, least)
+        circuit = yield from _record_row_counts(learning, rows_of_passes)
+        n_passes = len(rows_of_passes)
     else:
         gains = partial(choosing.mean_validation_log_likelihood, schema, valid)
-        circuit, _ = yield from choosing.em_passes_with_early_stopping(
+        circuit, n_passes = yield from choosing.em_passes_with_early_stopping(
             start, most, make, lambda e: e.maximised(choice.laplace), gains
         )
     searched = {"laplace": choice.laplace, "tried": [tried.facts() for tried in choice.tried]}
-    own = {"em_passes": len(counting), "n_rows": counted.second.n_rows, "search": searched}
+    own = {"em_passes": n_passes, "n_rows": counted.second.n_rows, "search": searched}
     model = CircuitModel(schema, circuit, facts | own)
     if densities:
         return (
@@ -225,15 +225,27 @@ def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
     return shares
 
 
-def _expecting(schema: Schema, counting: list[ExpectedCounts]) -> Callable[[Circuit], ExpectedCounts]:
-    """Makes the statistic of each iteration; `counting` gets them in turn."""
+def _expecting(schema: Schema) -> Callable[[Circuit], ExpectedCounts]:
+    """Makes the empty statistic of an iteration from its circuit."""
 
     def make(circuit: Circuit) -> ExpectedCounts:
-        rows_of = circuit_columns(circuit, schema).rows_of_chunk
-        counting.append(ExpectedCounts(circuit, schema, rows_of, schema.columns))
-        return counting[-1]
+        return ExpectedCounts(circuit, schema, circuit_columns(circuit, schema).rows_of_chunk, schema.columns)
 
     return make
+
+
+def _record_row_counts(
+    passes: Generator[ExpectedCounts, ExpectedCounts, Circuit], n_rows: list[int]
+) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
+    """The same passes; appends the number of rows that each of them counted."""
+    try:
+        wanted = next(passes)
+        while True:
+            counted = yield wanted
+            n_rows.append(counted.n_rows)
+            wanted = passes.send(counted)
+    except StopIteration as end:
+        return cast(Circuit, end.value)
 
 
 def _n_rows(schema: Schema) -> Passes[int]:

@@ -16,11 +16,15 @@ from learners.schema import Chunk
 
 
 def select_m_by_hold_out(
-    structure: Structure, families: FamilyCounts, hold_out: Chunk, advance: Advance = ignore_progress
+    structure: Structure,
+    families: FamilyCounts,
+    hold_out: Chunk,
+    advance: Advance = ignore_progress,
+    back_off: str = "context",
 ) -> tuple[float, dict[str, float]]:
     """The m of least RMSE on the hold-out, whose counts are taken out of the others, and the RMSE of the grid's values.
 
-    The families count all rows, the hold-out's among them. Of equally good m the smallest; 1 if the hold-out has no
+    The families count all rows, the hold-out's among them; `back_off` as of `m_estimates`. Of equally good m the smallest; 1 if the hold-out has no
     rows.
 
     References
@@ -40,7 +44,7 @@ def select_m_by_hold_out(
     layout = many_class_table_layout(families.schema, structure, rest.class_counts, trees)
     for m in GRID:
         advance(n_trees + len(rmse), n_all)
-        tables = layout.filled(round_estimates([m_estimates(tree, m) for tree in trees]))
+        tables = layout.filled(round_estimates([m_estimates(tree, m, back_off) for tree in trees]))
         of_class: list[Floats] = []  # the probability of each row's own class
         for part in look_up_tables.split_chunk_into_blocks(hold_out, families.schema.n_classes):
             probabilities = np.empty((part.n_rows, families.schema.n_classes))

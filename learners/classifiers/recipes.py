@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 from learners.classifiers.averaged_trees import (
     AveragedTrees,
@@ -57,7 +58,10 @@ class NetworkParameters(HDPParameters):
         second gives its posterior means by Gibbs sampling, the third backs off. None is "m" if `m` is given, and otherwise
         "hdp-map".
     m : float or None
-        Pseudo-count of the estimator m. None chooses it on rows kept back, from `m_estimate.GRID`.
+        Pseudo-count of the estimator m. None chooses the best of 0, 0.05, 0.2, 1, 5 and 20 on rows kept back.
+    back_off : "context" or "cell"
+        When the estimator m drops the last parent: where a context never occurred, or, as in the paper, also where it
+        occurred without the value. "cell" is for comparisons with the paper: such a model predicts, but has no joint distribution.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
 
@@ -68,6 +72,7 @@ class NetworkParameters(HDPParameters):
 
     estimator: str | None = None
     m: float | None = None
+    back_off: Literal["context", "cell"] = "context"
     max_values: int = 1024
 
     def __post_init__(self) -> None:
@@ -80,6 +85,10 @@ class NetworkParameters(HDPParameters):
             raise InvalidParameter("m", self.m, "a number from 0 to 1e9, or null to choose it")
         if self.m is not None and self.estimator != "m":
             raise InvalidParameter("m", self.m, f"it belongs to estimator=m, not to estimator={self.estimator}")
+        if self.back_off not in ("context", "cell"):
+            raise InvalidParameter("back_off", self.back_off, "use context or cell")
+        if self.back_off != "context" and self.estimator != "m":
+            raise InvalidParameter("back_off", self.back_off, f"it belongs to estimator=m, not to {self.estimator}")
         if not 2 <= self.max_values <= 65_000:
             raise InvalidParameter("max_values", self.max_values, "from 2 to 65,000")
 
@@ -336,10 +345,11 @@ def fit_network(
         m = parameters.m
         if m is None:
             m, facts["hold_out_rmse"] = yield Work(
-                "choosing m", lambda _, advance: select_m_by_hold_out(structure, families, hold_out, advance)
+                "choosing m",
+                lambda _, advance: select_m_by_hold_out(structure, families, hold_out, advance, parameters.back_off),
             )
         facts["m"] = m
-        estimates = [m_estimates(tree, m) for tree in trees]
+        estimates = [m_estimates(tree, m, parameters.back_off) for tree in trees]
         return LookupModel.of(schema, structure, families.class_counts, trees, estimates, facts)
     estimate = hdp_gibbs_estimates if parameters.estimator == "hdp" else hdp_map_estimates
     posteriors: list[Posterior] = yield Work(

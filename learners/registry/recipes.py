@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from learners.circuits import recipes as circuits
 from learners.circuits.parameters import CircuitParameters
@@ -29,7 +30,8 @@ class Recipe:
     title: str  # one line for people
     parameters: type[Parameters]  # a frozen dataclass
     passes: Callable[..., Passes[Model]]  # `passes(target, parameters, schema, overrides)` gives the generator
-    n_passes: int | None  # passes over the data after the schema, where that is known beforehand
+    # Passes over the data after the schema: of any parameters, of given ones, or None where nobody knows beforehand.
+    n_passes: int | Callable[[Any], int] | None
     keeps_schema: bool = True  # whether the next training may keep its attributes and cut points; bins are none
     needs_target: bool = True  # whether there must be a class column
     takes_target: bool = True  # whether there may be one
@@ -51,10 +53,18 @@ LEARNERS: dict[str, Recipe] = {
         "an ensemble of selective networks", ensembles.ESKDBParameters, ensembles.eskdb, 2, cuts_by=OF_MEMBERS
     ),
     "nb": Recipe("naive Bayes", classifiers.NetworkParameters, classifiers.naive_bayes, 1, max_classes=MAX_CLASSES),
-    "tan": Recipe("tree-augmented naive Bayes", classifiers.TANParameters, classifiers.tan, 2, max_classes=MAX_CLASSES),
+    "tan": Recipe(
+        "tree-augmented naive Bayes",
+        classifiers.TANParameters,
+        classifiers.tan,
+        lambda parameters: 1 if parameters.average else 2,
+        max_classes=MAX_CLASSES,
+    ),
     "kdb": Recipe("k-dependence Bayes", classifiers.KDBParameters, classifiers.kdb, 2, max_classes=MAX_CLASSES),
     "skdb": Recipe("selective k-dependence Bayes", classifiers.SKDBParameters, classifiers.skdb, 3),
-    "xgboost": Recipe("XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, 1, keeps_schema=False),
+    "xgboost": Recipe(
+        "XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, None, keeps_schema=False
+    ),
     "spn": Recipe("sum-product network", CircuitParameters, circuits.spn, None, needs_target=False),
     "orders": Recipe(
         "posterior over structures",
@@ -120,6 +130,8 @@ def learner(
         raise InvalidParameter("target", None, f"learner {name!r} predicts a class: name its column")
     if isinstance(schema, Schema) and target is not None:
         check_class_count(target, schema.n_classes, entry.max_classes)
-    passes = entry.passes(target, parse_learner_parameters(name, parameters), schema, overrides)
-    n_passes = None if entry.n_passes is None else entry.n_passes + (0 if isinstance(schema, Schema) else 1)
-    return Learner(name, passes, n_passes)
+    values = parse_learner_parameters(name, parameters)
+    n_passes = entry.n_passes(values) if callable(entry.n_passes) else entry.n_passes
+    if n_passes is not None and not isinstance(schema, Schema):
+        n_passes += 1
+    return Learner(name, entry.passes(target, values, schema, overrides), n_passes)

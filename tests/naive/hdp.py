@@ -1,7 +1,7 @@
 """The posterior of a hierarchical Dirichlet process on a small tree, by enumeration.
 
 A tree is a nested dict: at the leaves {value: count}, above {branch: tree}. All pseudo-counts t are enumerated; the one
-concentration (of every level, or of all) is integrated over a grid under its Gamma(2, 1) prior. Written from spec and paper:
+concentration (of every level, or of all) is integrated over a grid under its Gamma prior, by default of shape 2 and rate 1. Written from spec and paper:
 likelihood of a configuration: prod_u alpha^t_u / alpha^(n_u) prod_x S(n, t), the root with its own rule.
 """
 
@@ -64,7 +64,7 @@ def log_root(counts, n_values, root):
     return sum(math.lgamma(n + share) - math.lgamma(share) for n in counts.values()) - whole
 
 
-def posterior(tree, n_values, root="unit", tying="single"):
+def posterior(tree, n_values, root="unit", tying="single", prior=(2.0, 1.0)):
     """Means of p(x | node) for every node, and P(t) for every (node, x).
 
     Returns
@@ -75,10 +75,13 @@ def posterior(tree, n_values, root="unit", tying="single"):
     paths, leaves = nodes_of(tree)
     depth = max(len(path) for path in paths)
     grid = np.concatenate([np.geomspace(1e-3, 0.05, 30), np.linspace(0.06, 12, 300)])
+    if prior != (2.0, 1.0):  # with a longer tail
+        grid = np.concatenate([np.geomspace(1e-7, 9e-4, 60), grid, np.geomspace(12.1, 400, 300)])
     width = np.gradient(grid)
     shape = (grid.size,) * (1 if tying == "single" else depth)
     axes = np.meshgrid(*[grid] * len(shape), indexing="ij")
-    log_prior = sum(np.log(axis) - axis for axis in axes) + sum(
+    shape_parameter, rate = prior
+    log_prior = sum((shape_parameter - 1) * np.log(axis) - rate * axis for axis in axes) + sum(
         np.log(w) for w in np.meshgrid(*[width] * len(shape), indexing="ij")
     )
     alpha_of = (lambda path: axes[0]) if tying == "single" else (lambda path: axes[len(path) - 1])

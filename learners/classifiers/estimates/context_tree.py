@@ -244,11 +244,17 @@ def iterate_tree_levels(families: FamilyCounts, advance: Advance = ignore_progre
         yield context_tree_levels_from_cells(list(families.paths(index)), int(sizes[family.attribute]))
 
 
-def m_estimates(tree: ContextTree, m: float) -> Estimates:
+def m_estimates(tree: ContextTree, m: float, back_off: str = "context") -> Estimates:
     """p(x | context) = (n(x, context) + m / v) / (n(context) + m) at every node of a context tree; m ≥ 0.
 
-    A context that never occurred has no node; whoever looks it up takes the deepest node on its path, which is the
-    back-off: drop the last parent until the context has occurred.
+    Parameters
+    ----------
+    tree : ContextTree
+    m : float
+    back_off : "context" or "cell"
+        When the last parent is dropped: where the context never occurred, or, as in the paper, also where it occurred
+        without the value. A context that never occurred has no node, so a look-up ends at the deepest node on its path.
+        With "cell" the probabilities of a context do not add up to one.
 
     References
     ----------
@@ -258,7 +264,10 @@ def m_estimates(tree: ContextTree, m: float) -> Estimates:
     share = m / tree.n_values
     of_cell = np.repeat(totals, np.diff(tree.cell_starts))
     probability = np.asarray((tree.cell_count + share) / of_cell, np.float64)
-    return Estimates(probability, np.asarray(share / totals, np.float64), hierarchical=False)
+    rest = np.asarray(share / totals, np.float64)
+    if back_off == "cell":
+        rest[1:] = 1.0
+    return Estimates(probability, rest, hierarchical=back_off == "cell")
 
 
 def context_row_counts(level: Level) -> Floats:

@@ -20,7 +20,9 @@ from learners.passes.threads import run_on_threads
 
 TYINGS = ("level", "parent", "single")
 ROOTS = ("unit", "dirichlet")
-PRIOR_SHAPE, PRIOR_RATE, LARGEST = 2.0, 1.0, 4000.0
+# The Gamma prior of the concentrations in the authors' program, and their cap.
+AUTHORS_PRIOR = (2.0, 1.0)
+LARGEST = 4000.0
 ROOT_CONCENTRATION = 2.0
 SWEEPS_PER_CONCENTRATION = 5
 # A sampler is asked to stop only between two calls of its kernel: so many draws, times sweeps, take a tenth of a second.
@@ -45,6 +47,9 @@ class HDPParameters(Parameters):
         Which contexts share how much they trust shorter ones: those of one length, those with one parent, or all.
     root : "unit" or "dirichlet"
         The prior of the shortest context: one table per value, as the authors' program has it, or a Dirichlet distribution.
+    prior : tuple of two floats
+        Shape and rate of the Gamma prior of the concentrations, at least 0 each. (2, 1) is that of the authors' program,
+        (0, 0) that of their paper. A smaller shape trusts deep contexts more.
     seed : int
         Start of the sampler's random numbers; the same seed gives the same model.
 
@@ -56,6 +61,7 @@ class HDPParameters(Parameters):
     iterations: int | Literal["auto"] = 50_000
     tying: str = "level"
     root: str = "unit"
+    prior: tuple[float, float] = AUTHORS_PRIOR
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -65,6 +71,8 @@ class HDPParameters(Parameters):
             raise InvalidParameter("tying", self.tying, f"use one of {', '.join(TYINGS)}")
         if self.root not in ROOTS:
             raise InvalidParameter("root", self.root, f"use one of {', '.join(ROOTS)}")
+        if not (len(self.prior) == 2 and all(0 <= number <= 1e6 for number in self.prior)):
+            raise InvalidParameter("prior", self.prior, "two numbers from 0 to 1,000,000: shape and rate")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 0 <= self.seed < 2**63:
             raise InvalidParameter("seed", self.seed, "a whole number from 0 to 2^63 - 1")
 
@@ -112,7 +120,7 @@ class Chain:
         self.plan = build_hdp_plan(tree, parameters.tying, parameters.root)
         freeze_arrays(*(array for array in self.plan if isinstance(array, np.ndarray)))
         self.call_sweeps = max(1, CALL_ITEMS // max(1, self.plan.item_base.size))
-        self.settings = np.array([PRIOR_SHAPE, PRIOR_RATE, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
+        self.settings = np.array([*parameters.prior, LARGEST, ROOT_CONCENTRATION, SWEEPS_PER_CONCENTRATION])
         self.state = self._new_state(np.int64, stream)
         self.sums, self.n_draws, self.n_sweeps = np.zeros((2, tree.n_cells)), 0, 0
         self.log_likelihood: list[float] = []

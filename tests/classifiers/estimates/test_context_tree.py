@@ -14,6 +14,7 @@ from learners.classifiers.estimates.context_tree import (
     CHANCE_NATS,
     Levels,
     context_tree_from_cells,
+    context_tree_probabilities,
     iterate_tree_levels,
     m_estimates,
     n_informative_parents,
@@ -99,6 +100,31 @@ def test_m_estimates_are_the_formula_at_every_node(drawn, m):
     sums = np.add.reduceat(estimates.probability, tree.cell_starts[:-1])
     sums += estimates.rest * (v - np.diff(tree.cell_starts))
     assert np.allclose(sums, 1)
+
+
+@given(families(), st.sampled_from([0.0, 0.05, 1.0, 20.0]))
+def test_back_off_by_cell_drops_parents_until_the_value_occurred(drawn, m):
+    """The rule of the paper: where n(value, context) = 0, the last parent is dropped, up to the root."""
+    _, chunk, attribute, parents, tree = drawn
+    p = context_tree_probabilities(tree, m_estimates(tree, m, "cell"), [*_sizes(chunk, parents), tree.n_values])
+    random = np.random.default_rng(1)
+    for _ in range(30):
+        codes = [int(random.integers(size)) for size in p.shape]
+        path, value = codes[:-1], codes[-1]
+        for depth in range(len(path), -1, -1):
+            inside = np.ones(chunk.n_rows, bool) if depth == 0 else chunk.y == path[0]
+            for parent, code in zip(parents[: max(depth - 1, 0)], path[1:depth], strict=True):
+                inside &= chunk.x[parent] == code
+            n_x, n = int((chunk.x[attribute][inside] == value).sum()), int(inside.sum())
+            if n_x or depth == 0:
+                expected = (n_x + m / tree.n_values) / (n + m) if n + m else 0.0
+                break
+        assert p[tuple(codes)] == pytest.approx(expected, abs=1e-12)
+
+
+def _sizes(chunk, parents):
+    """Domains that hold the codes of a chunk: classes, then the parents."""
+    return [int(codes.max(initial=0)) + 1 for codes in (chunk.y, *(chunk.x[parent] for parent in parents))]
 
 
 @kernel

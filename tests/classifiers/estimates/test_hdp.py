@@ -88,6 +88,19 @@ def test_estimates_and_tables_against_enumeration(depth, root):
                 assert abs(np.mean(drawn == t) - probability) < 5 * np.sqrt(10 * 0.25 / drawn.size) + 1e-3
 
 
+@pytest.mark.parametrize("estimate", [hdp_gibbs_estimates, hdp_map_estimates])
+def test_another_prior_against_enumeration(estimate):
+    """The sampler to the error of its draws; the solution without draws is near, and moves with the prior as the truth does."""
+    nested, prior = {0: {0: 2}, 1: {0: 4, 1: 9}}, (0.5, 2.0)
+    exact, _ = posterior(nested, 2, prior=prior)
+    usual, _ = posterior(nested, 2)
+    tree, _ = tree_of(nested, 2)
+    parameters = HDPParameters(iterations=250_000, tying="single", prior=prior)
+    probability = estimate([tree], parameters)[0].estimates.probability[int(tree.cell_starts[1])]
+    assert exact[(0,)][0] > usual[(0,)][0] + 0.01, "a concentration that is smaller beforehand trusts the two rows more"
+    assert abs(probability - exact[(0,)][0]) < (2e-3 if estimate is hdp_gibbs_estimates else 0.04)
+
+
 def tables_of(tree, paths, parameters, cells, n_draws=10_000):
     """Draws of t of each cell, which is a node and a value, by one chain."""
     chain = Chain(tree, parameters, 0)
@@ -295,7 +308,14 @@ def test_r_hat_tells_a_drift():
 
 
 def test_parameters_are_checked():
-    for wrong in ({"iterations": 3}, {"iterations": "many"}, {"tying": "tree"}, {"root": "beta"}, {"seed": -1}):
+    for wrong in (
+        {"iterations": 3},
+        {"iterations": "many"},
+        {"tying": "tree"},
+        {"root": "beta"},
+        {"prior": (1, -1)},
+        {"seed": -1},
+    ):
         with pytest.raises(InvalidParameter, match=next(iter(wrong))):
             HDPParameters(**wrong)
 
