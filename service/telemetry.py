@@ -15,7 +15,7 @@ from service.settings import Settings
 TRACEBACKS = structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=30)
 
 REQUEST_ID: ContextVar[str] = ContextVar("request_id", default="")
-# Of a request that belongs to a trace: what whoever we ask gets as `traceparent`; https://www.w3.org/TR/trace-context/
+# The `traceparent` that a traced request passes on; https://www.w3.org/TR/trace-context/
 TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 

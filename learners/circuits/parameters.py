@@ -21,7 +21,7 @@ CONJUGATE = ("gaussian", "poisson", "exponential")
 
 @dataclass(frozen=True, kw_only=True)
 class GibbsParameters(Parameters):
-    """Of a Bayesian circuit and its sampler, for `learning="gibbs"`. Raises InvalidParameter.
+    """Parameters of a Bayesian circuit and its sampler, for `learning="gibbs"`. Raises InvalidParameter.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ from learners.passes.learner import Passes, Rows, RowWork
 from learners.passes.statistic import Together
 from learners.schema import Kept, Overrides, Schema
 
-# Of hidden trees, unless the user says how many.
+# States of hidden trees, unless the user says how many.
 STATES = 8
 
 
@@ -212,7 +212,7 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]
 
 
 def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
-    """Of the values of each variable, the class last; no value is impossible."""
+    """Shares of the values of each variable, the class last; no value is impossible."""
     shares = []
     for i in range(schema.n_attributes):
         _, _, x, counts = margins.cells(i)

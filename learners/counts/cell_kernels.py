@@ -107,7 +107,7 @@ def first_invalid_count_table(counts, starts, class_counts):
 
 @kernel
 def cell_x_log_x_sums(counts, starts, sums):  # (n,) int32 or int64, (m + 1,) int64; OUT (m,) float64
-    """Of each range of counts the sum of x log x, compensated (Kahan): tables of the same counts in any order are equal."""
+    """The sum of x log x over each range of counts, compensated (Kahan): tables of the same counts in any order are equal."""
     for table in range(sums.size):
         total, lost = 0.0, 0.0
         for cell in range(starts[table], starts[table + 1]):

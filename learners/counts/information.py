@@ -20,7 +20,7 @@ def x_log_x(counts: ArrayLike) -> Floats:
 
 
 class _Margins(NamedTuple):
-    """Of n attributes."""
+    """Sums over the margins of n attributes."""
 
     of_cells: Floats  # (n,) sum of x log x over values and classes
     of_values: Floats  # (n,) the same over values

@@ -11,7 +11,7 @@ WORD = 64
 # A class's rows are padded to whole words; no attribute that has bit-planes uses this code.
 PADDING = 255
 BLOCK_WORDS = 128
-# Of the planes of a pair: they fit the first cache, or nearly, and their sums are worth a block.
+# Words of the planes of a pair in a block: they fit the first cache, or nearly.
 PAIR_WORDS = 256
 BLOCK_ROWS = 4096
 HASH_ROWS = 1024

@@ -18,7 +18,7 @@ from learners.passes.statistic import Statistic
 from learners.schema import Attribute
 from learners.schema.encoding.encode import numeric_column_as_floats
 
-# Of the distance between the outermost cut points of a column.
+# Bits of resolution of the distance between the outermost cut points of a column.
 RESOLUTION_BITS = 22
 # Where there is one cut point only, of that number; where it is zero, of one.
 LONE_BITS = 40

@@ -369,7 +369,7 @@ class SparsePairs(CodeStatistic):
         return x, y, counts
 
     def counts_of_pairs(self) -> Iterator[Iterator[Integers]]:
-        """Of each pair in ascending order its rows of each cell that occurs, in blocks that fit in memory."""
+        """Yield the rows of each cell that occurs, pair by pair in ascending order, in blocks that fit in memory."""
         for index in range(self.schema.n_attributes, len(self._counted.families)):
             yield (counts for _, counts in self._counted.blocks(index))
 

@@ -70,7 +70,7 @@ class FileRun:
 
 
 class Folder(TemporaryFolder):
-    """Of counts: removed with the last that lie in it."""
+    """Folder of counts, removed with the last that lie in it."""
 
     def __init__(self, parent: Path) -> None:
         super().__init__(parent, "fewpass-cells-")

@@ -61,7 +61,7 @@ def is_trusted_cache_folder(folder: Path) -> bool:
 
 @cache
 def kernel_source_hash(file: Path) -> str:
-    """Of a file and of the files below its package that it imports, directly or not, as 16 hexadecimal digits."""
+    """Hash of a file and of the files below its package that it imports, directly or not: 16 hexadecimal digits."""
     found: dict[Path, bytes] = {}
     waiting = [file]
     while waiting:

@@ -90,7 +90,7 @@ def normal_variate(counter):
 
 @inner_kernel
 def gamma_variate(shape, counter):
-    """Of rate 1; Marsaglia and Tsang (2000). Zero for shape 0. And the next counter."""
+    """Gamma variate of rate 1 (Marsaglia and Tsang 2000), zero for shape 0; and the next counter."""
     if shape <= 0.0:
         return 0.0, counter
     boost = 1.0

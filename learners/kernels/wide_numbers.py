@@ -20,7 +20,7 @@ def exp_as_wide_number(log):
     if log == -np.inf:
         return 0.0, LEAST
     whole = np.rint(log / LOG_RADIX)
-    # Of a logarithm beyond 1e16 the remainder is rounding, and may be larger than the radix.
+    # The remainder of a logarithm beyond 1e16 is rounding, and may exceed the radix.
     rest = min(max(log - whole * LOG_RADIX, -0.5 * LOG_RADIX), 0.5 * LOG_RADIX)
     return np.exp(rest), whole
 

@@ -49,16 +49,16 @@ class NoneOf:
         object.__setattr__(self, "none_of", tuple(values) if is_several else (values,))
 
 
-# Of each column one value (None is as good as absent), any of several, a range, or what it is not.
+# For each column one value (None counts as absent), any of several, a range, or excluded values.
 Known = RawValue | tuple[RawValue, ...] | list[RawValue] | Range | NoneOf
 Evidence = Mapping[str, Known]
-# Of each column the likelihood of its values: how probable what was seen is if the value is this. Those not named have zero.
+# For each column the likelihood of its values: the probability of the observation given the value. Values not named have zero.
 Likely = Mapping[str, Mapping[str, float]]
 
 
-# Of each column the value that it is set to.
+# For each column the value that it is set to.
 Interventions = Mapping[str, RawValue]
-# Of a posterior over structures: its best graph, all graphs, or the graph of these edges, each as "parent->child".
+# For a posterior over structures: its best graph, all graphs, or the graph of these edges, each as "parent->child".
 AskedGraph = Literal["best"] | Average | tuple[str, ...]
 
 
@@ -73,7 +73,7 @@ class Given:
     do : mapping of column to value
         Columns that are set from outside, whatever their parents are; of networks.
     graph : "best", `Average` or tuple of edges
-        Of a posterior over structures, the graph that answers.
+        The graph of a posterior over structures that answers.
     sampling : Sampling, optional
         Answer by samples if the exact way is too large; else the query is refused.
     """

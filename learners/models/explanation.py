@@ -15,7 +15,7 @@ from learners.schema import Chunk
 
 # With so many attributes all coalitions are asked: at most 256 predictions.
 MOST_EXACT = 8
-# Of random orders, each walked forwards and backwards.
+# Number of random orders, each walked forwards and backwards.
 N_ORDERS = 8
 # Rows that are explained together.
 BLOCK = 4096

@@ -22,7 +22,7 @@ class Header(TypedDict):
 
 
 class DerivedHeader(Header):
-    """Of a model of which some arrays follow from the others: they need not be stored."""
+    """Header of a model with derived arrays, which need not be stored."""
 
     derived: list[str]
 

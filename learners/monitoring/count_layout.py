@@ -78,7 +78,7 @@ class Watched:
 
     @property
     def names(self) -> list[str]:
-        """Of the attributes."""
+        """Names of the attributes."""
         return [attribute.name for attribute in self.codes.attributes]
 
     @property

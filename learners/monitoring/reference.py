@@ -97,7 +97,7 @@ def _dense(tree: ContextTree, watched: Watched, i: int) -> Integers:
 
 
 def _paths(tree: ContextTree, sizes: Sequence[int]) -> tuple[Integers, Integers]:
-    """Of each node down to the level of these parents, the number of its context and its class."""
+    """For each node down to the level of these parents, the number of its context and its class."""
     context, of_class = np.zeros(tree.n_nodes, np.int64), np.zeros(tree.n_nodes, np.int64)
     for level in range(1, 2 + len(sizes)):
         nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))

@@ -43,7 +43,7 @@ class RecordRows:
         return [records[row].get(name, _NOTHING) for row in rows.tolist()]
 
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """Of some rows whether the column is absent, and whether its value is null."""
+        """For some rows, whether the column is absent, and whether its value is null."""
         values = self.values(attribute.name, rows)
         is_null = (value is None or (isinstance(value, float) and math.isnan(value)) for value in values)
         is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
@@ -77,7 +77,7 @@ class BatchRows:
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Of each column; made only when rows are counted."""
+        """The place of each column, made only when rows are counted."""
         return {name: place for place, name in enumerate(self.batch.schema.names)}
 
     @cached_property

@@ -184,7 +184,7 @@ class OrderModel:
             "best": graph_parent_bitsets(self.best.parents),
             "conditional": np.concatenate([table.ravel() for table in self.conditional_tables] or [np.empty(0)]),
         }
-        # Of few parents most sets are impossible: those that are not are fewer bytes with their places.
+        # With few parents most sets are impossible: storing the possible ones with their places takes fewer bytes.
         possible = np.flatnonzero(scores.logs > -np.inf)
         if 2 * possible.size < scores.logs.size:
             arrays |= {"places": possible, "logs": scores.logs[possible]}

@@ -96,7 +96,7 @@ BLOCK_CANDIDATES = 16
 BDEU_PARENTS = 4
 # Sets of columns times distinct rows that are counted without being asked: larger parent sets are scored within it.
 COUNTED_CELLS = 20_000_000
-# Of each family: its score, its number and exponent, and as much again while sums are made.
+# Bytes of a family: its score, its number and exponent, and as much again while sums are made.
 _FAMILY_BYTES = 32
 
 

@@ -77,7 +77,7 @@ class Forgotten:
         return tuple(Rule(where, _forgotten_at(rule)) for where, rule in self._rules.items() if _stands(rule))
 
     def conditions(self) -> frozenset[str]:
-        """Of all rules that were ever made, those that were taken back included."""
+        """All rules that were ever made, including those that were taken back."""
         return frozenset(self._rules)
 
     def withdrawals(self, where: str) -> tuple[Withdrawal, ...]:

@@ -145,7 +145,7 @@ def check_decoded_model_size(path: Path, max_bytes: int) -> int:
 def _table_bytes(
     connection: duckdb.DuckDBPyConnection, path: Path, table: str, kinds: dict[str, str], left: int
 ) -> int:
-    """Of the rows of a table; where the rows alone are too many, nothing else is looked at."""
+    """Bytes of a table's values; counts rows first and reads nothing else where these alone are too many."""
     name = duckdb_files.quote_sql_identifier(table)
     ((n_rows,),) = connection.sql(f"SELECT count(*) FROM {name}").fetchall()
     n_bytes = int(n_rows) * _VALUE_BYTES * len(kinds)

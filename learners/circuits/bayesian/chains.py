@@ -19,7 +19,7 @@ from learners.passes.engine import Advance, ignore_progress
 from learners.passes.threads import run_on_threads
 
 MOST_R_HAT = 1.1
-# Of the first phase when iterations are "auto".
+# Sweeps of the first phase when iterations are "auto".
 FIRST_SWEEPS = 100
 # What the random numbers of a sweep are for.
 START, SWEEP, DRAW = range(3)
@@ -166,7 +166,7 @@ def _trace(chains: Sequence[_Chain], phase: Phase) -> Floats:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Of the phase whose draws are kept."""
+    """Diagnostics of the phase whose draws are kept."""
 
     n_sweeps: int  # of each chain in all, those of earlier phases among them
     r_hat: float | None  # of the log joint, rank-normalised; None of a single chain

@@ -21,7 +21,7 @@ from learners.circuits.queries.named_answers import Summary
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Floats, Integers, freeze_arrays, read_only_array
 
-# Of credible intervals.
+# Level of credible intervals.
 LEVEL = 0.9
 HALF_LOG_2_PI = 0.5 * np.log(2.0 * np.pi)
 # Answers of so many numbers are made at a time.

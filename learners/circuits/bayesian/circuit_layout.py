@@ -19,7 +19,7 @@ LEAST = 1e-300
 
 
 class Parameters(NamedTuple):
-    """Of one circuit."""
+    """Parameters of one circuit."""
 
     weight: Floats  # (n_sums, n_children) float64: of each child of a sum; they add up to one
     # (n_leaves,) float64: Gaussian mean, less its column's centre; rate of exponential and Poisson leaves; else 0.

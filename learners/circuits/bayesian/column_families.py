@@ -61,7 +61,7 @@ class Coding:
 
 
 def _uniforms(seed: int, numbers: Integers) -> Floats:
-    """Of each number what is uniform in (0, 1), never an end: a whole number with noise is rounded to itself."""
+    """Uniform noise in (0, 1) for each number, never an end: a whole number with noise is rounded to itself."""
     with np.errstate(over="ignore"):
         first = random_bits_array(np.array([seed], np.uint64) + GOLDEN)
         bits = random_bits_array(first + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN)

@@ -31,7 +31,7 @@ from learners.passes.engine import Advance
 from learners.passes.learner import Rows
 from learners.schema import Schema
 
-# Of counts and waiting times that are all zero.
+# Least mean of counts and waiting times: that of numbers that are all zero.
 LEAST_MEAN = 1e-6
 # Columns of a trace: the log joint, up to a constant, and six of proposals, which this sampler has not.
 TRACED = 7

@@ -121,9 +121,9 @@ def _fill(column: Integers, scope: Integers, n_children: int, rng: np.random.Gen
 FAMILIES = {"categorical": CATEGORICAL, "gaussian": GAUSSIAN, "poisson": POISSON, "exponential": EXPONENTIAL}
 # Tables by the number of rows of a leaf or sum; beyond it logarithms of Γ are told one by one.
 TABULATED = 1 << 16
-# Of a column: leaves draw windows of so many random orders of its numbers.
+# Leaves draw windows of so many random orders of a column's numbers.
 ORDERS = 16
-# Of a column's variance, or mean: no prior is narrower, or smaller, where nothing else is said.
+# Least prior, as a share of a column's variance or mean, unless the user says otherwise.
 LEAST_SHARE = 1e-6
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
 
 SHARE = 0.1
-# Of the rows of the tuning sample.
+# Share of the tuning sample that is kept back.
 KEPT_BACK = 0.1
 # A trial's likelihood is that of so many draws, from its last sweeps.
 DRAWS = 5

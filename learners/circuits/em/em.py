@@ -31,9 +31,9 @@ from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Floats, Integers
 from learners.schema import Chunk
 
-# Of a Gaussian's variance, in one step.
+# Least factor by which a Gaussian's variance shrinks in one step.
 LEAST_SHRINKAGE = 1e-6
-# Of a Poisson leaf that only zeros reach.
+# Rate of a Poisson leaf that only zeros reach.
 LEAST_RATE = 1e-12
 
 
@@ -99,7 +99,7 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
     def expected(self) -> tuple[Floats, Floats, Floats]:
         """Counts as numbers of rows.
 
-        Of edges (n_edges,) float64; of parameters (n_parameters,), at the probabilities of categorical leaves: a missing
+        Edges (n_edges,) float64; parameters (n_parameters,), at the probabilities of categorical leaves: a missing
         value counts by these; and at numeric leaves (n_nodes, 3) rows, Σ z and Σ z²: z is x less the mean in standard
         deviations (Gaussian), or x in means.
         """

@@ -201,7 +201,7 @@ def log_poisson(rate, n):
 
 # Ends of what a leaf reaches, in standard deviations.
 REACH = 10.0
-# Of a leaf over more cells, the recorded step hardly tells: its variance is that of uniform noise.
+# A leaf over more cells hardly shows the recorded step: its variance is that of uniform noise.
 MOST_CELLS = 2000
 
 

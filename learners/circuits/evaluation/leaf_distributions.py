@@ -157,7 +157,7 @@ def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floa
         return p[0] + p[1] * z, logs + np.log(np.cosh(s)) - 0.5 * (freedom + 1.0) * np.log1p(z * z / freedom), 0.0
     z_low, z_high = standardised_range_bounds(kind, p, low, high)
     near = min(max(0.0, z_low), z_high)
-    # Of a log-normal leaf the square is largest this much further up.
+    # The square of a number under a log-normal leaf peaks this much further up.
     above = REACH + 2.0 * float(p[1]) * (kind == LOG_NORMAL)
     z_low, z_high = max(z_low, near - REACH), min(z_high, near + above)
     if not z_low < z_high:

@@ -203,7 +203,7 @@ def _starts(lengths: Integers) -> Integers:
     return starts
 
 
-# Of a problem, trees or samples, and a seed: an assignment, without proof.
+# Each takes a problem, a number of trees or samples, and a seed, and returns an assignment without proof.
 APPROXIMATE: dict[str, Callable[[MaxProblem, int, int], Integers]] = {
     "bt": lambda problem, k, seed: solvers.best_tree_assignment(problem),
     "ng": lambda problem, k, seed: solvers.greedy_tree_assignment(problem),

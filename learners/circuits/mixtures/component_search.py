@@ -161,7 +161,7 @@ MOST_COMPONENTS = 128
 FEWEST_ROWS = 5
 # Passes without a gain before a size ends: where components find new parts of the data, other rows lose for a while.
 MOST_PASSES, PATIENCE, GAIN = 100, 15, 1e-4
-# Of numbers, rows of probability zero count as this improbable.
+# Log density that a row of probability zero counts as.
 IMPOSSIBLE = -1e6
 # Multiplications of E-steps that a thread makes a second.
 PRODUCTS_A_SECOND = 1e9
@@ -205,7 +205,7 @@ class Halves:
     threads: int = 1
 
     def expected(self, mixture: GaussianMixture) -> ExpectedMoments:
-        """Of the rows to fit; the same on any number of threads."""
+        """Expected sums of the rows to fit; the same on any number of threads."""
         return parallel_expected_sums(partial(ExpectedMoments, mixture), self.fit, self.threads)
 
     def score(self, mixture: GaussianMixture) -> float:
@@ -325,7 +325,7 @@ def _split(mixture: GaussianMixture, scale: Floats, most: int) -> GaussianMixtur
     whole = np.setdiff1d(np.arange(k), chosen)
     units = scale[:, np.newaxis] * scale
     lengths, axes = np.linalg.eigh(mixture.covariance[chosen] / units)
-    # Of the half of a normal distribution above zero: its mean, in standard deviations.
+    # Mean of the upper half of a normal distribution, in standard deviations.
     half_mean = np.sqrt(2.0 / np.pi)
     step = half_mean * scale * axes[:, :, -1] * np.sqrt(np.maximum(lengths[:, -1:], 0.0))
     covariance = mixture.covariance[chosen] - step[:, :, np.newaxis] * step[:, np.newaxis]

@@ -11,7 +11,7 @@ BLOCK = 128
 # A share of a row is a multiple of 2^-32; its moments, in standard deviations of the component, of 2^-20.
 PER_ROW = 2.0**32
 PER_MOMENT = 2.0**20
-# Of a row's distance in standard deviations: beyond, sums of squares of many rows would leave 64 bits.
+# Largest distance of a row in standard deviations: beyond it, sums of squares of many rows would overflow 64 bits.
 FARTHEST = 1e3
 # A smaller share counts nowhere.
 LEAST_SHARE = 2.0**-24

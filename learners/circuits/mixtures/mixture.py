@@ -102,7 +102,7 @@ def conditional_range_box(places: Integers, means: Floats, covariance: Floats, e
 
 
 LOG_2_PI = float(np.log(2.0 * np.pi))
-# Of which columns of a row are observed: so many patterns are kept.
+# Number of patterns of observed columns that are kept.
 MOST_PATTERNS = 64
 NAMES = ("log_weight", "mean", "covariance", "log_share", "n_values")
 SUMS_TO_ONE = 1e-6

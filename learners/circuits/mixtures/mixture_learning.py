@@ -89,7 +89,7 @@ def _bits(rows: Chunk) -> Integers:
     return np.ascontiguousarray(np.where(np.isnan(rows.numbers), np.nan, rows.numbers + 0.0)).view(np.int64)
 
 
-# Of the work of "auto".
+# Share of the work of "auto".
 SHARE_OF_MINUTES = 0.25
 # What leaves of one column may be that a Gaussian of several takes the place of.
 DENSITIES = ("gaussian", "student", "lognormal", "quantile")

@@ -82,7 +82,7 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
         logs = mixture.shares_of(v) + own
         totals = log_sum_exp(logs.T)
         log_weight += totals
-        # Of a component that is left without weight the shares do not matter.
+        # The shares of a component without weight do not matter.
         is_left = totals > -np.inf
         log_share[is_left, mixture.starts[v] : mixture.starts[v + 1]] = logs[is_left] - totals[is_left, np.newaxis]
     log_scale = float(log_sum_exp(log_weight))

@@ -234,7 +234,7 @@ def query_nodes_and_slots(circuit: Circuit, variables: tuple[int, ...], sizes: I
     if pair is None:
         nodes = _nodes_of_query(circuit, variables, sizes)
         pair = nodes, _slots_of_query(circuit, variables, nodes)
-        # Of a copy of the keys, as other threads may do the same at the same time: whoever asks takes what it finds, or makes it.
+        # A copy of the keys, as other threads may do the same at the same time: whoever asks takes the entry or makes it.
         for old in list(cache)[: max(0, len(cache) - MOST_KEPT + 1)]:
             cache.pop(old, None)
         cache[variables] = pair

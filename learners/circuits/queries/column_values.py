@@ -57,7 +57,7 @@ def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
 
 
 def nameable(columns: Columns) -> list[Mask]:
-    """Of each variable which codes stand for one value: neither for missing nor for many rare values. Empty of numbers."""
+    """For each variable, which codes stand for one value: neither for missing nor for many rare values. Empty for numbers."""
     return [
         np.array([_has_name(columns, v, code) for code in range(size)], np.bool_)
         for v, size in enumerate(columns.n_values)

@@ -27,7 +27,7 @@ class Cell(TypedDict, total=False):
 
 
 class Moment(TypedDict, total=False):
-    """Of a numeric column."""
+    """Moments of a numeric column."""
 
     mean: float
     variance: float

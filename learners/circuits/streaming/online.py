@@ -19,7 +19,7 @@ from learners.kernels.arrays import Array, Floats
 from learners.schema import Chunk
 
 RULES = {"adf": ADF, "bmm": BMM}
-# Of any pseudo-count whose weight is not zero.
+# Least pseudo-count of an edge whose weight is not zero.
 LEAST_COUNT = 1e-3
 
 

@@ -22,7 +22,7 @@ class Blocks:
     def __init__(self, n_values: ArrayLike) -> None:
         self.n_values = np.asarray(n_values, np.int64)
         self.n_nodes = 0
-        # Of each: kinds, numbers of children, children, log weights, variables, numbers of parameters, parameters.
+        # For each block: kinds, numbers of children, children, log weights, variables, numbers of parameters, parameters.
         self._blocks: list[tuple[Array, ...]] = []
         self._indicators: dict[int, Integers] = {}
 

@@ -34,7 +34,7 @@ NEAR, NEAR_OF_FLOATS = 1e-9, 2e-7
 MOST_STEPS = 2**40
 # Knots of a quantile transform: about half the square root of the rows.
 FEWEST_KNOTS, MOST_KNOTS = 8, 64
-# Of the column's standard deviation and for each unit of the normal quantile: no two knots are nearer.
+# Least distance of two knots, in standard deviations of the column for each unit of the normal quantile.
 LEAST_GAP = 1e-3
 
 
@@ -131,15 +131,15 @@ def fit_density_transform(distribution: str, x: Floats, n: Integers, grid: Grid)
     return Warp(grid, False, np.array(knots), np.array(quantiles))
 
 
-# Of the column's standard deviation: no Gaussian becomes narrower.
+# Least width of a Gaussian, in standard deviations of the column.
 NARROWEST = 1e-3
-# Of the column's mean: no rate of a Poisson becomes smaller, of an exponential larger.
+# Bound of rates in means of the column: the least rate of a Poisson, and of the mean of an exponential.
 LEAST_MEAN = 1e-3
 # Beyond this, sums of squares leave double precision; and so do those of numbers that differ by less than its reciprocal.
 LARGEST = 1e140
-# Of Student leaves: tails that one row in a thousand shows.
+# Degrees of freedom of Student leaves: tails that one row in a thousand shows.
 FREEDOM = 4.0
-# Of the normal quantiles, and of a recorded step: no leaf becomes narrower.
+# Least width of a leaf, in normal quantiles and in recorded steps.
 NARROWEST_QUANTILE, NARROWEST_STEP = 0.01, 0.05
 LEAF_KINDS: dict[str, int] = {
     "gaussian": GAUSSIAN,

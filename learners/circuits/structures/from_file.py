@@ -31,7 +31,7 @@ from learners.passes.sources.file_opening import read_uri_bytes
 from learners.schema import Attribute, Schema
 from learners.schema.schema import Distribution
 
-# Of densities, and of masses on a grid, by the kind of the leaf.
+# Parameters of densities, and of masses on a grid, by the kind of the leaf.
 DISTRIBUTIONS = {
     kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items() if not name.startswith("rounded-")
 }

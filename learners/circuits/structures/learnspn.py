@@ -146,7 +146,7 @@ def _features(x: Floats, sizes: Integers) -> tuple[Float32s, list[Integers]]:
     for row, size in zip(x, sizes.tolist(), strict=True):
         counts = _counts(row, size)
         share = (counts + 1.0) / (counts.sum() + size)
-        # Of two values one tells the other.
+        # One of two values determines the other.
         own = [np.where(np.isnan(row), share[value], row == value) for value in range(int(size == 2), size)]
         columns.append(np.arange(len(features), len(features) + len(own)))
         features += own

@@ -18,8 +18,8 @@ from learners.schema import Chunk, Schema
 
 Region = tuple[int, ...]
 
-# Of the Dirichlet distributions that weights are drawn from: sums differ, of which learning makes more; nodes that are alike
-# stay alike.
+# Concentration of the Dirichlet distributions that weights are drawn from: a small one makes sums differ,
+# and learning widens the differences, whereas nodes that start alike stay alike.
 CONCENTRATION = 0.1
 
 
@@ -135,7 +135,7 @@ def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, see
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 
-    # Of two values one tells the other.
+    # One of two values determines the other.
     columns = [x[v] == code for v, size in enumerate(n_values) for code in range(int(size == 2), size)]
     points = np.stack(columns, axis=1).astype(np.float32) if columns else np.zeros((x.shape[1], 1), np.float32)
     with threadpool_limits(1):  # sums in another order would make other clusters

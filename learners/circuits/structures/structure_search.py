@@ -34,11 +34,11 @@ THREADS = 2
 PASSES = (3, 6, 12)
 # A candidate is left out if one pass over its rows would take more than this share of all work.
 MOST_OF_A_PASS = 0.04
-# Of all work, for pseudo-counts.
+# Share of all work that the choice of pseudo-counts may take.
 FOR_PSEUDO_COUNTS = 0.1
-# Of hidden trees: states that differ more at first (docs/results/density.md).
+# Concentration of the initial weights of hidden trees: a small one makes their states differ (docs/results/density.md).
 CONCENTRATION = 0.1
-# Of LearnSPN, for each row and pair of columns; and the most of all work that it may take.
+# Work of LearnSPN for each row and pair of columns, and its largest share of all work.
 TESTS_OF_A_PAIR, MOST_OF_TESTS = 3.0, 0.25
 LAPLACE = (0.1, 1.0, 10.0, 0.01)
 FEWEST_ROWS = 50
@@ -230,7 +230,7 @@ def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[I
 
 # Rows that are drawn: so many codes, at least the parameter `sample` of rows, at most so many rows.
 CODES, MOST_ROWS = 20_000_000, 200_000
-# Of every so many drawn rows one is not fitted but chosen by.
+# One in so many drawn rows is kept for the choice instead of fitted.
 ONE_IN = 10
 # Whole passes once the search has seen every row.
 PASSES_OF_ALL = 2

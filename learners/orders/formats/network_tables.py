@@ -160,7 +160,7 @@ class Network:
 
     values: Mapping[str, tuple[str, ...]]  # of each variable, in the order of the file; empty of one that is continuous
     parents: Mapping[str, tuple[str, ...]]
-    # Of each variable, the values of its parents to its probabilities; () to a whole table, the parents' values slowest
+    # For each variable, maps the values of its parents to its probabilities; () to a whole table, the parents' values slowest
     # first.
     tables: Mapping[str, Mapping[tuple[str, ...], tuple[float, ...]]] = field(default_factory=dict)
     equations: Mapping[str, Equation] = field(default_factory=dict)  # of each continuous variable

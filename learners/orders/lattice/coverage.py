@@ -146,7 +146,7 @@ def _promising(target: OrderTarget, lattice: Lattice, threshold: float) -> tuple
 
 
 LEVEL = 0.95
-# Of each chain, from whose orders a lattice grows.
+# Steps of each chain whose orders grow a lattice.
 SEED_DRAWS = 8
 
 

@@ -22,7 +22,7 @@ from learners.orders.scores.bdeu_bge import BGe, Standard
 from learners.orders.scores.known_edges import Edges, condition_scores_on_edges
 from learners.orders.scores.scores import FamilyScores
 
-# Of each step: its node, its target and its place.
+# Bytes of a step: its node, its target and its place.
 _STEP_BYTES = 9
 
 
@@ -116,7 +116,7 @@ def scaled_family_scores(scores: FamilyScores) -> tuple[Scaled, Floats]:
 
 
 def parent_subset_sums(scores: FamilyScores) -> tuple[Scaled, Floats]:
-    """Of each node and each set of its candidates, the sum over all parent sets within it; and the logs that it is divided by."""
+    """The sum over all parent sets within each set of each node's candidates, and the logs that it is divided by."""
     alpha, shifts = scaled_family_scores(scores)
     for node in range(scores.d):
         scaled_subset_sums(*alpha.of(scores.part(node)))
@@ -124,7 +124,7 @@ def parent_subset_sums(scores: FamilyScores) -> tuple[Scaled, Floats]:
 
 
 def lattice_forward_backward_sums(lattice: Lattice, alpha: Scaled) -> tuple[Scaled, Scaled]:
-    """Of each set of a lattice, the sum over the orders up to it, and from it on."""
+    """For each set of a lattice, the sum over the orders up to it, and from it on."""
     before, after = Scaled.empty(lattice.sets.size), Scaled.empty(lattice.sets.size)
     lattice_forward_sums(lattice, *alpha, *before)
     lattice_backward_sums(lattice, *alpha, *after)

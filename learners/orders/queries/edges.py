@@ -244,7 +244,7 @@ def mean_causal_effects_bytes(sums: OrderSums) -> int:
 
 
 def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
-    """Of each node, (2^k, k): the mean coefficients given that the parents are among a set of candidates."""
+    """For each node (2^k, k): the mean coefficients given that the parents are among a set of candidates."""
     numbers, _ = scaled_family_scores(sums.scores)
     scale = bge.scale
     tables = []

@@ -187,7 +187,7 @@ def _further(
 def _ratios(
     score: BGe | BDeu, further: dict[tuple[int, int], list[int]], prior: StructurePrior
 ) -> dict[tuple[int, int], Floats]:
-    """Of each node and parent set, the score of the set with each further node divided by its own; at most e^600."""
+    """For each node and parent set, the score of the set with each further node divided by its own; at most e^600."""
     ratios = {}
     h: dict[int, float] = {}
     if isinstance(score, BDeu):

@@ -22,7 +22,7 @@ from learners.schema.encoding.encode import numeric_column_as_floats
 
 # A node and its parents.
 Family = tuple[int, tuple[int, ...]]
-# Of all nodes together.
+# Cells of all nodes together.
 MOST_CELLS = 1 << 20
 
 
@@ -47,7 +47,7 @@ class NoRows(LearnerError, ValueError):
 
 
 def predictive_conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
-    """Of each node, (q, r) float64: the mean probability of its r values given the q combinations of its parents' values.
+    """For each node (q, r) float64: the mean probability of its r values given the q combinations of its parents' values.
 
     The first parent's value varies slowest. Empty if all tables together have more than `MOST_CELLS` cells.
     """
@@ -64,7 +64,7 @@ def n_family_table_cells(score: BDeu, families: Sequence[Family]) -> float:
 
 
 def posterior_dirichlet_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
-    """Of each node with its parents, (q, r) float64: the rows of each combination of values, and the prior's.
+    """For each node with its parents (q, r) float64: the rows of each combination of values, and the prior's.
 
     Probabilities given a combination have a Dirichlet distribution with these numbers.
 
@@ -188,7 +188,7 @@ class GraphAverage:
         self.families = sorted({family for graph in graphs for family in enumerate(graph)})
         place = {family: i for i, family in enumerate(self.families)}
         of_graph = np.array([[place[family] for family in enumerate(graph)] for graph in graphs])
-        # Of each family in turn the graphs that have it.
+        # For each family in turn, the graphs that have it.
         self._with_family = np.split(
             np.argsort(of_graph, axis=None, kind="stable") // of_graph.shape[1],
             np.cumsum(np.bincount(of_graph.ravel()))[:-1],

@@ -369,7 +369,7 @@ class GraphQueries:
         ]
 
     def _pairs(self, **values: Floats) -> list[Answer]:
-        """Of every pair of different columns."""
+        """Answer about every pair of different columns."""
         d = len(self.names)
         return [
             {"from": self.names[i], "to": self.names[j]} | {name: float(value[i, j]) for name, value in values.items()}

@@ -15,9 +15,9 @@ from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, free
 from learners.orders.scores.kernels import add_column_set_counts, bdeu_potentials, bge_scores, sparse_bdeu_potential
 from learners.passes.engine import Advance
 
-# Of the distinct rows that a model of nominal columns keeps.
+# Bytes of the distinct rows that a model of nominal columns keeps.
 MOST_ROW_BYTES = 1 << 24
-# Of the tables that are counted together.
+# Cells of the tables that are counted together.
 TABLE_CELLS = 1 << 22
 # Uint64s with more combinations than this are counted in dense tables only while they are fewer than four times the rows.
 DENSE_CELLS = 1 << 12
@@ -72,7 +72,7 @@ class BDeu:
         return KeptRows(np.array(x), np.array(counts))
 
     def tables(self, candidates: Sequence[Integers], most: int, advance: Advance | None = None) -> list[Floats]:
-        """Of each node, (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
+        """For each node (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
         own = [_sets_of(of_node, most) for of_node in candidates]
         with_node = [sets[possible] | np.uint64(1 << node) for node, (sets, possible) in enumerate(own)]
         needed = np.unique(np.concatenate([sets[possible] for sets, possible in own] + with_node))
@@ -228,7 +228,7 @@ class BGe:
         )
 
     def tables(self, candidates: Sequence[Integers], most: int, advance: Advance | None = None) -> list[Floats]:
-        """Of each node, (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
+        """For each node (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
         scores = []
         for node, own in enumerate(candidates):
             if advance is not None:

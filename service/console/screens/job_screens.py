@@ -60,7 +60,7 @@ def format_form_value(value: object) -> str:
 
 N_LINES = 200
 STATES = get_args(State)
-# Of a line: what the page of the job says already, or shows elsewhere.
+# Fields of a line that the page of the job shows elsewhere.
 OTHER_FIELDS = ("timestamp", "level", "event", "job", "exception", "trace_id", "span_id")
 
 
