@@ -18,9 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 import benchmarks.boosting_peers  # noqa: F401  # its peers may be named
-from learners.evaluation import compare, cross_validate
-from learners.evaluation.comparison import Comparison
-from learners.evaluation.crossvalidation import OutcomeLog, TrialProgress
+from learners.evaluation.comparison import Comparison, compare
+from learners.evaluation.crossvalidation import OutcomeLog, TrialProgress, cross_validate
 from learners.evaluation.datasets import DataSet, find_data_sets
 from learners.evaluation.trial import Outcome
 

@@ -90,8 +90,7 @@ class Kept:
         """Pictures by matplotlib: `structure`, `calibration`, `importance`, `drift` and `trace`."""
         from fewpass.plotting import Plots
 
-        check_is_fitted(self, "model_")
-        return Plots(self)
+        return Plots(self, fitted_of(self))
 
     def _report_numbers(self, X: Any, y: Any) -> ModelReport:
         from service.product.inference.scoring import measure_model

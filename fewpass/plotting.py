@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fewpass.estimators import fitted_of
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter
 from learners.estimators.columns import KnownColumns
@@ -30,6 +29,8 @@ from service.product.views.version_views import NoChains
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from service.product.versions.fitted_models import Fitted
+
 MOST_BARS = 30
 TEXT, FILL, RIM, CLASS_FILL, EDGE = "#1b2733", "#f6f8fa", "#4e5d6c", "#fff3c4", "#7a8896"
 PIXELS = 100.0  # of the layout to an inch
@@ -43,11 +44,12 @@ class Plots:
     Parameters
     ----------
     estimator : fitted estimator
+    fitted : Fitted
+        What is kept of it.
     """
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: Any, fitted: Fitted) -> None:
         self._estimator = estimator
-        fitted = fitted_of(estimator)
         self._columns = KnownColumns(type(estimator).__name__, fitted.model, fitted.columns, fitted.is_named)
 
     def structure(self, ax: Axes | None = None) -> Axes:

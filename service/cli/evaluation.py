@@ -71,13 +71,14 @@ def compare_command(
     json_output: JsonOption = False,
 ) -> None:
     """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
-    from learners import evaluation
-    from learners.evaluation.report import comparison_report_summary
+    from learners.evaluation.comparison import compare, learning_curves
+    from learners.evaluation.crossvalidation import cross_validate
+    from learners.evaluation.report import comparison_report_summary, write_report
 
     learners = learner or ["nb", "tan", "kdb:k=2"]
     pictures = [_two_learners(text, learners) for text in picture or []]
     with terminal_progress_bar(not json_output) as bar:
-        outcomes = evaluation.cross_validate(
+        outcomes = cross_validate(
             data,
             learners,
             log=None if output is None else output / LOG,
@@ -92,18 +93,18 @@ def compare_command(
             any_code=any_code,
             on_progress=lambda at: bar(_in_words(at)),
         )
-    compared = evaluation.compare(outcomes)
+    compared = compare(outcomes)
     command = shlex.join(["fewpass", *sys.argv[1:]])
     if output is not None:
         first, *others = compared.learners
-        evaluation.write_report(
+        write_report(
             output,
             compared,
             title=f"{repetitions} × {folds}-fold cross-validation of {', '.join(compared.learners)}",
             command=command,
             protocol=_protocol(repetitions, folds, seed, threads),
             pictures=pictures or [(other, first) for other in others],
-            curves=evaluation.learning_curves(outcomes) if train_rows else (),
+            curves=learning_curves(outcomes) if train_rows else (),
             suffix=".png" if png else ".svg",
         )
     if json_output:

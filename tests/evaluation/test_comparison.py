@@ -13,9 +13,8 @@ from scipy.stats import binomtest
 from typer.testing import CliRunner
 
 from learners.errors import EmptyData, InvalidParameter
-from learners.evaluation import compare, learning_curves, write_report
-from learners.evaluation.comparison import SCORES, sign_test
-from learners.evaluation.report import draw_scatter
+from learners.evaluation.comparison import SCORES, compare, learning_curves, sign_test
+from learners.evaluation.report import draw_scatter, write_report
 from learners.evaluation.trial import Outcome
 from service.cli import app
 

@@ -12,8 +12,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from learners import Source, drive, encode
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
-from learners.evaluation import cross_validate, learner_specs, trial
-from learners.evaluation.crossvalidation import OutcomeLog
+from learners.evaluation import learner_specs, trial
+from learners.evaluation.crossvalidation import OutcomeLog, cross_validate
 from learners.evaluation.datasets import find_data_sets, load_data_set, nested_row_sample, stratified_folds
 from learners.evaluation.learner_specs import LearnerSpec, learner_source_digest
 from learners.evaluation.metrics import evaluate

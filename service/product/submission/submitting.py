@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from service.jobs.logs import job_log_path
-from service.jobs.queue import Job, Priority, job_queue
+from service.jobs.queue import Job, Priority
+from service.jobs.queue import job_queue as job_queue  # noqa: PLC0414  # a verb of the product, too
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.submission.prechecks import check_job_files, check_job_request
 from service.requests.problems import Conflict

@@ -5,6 +5,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
+from learners.errors import LearnerError
+
 if TYPE_CHECKING:
     from learners.circuits.model import CircuitModel
     from learners.models.model import Model
@@ -22,6 +24,15 @@ MEDIA_TYPES: Mapping[Form, str] = {
     "model": "application/octet-stream",
 }
 LEARNER_OF_CIRCUITS = "circuit"
+
+
+class NoPosterior(LearnerError, ValueError):
+    """A picture or file of a posterior over structures was asked of another kind of model."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
+        )
 
 
 def export_model_circuit(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
@@ -56,7 +67,6 @@ def posterior_graph_circuit(model: "Model") -> "CircuitModel":
     """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
     from learners.orders.model import OrderModel
     from learners.registry.networks.order_circuits import order_circuit
-    from service.product.views.version_views import NoPosterior
 
     if not isinstance(model, OrderModel):
         raise NoPosterior(model.kind)

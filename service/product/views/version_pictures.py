@@ -8,10 +8,10 @@ from learners.circuits.model import CircuitModel
 from learners.orders.edge_heat_map import draw_edge_heat_map
 from learners.orders.model import OrderModel
 from service.product.versions.registry import load_served_model
-from service.product.views.circuit_export import Picture, export_model_circuit
+from service.product.views.circuit_export import NoPosterior, Picture, export_model_circuit
 from service.product.views.column_graphs import model_column_graph, posterior_column_graph, structure_column_graph
 from service.product.views.graph_svg import column_graph_svg
-from service.product.views.version_views import NoChains, NoPosterior, model_structure
+from service.product.views.version_views import NoChains, model_structure
 from service.workspace import Workspace
 
 

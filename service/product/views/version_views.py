@@ -26,15 +26,6 @@ class NoChains(LearnerError, ValueError):
         )
 
 
-class NoPosterior(LearnerError, ValueError):
-    """A picture or file of a posterior over structures was asked of another kind of model."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
-        )
-
-
 def version_structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble; InvalidParameter if there is no such member."""
     return model_structure(load_served_model(workspace, reference).model, member)

@@ -1,0 +1,39 @@
+"""What can be asked of a model, and the forms of evidence and of estimation in it."""
+
+from learners.models.estimation import Average, Sampling
+from learners.models.evidence import NoneOf, Range
+from learners.models.query import (
+    Conditional,
+    Edges,
+    Effects,
+    Graph,
+    Graphs,
+    Impute,
+    Map,
+    Marginal,
+    Moments,
+    Paths,
+    Sample,
+    Score,
+    Surprise,
+)
+
+__all__ = [
+    "Average",
+    "Conditional",
+    "Edges",
+    "Effects",
+    "Graph",
+    "Graphs",
+    "Impute",
+    "Map",
+    "Marginal",
+    "Moments",
+    "NoneOf",
+    "Paths",
+    "Range",
+    "Sample",
+    "Sampling",
+    "Score",
+    "Surprise",
+]
