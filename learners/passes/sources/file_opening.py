@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.passes.sources import credentials
+from learners.passes.sources.adapted_files import file_with_constant_columns
 from learners.passes.sources.csv.types import (
     Types,
     common_text_type,
@@ -34,7 +35,6 @@ from learners.passes.sources.source_files import (
     SourceFile,
     arrow_type_family,
     file_format_by_extension,
-    file_with_constant_columns,
     file_with_digest,
     store_error_reason,
 )

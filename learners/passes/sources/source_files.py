@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as slot
-from functools import cached_property
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -110,6 +109,8 @@ class SourceFile:
     columns: tuple[str, ...] = ()
     # What a user wants to know of columns that were found to be text.
     hints: Mapping[str, str] = slot(default_factory=dict, compare=False, repr=False)
+    # `footer_sha256` before the digest of types, folders and deleted rows went into it; empty where none did.
+    stored_sha256: str = slot(default="", compare=False, repr=False)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -216,7 +217,7 @@ def file_with_digest(file: SourceFile) -> SourceFile:
     if not file.content.types_sha256:
         return file
     digest = hashlib.sha256(f"{file.footer_sha256} {file.content.types_sha256}".encode()).hexdigest()
-    return replace(file, footer_sha256=digest)
+    return replace(file, footer_sha256=digest, stored_sha256=file.stored_sha256 or file.footer_sha256)
 
 
 def source_file_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
@@ -305,96 +306,3 @@ class InMemory:
         rows = rows if columns is None else rows.select(list(columns))
         if rows.column_names:
             yield from rows.combine_chunks().to_batches()
-
-
-def file_with_constant_columns(file: SourceFile, values: Mapping[str, pa.Scalar]) -> SourceFile:
-    """The file with more columns, in each of which all its rows have one value."""
-    return replace(file, content=Adapted(file.content, None, values, file.row_groups)) if values else file
-
-
-@dataclass(frozen=True)
-class Adapted:
-    """A file as its table has it: with other names, columns that it does not hold, and without rows that were deleted."""
-
-    inner: Content  # of the file itself
-    names: Mapping[str, str] | None  # of its columns: name in the table -> name in the file; None: all as they are
-    values: Mapping[str, pa.Scalar]  # of other columns, such as those of its folders: the value that all rows have
-    row_groups: tuple[int, ...]  # rows of the row groups in the file, the deleted ones included
-    # (n_deleted,) int64: positions of these rows in the file, ascending.
-    deleted: Integers = slot(default_factory=lambda: NO_ROWS)
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The columns of the table that the file has, in the table's order, then the others."""
-        own = self.inner.arrow_schema
-        names = self.names or {}
-        fields = [*own] if self.names is None else [pa.field(name, own.field(names[name]).type) for name in names]
-        return pa.schema([*fields, *(pa.field(name, value.type) for name, value in self.values.items())])
-
-    @property
-    def types_sha256(self) -> str:
-        """Of all that makes it another file: names that differ, positions of deleted rows, values with their types."""
-        digest = self.inner.types_sha256
-        renamed = {name: physical for name, physical in (self.names or {}).items() if name != physical}
-        if renamed:
-            digest = hashlib.sha256(json.dumps([renamed, digest], sort_keys=True).encode()).hexdigest()
-        if self.deleted.size:
-            positions = np.ascontiguousarray(self.deleted, "<i8").tobytes()
-            digest = hashlib.sha256(digest.encode() + b" " + positions).hexdigest()
-        if self.values:
-            values = [(name, str(value.type), str(value.as_py())) for name, value in self.values.items()]
-            digest = hashlib.sha256(json.dumps([values, digest]).encode()).hexdigest()
-        return digest
-
-    @cached_property
-    def live(self) -> tuple[int, ...]:
-        """Rows of each row group that are left."""
-        return tuple(n - gone.size for n, gone in zip(self.row_groups, self._deleted, strict=True))
-
-    @cached_property
-    def _deleted(self) -> list[Integers]:
-        """Positions of the deleted rows in each row group, from its first row."""
-        starts = np.cumsum([0, *self.row_groups])
-        cuts = np.searchsorted(self.deleted, starts)
-        return [self.deleted[a:b] - start for a, b, start in zip(cuts, cuts[1:], starts, strict=False)]
-
-    def bounds(self, column: str) -> Bounds | None:
-        """Those of the file, where no row is deleted, or the one value."""
-        if column in self.values:
-            value = self.values[column]
-            return Bounds(value, value, 0 if value.is_valid else sum(self.live))
-        return None if self.deleted.size else self.inner.bounds(column if self.names is None else self.names[column])
-
-    def batches(
-        self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
-    ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group that are left."""
-        outputs = self.arrow_schema.names if columns is None else list(columns)
-        added = [name for name in outputs if name in self.values]
-        own = [name for name in outputs if name not in self.values]
-        if added and not own:
-            for first in range(0, self.live[row_group], BATCH_ROWS):
-                n = min(BATCH_ROWS, self.live[row_group] - first)
-                yield pa.RecordBatch.from_arrays([constant_column(self.values[name], n) for name in added], added)
-            return
-        names = {name if self.names is None else self.names[name]: name for name in own}
-        gone, first = self._deleted[row_group], 0
-        for batch in self.inner.batches(filesystem, file, row_group, list(names)):
-            start, end = np.searchsorted(gone, [first, first + batch.num_rows])
-            is_live = np.ones(batch.num_rows, bool)
-            is_live[gone[start:end] - first] = False
-            first += batch.num_rows
-            left = batch if start == end else batch.filter(pa.array(is_live))
-            left = left.rename_columns([names[name] for name in left.schema.names])
-            if not added:
-                yield left  # without any column, too, it knows how many rows it has
-                continue
-            arrays = [*left.columns, *(constant_column(self.values[name], left.num_rows) for name in added)]
-            yield pa.RecordBatch.from_arrays(arrays, [*left.schema.names, *added])
-
-
-def constant_column(value: pa.Scalar, n_rows: int) -> pa.Array:
-    """A column of one value; text as a dictionary, as the text of files is read."""
-    if pa.types.is_string(value.type):
-        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n_rows), pa.array([value]))
-    return pa.repeat(value, n_rows)

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from learners.kernels.arrays import Floats
+from learners.kernels.arrays import Floats, Integers
 from learners.kernels.random import STEP, random_bits_array
 from learners.passes.row_rules import NullClass, apply_schema_null_class, null_class_rule, row_weight_rule
+from learners.passes.sources.adapted_files import stored_row_numbers
 from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile
 from learners.schema import Schema
@@ -38,18 +39,21 @@ from storage.datasets.predicates import RowPredicate
 class Share(Condition):
     """One of the two parts of the rows.
 
-    A row's part depends on the seed, its file and its number in it: adding files moves no row to the other part. `share`
-    is kept back, 0 <= share < 1.
+    A row's part depends on the seed, on the bytes of its file and on its number there: not on how columns are read, on other
+    files or on rows that a lake table has deleted. `share` is kept back, 0 <= share < 1. `is_by_bytes`: the identity of the
+    file holds more than its bytes. Such files divided otherwise in earlier releases, so their parts have other words here.
     """
 
     share: float
     seed: int
     is_kept_back: bool
+    is_by_bytes: bool = False
 
     @property
     def text(self) -> str:
         """The condition in words."""
-        return f"{'kept back' if self.is_kept_back else 'not kept back'} {self.share} {self.seed}"
+        words = f"{'kept back' if self.is_kept_back else 'not kept back'} {self.share} {self.seed}"
+        return f"{words} by bytes" if self.is_by_bytes else words
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -58,15 +62,16 @@ class Share(Condition):
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
         """(n_rows,) bool."""
-        key = int(hashlib.sha256(f"{self.seed} {file.footer_sha256}".encode()).hexdigest()[:16], 16)
-        first = (fragment.row_group << 40) + offset
-        kept_back = row_hash_uniforms(key, first, rows.num_rows) < self.share
+        stored = file.stored_sha256 or file.footer_sha256
+        key = int(hashlib.sha256(f"{self.seed} {stored}".encode()).hexdigest()[:16], 16)
+        numbers = (fragment.row_group << 40) + stored_row_numbers(file, fragment.row_group, offset, rows.num_rows)
+        kept_back = row_hash_uniforms(key, numbers) < self.share
         return kept_back if self.is_kept_back else ~kept_back
 
 
-def row_hash_uniforms(key: int, first: int, n: int) -> Floats:
-    """Numbers in [0, 1) that look random, for the rows first .. first + n - 1."""
-    counters = np.arange(first + 1, first + n + 1, dtype=np.uint64) * STEP + np.uint64(key)
+def row_hash_uniforms(key: int, numbers: Integers) -> Floats:
+    """Numbers in [0, 1) that look random, for the rows with some numbers."""
+    counters = (numbers.astype(np.uint64) + np.uint64(1)) * STEP + np.uint64(key)
     return (random_bits_array(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
@@ -132,9 +137,21 @@ def select_training_rows(workspace: Workspace, source: Source, request: TrainReq
         chosen = Selection(source, files)
     save_forgetting_rules(workspace, forgotten)
     if request.keeps_back:
-        parts = [chosen.and_all([Share(request.holdout, request.seed, back)]) for back in (False, True)]
-        return TrainingRows(parts[0], parts[1].source, rules)
+        learned, kept_back = (_share_of(chosen, request, is_kept_back) for is_kept_back in (False, True))
+        return TrainingRows(learned, kept_back.source, rules)
     return TrainingRows(chosen, None, rules)
+
+
+def _share_of(chosen: Selection, request: TrainRequest, is_kept_back: bool) -> Selection:
+    """Of chosen rows those that are kept back, or the others."""
+    files = chosen.raw.files
+    return Selection(
+        chosen.raw,
+        {
+            index: (*own, Share(request.holdout, request.seed, is_kept_back, bool(files[index].stored_sha256)))
+            for index, own in chosen.wanted.items()
+        },
+    )
 
 
 def training_column_overrides(workspace: Workspace, request: TrainRequest) -> JSONObject:

@@ -13,8 +13,9 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
+from learners.passes.sources.adapted_files import Adapted
 from learners.passes.sources.parquet import read_parquet_footer
-from learners.passes.sources.source_files import NO_ROWS, Adapted, SourceFile, arrow_type_family, file_with_digest
+from learners.passes.sources.source_files import NO_ROWS, SourceFile, arrow_type_family, file_with_digest
 
 DELTA, ICEBERG = "Delta Lake", "Iceberg"
 LOG, METADATA, METADATA_END = "_delta_log", "metadata", ".metadata.json"

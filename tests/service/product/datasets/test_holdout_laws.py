@@ -1,0 +1,237 @@
+"""Rows that are learned and rows that are kept back are all rows, whatever they are read from and however."""
+
+import gzip
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
+import pytest
+
+from learners.monitoring.count_layout import Watched
+from service import product
+from service.jobs.steps import LOCAL, Run, ignore_report
+from service.product import promotion, train_steps
+from service.product.versions.evaluation_records import load_evaluation_counts
+from service.requests.requests import RefreshRequest
+from tests.lake_tables import WrittenTable
+from tests.service.asking import model_of, run_job, training
+from tests.service.cli.test_cli import as_json
+
+N_ROWS = 600
+COLUMNS = {"id": "drop", "y": {"null_class": "none"}}
+# What stands for a missing value somewhere, or for a value: every reader has its own view of these.
+ODD = {"empty": '""', "NA": '"NA"', "null": '"null"', "nan": '"nan"', "plain NA": "NA", "question mark": "?"}
+
+
+def rows_of(odd, first=0, n_rows=N_ROWS):
+    """Lines of CSV: an id, noise, a word that is sometimes odd, a class that sometimes is."""
+    random = np.random.default_rng(first)
+    words, classes = np.array(["x", odd]), np.array(["p", odd])
+    lines = [
+        f"{first + i},{random.random():.4f},{words[random.integers(2)]},{classes[random.integers(2)]}"
+        for i in range(n_rows)
+    ]
+    return "id,a,e,y\n" + "\n".join(lines) + "\n"
+
+
+def table_of(first=0, n_rows=N_ROWS):
+    random = np.random.default_rng(first)
+    return pa.table(
+        {
+            "id": np.arange(first, first + n_rows),
+            "a": np.round(random.random(n_rows), 4),
+            "e": np.array(["x", "", "NA"])[random.integers(0, 3, n_rows)],
+            "y": np.array(["p", "null"])[random.integers(0, 2, n_rows)],
+        }
+    )
+
+
+def json_lines(table):
+    return "\n".join(map(json.dumps, table.to_pylist())) + "\n"
+
+
+def as_parquet(folder):
+    pq.write_table(table_of(), folder / "t.parquet", row_group_size=128)
+
+
+def as_delta(folder):
+    """With rows deleted by a vector, and a column that only the log has."""
+    schema = pa.schema([("id", pa.int64()), ("e", pa.string()), ("y", pa.string()), ("day", pa.date32())])
+    written = WrittenTable(folder / "lake", schema, partition="day")
+    for number in range(2):
+        rows = table_of(number * 300, 300).select(["id", "e", "y"])
+        written.append(f"{number}.parquet", rows, f"2026-01-0{number + 1}")
+    written.delete("0.parquet", [0, 1, 70, 299])
+
+
+def in_folders(folder):
+    for number, day in enumerate(("2026-01-01", "2026-01-02", "3")):
+        (folder / f"day={day}").mkdir()
+        (folder / f"day={day}" / "part.csv").write_text(rows_of('"NA"', number * 200, 200))
+
+
+def of_several_types(folder):
+    """Numbers in one file and words in the other: the column is text in both once they are read together."""
+    (folder / "a.csv").write_text("id,e,y\n" + "".join(f"{i},{i % 7},{'pq'[i % 2]}\n" for i in range(300)))
+    (folder / "b.csv").write_text("id,e,y\n" + "".join(f"{i},w{i % 3},{'pq'[i % 2]}\n" for i in range(300, 600)))
+
+
+FORMATS = {
+    "csv": lambda folder: (folder / "t.csv").write_text(rows_of('""')),
+    "csv.gz": lambda folder: (folder / "t.csv.gz").write_bytes(gzip.compress(rows_of('"null"').encode())),
+    "tsv": lambda folder: (folder / "t.tsv").write_text(rows_of('"NA"').replace(",", "\t")),
+    "jsonl": lambda folder: (folder / "t.jsonl").write_text(json_lines(table_of())),
+    "feather": lambda folder: feather.write_feather(table_of(), str(folder / "t.feather")),
+    "orc": lambda folder: orc.write_table(table_of(), str(folder / "t.orc")),
+    "parquet": as_parquet,
+    "folders": in_folders,
+    "files of other types": of_several_types,
+    "delta": as_delta,
+}
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """Every choice of rows that a training, a measure or a promotion makes."""
+    chosen = []
+
+    def recording(*arguments):
+        chosen.append(train_steps_select(*arguments))
+        return chosen[-1]
+
+    train_steps_select = train_steps.select_training_rows
+    for module in (train_steps, promotion):
+        monkeypatch.setattr(module, "select_training_rows", recording)
+    return chosen
+
+
+def contents(source):
+    """The rows, by id: every value as text, as types are the reader's."""
+    rows = [row for batch in source.batches() for row in batch.to_pylist()]
+    return {int(row["id"]): {name: str(value) for name, value in row.items() if name != "id"} for row in rows}
+
+
+def require_partition(rows, n_rows=None):
+    """Learned by the first choice and kept back by the last are all rows, each once, with the content they have in the files."""
+    learned, kept_back = rows[0].learned.source, rows[-1].kept_back
+    ours, theirs = contents(learned), contents(kept_back)
+    whole = contents(rows[0].learned.raw)
+    assert not ours.keys() & theirs.keys()
+    assert ours | theirs == whole
+    assert n_rows in (None, len(whole))
+    assert 0.1 * len(whole) < len(theirs) < 0.3 * len(whole)
+    return len(ours), len(theirs)
+
+
+def require_told(version, n_learned, n_kept_back):
+    """What a version says of itself, and the counts that monitoring compares with."""
+    assert (version.n_rows, version.metrics["n_test_rows"]) == (n_learned, n_kept_back)
+    counts = load_evaluation_counts(version, Watched(model_of(version)))
+    assert counts is not None and counts.n_rows == n_kept_back
+
+
+def train(workspace, path, **more):
+    return product.train_model_version(workspace, training(path, target="y", **more))
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("options", [{}, {"*": {"missing": ["?"]}}, {"*": {"quote": ""}}, {"e": "nominal"}])
+def test_words_that_a_reader_may_take_for_missing_move_no_row(odd, options, workspace, tmp_path, recorded):
+    (tmp_path / "t.csv").write_text(rows_of(ODD[odd]))
+    columns = options | {"id": "drop", "y": {"null_class": "none"}}
+    version = train(workspace, tmp_path / "t.csv", columns=columns)
+    require_told(version, *require_partition(recorded, N_ROWS))
+
+
+@pytest.mark.parametrize("written", FORMATS)
+def test_every_format_divides_into_two_parts(written, workspace, tmp_path, recorded):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    FORMATS[written](folder)
+    path = folder / "lake" if written == "delta" else folder
+    version = train(workspace, path, columns=COLUMNS, update=True)
+    n_rows = 596 if written == "delta" else N_ROWS
+    require_told(version, *require_partition(recorded, n_rows))
+    first = recorded[0]
+    recorded.clear()
+    require_told(train(workspace, path, columns=COLUMNS, update=True), *require_partition([first, *recorded], n_rows))
+
+
+@pytest.mark.parametrize("written", ["csv", "jsonl", "folders", "parquet"])
+def test_a_file_that_comes_moves_no_row(written, workspace, tmp_path, recorded):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    FORMATS[written](folder)
+    train(workspace, folder, columns=COLUMNS, update=True)
+    kept_back = contents(recorded[-1].kept_back)
+    if written == "folders":
+        (folder / "day=Sunday").mkdir()  # the column of the folders is no time any more
+        (folder / "day=Sunday" / "part.csv").write_text(rows_of('"NA"', 600, 200))
+    elif written == "csv":
+        (folder / "u.csv").write_text(rows_of("?", N_ROWS, 200))
+    elif written == "jsonl":
+        (folder / "u.jsonl").write_text(json_lines(table_of(N_ROWS, 200)))
+    else:
+        pq.write_table(table_of(N_ROWS, 200), folder / "u.parquet")
+    recorded.clear()
+    require_told(
+        train(workspace, folder, columns=COLUMNS, update=True, parameters={}), *require_partition(recorded, 800)
+    )
+    assert {row for row in contents(recorded[-1].kept_back) if row < N_ROWS} == kept_back.keys()
+
+
+def test_deleting_rows_of_a_lake_table_moves_no_other_row(workspace, tmp_path, recorded):
+    as_delta(tmp_path)
+    plain = WrittenTable(tmp_path / "plain", pa.schema([("id", pa.int64()), ("e", pa.string()), ("y", pa.string())]))
+    plain.append("0.parquet", table_of().select(["id", "e", "y"]))
+    train(workspace, tmp_path / "plain", columns=COLUMNS, update=True)
+    before = contents(recorded[-1].kept_back).keys()
+    gone = [0, 3, 64, 65, 200, 599]
+    plain.delete("0.parquet", gone)
+    recorded.clear()
+    train(workspace, tmp_path / "plain", columns=COLUMNS, update=True)
+    require_partition(recorded, N_ROWS - len(gone))
+    assert contents(recorded[-1].kept_back).keys() == before - set(gone)
+
+
+def test_the_reader_of_a_model_changes_no_choice_of_a_promotion(workspace, tmp_path, recorded):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "1.csv").write_text(rows_of('""'))
+    job = {"uris": [str(folder)], "target": "y", "learner": "nb", "model": "m", "columns": {"id": "drop"}}
+    request = RefreshRequest.model_validate({"train": job | {"columns": COLUMNS}})
+    steps = product.job_steps_by_kind(workspace)["refresh"]
+    run = Run(f"{LOCAL}law", request.model_dump(), {}, ignore_report)
+    for name, step in steps.items():
+        run.receipts[name] = step(run)
+    assert len(recorded) >= 3  # to learn, to measure, to decide
+    for measured in recorded[1:]:
+        require_partition([recorded[0], measured], N_ROWS)
+
+
+def test_a_window_and_weights_divide_the_rows_that_count(workspace, tmp_path, recorded):
+    lines = [f"{i},2026-01-{1 + i // 30:02},{'NA' if i % 5 else '?'},{1 + i % 2},{'pq'[i % 2]}" for i in range(600)]
+    (tmp_path / "t.csv").write_text("id,day,e,w,y\n" + "\n".join(lines) + "\n")
+    columns = {"id": "drop", "w": {"weight": True}, "*": {"missing": ["?"]}}
+    train(workspace, tmp_path / "t.csv", columns=columns, window="10d", timestamp="day")
+    ours, theirs = contents(recorded[0].learned.source), contents(recorded[-1].kept_back)
+    assert not ours.keys() & theirs.keys()
+    assert ours.keys() | theirs.keys() == set(range(300, 600))
+
+
+def test_commands_and_jobs_count_all_rows(site, tmp_path):
+    """The file of the report: coin flips, and a text column whose missing-looking word is in quotes."""
+    path = tmp_path / "t.csv"
+    path.write_text(rows_of('""'))
+    columns = {"id": "drop", "y": {"null_class": "none"}}
+    command = ["train", path, "-t", "y", "-l", "nb", "-n", "byhand", "--columns", json.dumps(columns)]
+    by_hand = as_json(*command, workspace=tmp_path / "workspace")
+    job = {"kind": "train", "uris": [str(path)], "target": "y", "learner": "nb", "model": "byjob", "columns": columns}
+    by_job = run_job(site.client, job)
+    assert by_job["state"] == "succeeded", by_job
+    n_test = by_hand["metrics"]["n_test_rows"]
+    assert by_hand["n_rows"] + n_test == N_ROWS
+    assert by_job["result"]["metrics"]["n_test_rows"] == n_test
