@@ -9,12 +9,22 @@ from typing import Any
 import numpy as np
 
 from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
-from learners.ensembles.correction.forest_kernels import WORD, Forest
-from learners.kernels.arrays import Array, Arrays, Floats, Mask, Uint8s, Uint64s, freeze_arrays
+from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WORD, Forest
+from learners.kernels.arrays import (
+    Array,
+    Arrays,
+    Floats,
+    Integers,
+    Mask,
+    Uint8s,
+    Uint64s,
+    freeze_arrays,
+    offsets_from_sizes,
+)
 from learners.models.model import check_array_elements, check_array_type_and_shape
 from learners.schema import Chunk, Schema
 
-MAX_DEPTH = 16
+MAX_DEPTH = WORD - 1  # the kernel holds at most one side branch a level
 ROUNDS = 16
 DTYPES = {
     "depths": np.int64,
@@ -26,7 +36,14 @@ DTYPES = {
     "words": np.uint64,
     "leaves": np.float64,
     "left_shares": np.float32,
+    "lows": np.int32,
+    "highs": np.int32,
+    "lefts": np.int32,
+    "rights": np.int32,
 }
+# What models of before 29 November 2026 lack: all their trees are complete.
+LATER = ("lows", "highs", "lefts", "rights")
+BY_WORDS = -1  # in `highs`: a split whose codes are in words
 
 
 def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
@@ -35,25 +52,21 @@ def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Seq
     n_nodes = n_leaves = n_words = 0
     for booster, weight in zip(boosters, weights, strict=True):
         for tree, group in _trees(booster):
-            splits, leaves, depth = _complete(schema, tree)
-            words = [_words(goes_left) for _, goes_left, _ in splits]
-            n_words_before = np.cumsum([0, *map(len, words)])
-            own: dict[str, Any] = {
-                "depths": [depth],
-                "labels": [1 if schema.n_classes == 2 else group],
-                "node_starts": [n_nodes],
-                "leaf_starts": [n_leaves],
-                "attributes": [attribute for attribute, _, _ in splits],
-                "word_starts": n_words + n_words_before[:-1],
-                "words": np.concatenate([np.empty(0, np.uint64), *words]),
-                "leaves": weight * np.array(leaves),
-                "left_shares": [left_share for _, _, left_share in splits],
+            levels = _levels(tree)
+            own = _complete(schema, tree, levels) if len(levels) - 1 <= MASKED_DEPTH else _ragged(schema, tree, levels)
+            own |= {
+                "depths": np.array([len(levels) - 1]),
+                "labels": np.array([1 if schema.n_classes == 2 else group]),
+                "node_starts": np.array([n_nodes]),
+                "leaf_starts": np.array([n_leaves]),
+                "word_starts": n_words + own["word_starts"],
+                "leaves": weight * own["leaves"],
             }
             for name, dtype in DTYPES.items():
-                parts[name].append(np.array(own[name], dtype))
-            n_nodes += len(splits)
-            n_leaves += len(leaves)
-            n_words += int(n_words_before[-1])
+                parts[name].append(own[name].astype(dtype))
+            n_nodes += own["attributes"].size
+            n_leaves += own["leaves"].size
+            n_words += own["words"].size
     forest = Forest(**{name: np.concatenate(parts[name]) for name in DTYPES})
     freeze_arrays(*forest)
     return forest
@@ -67,27 +80,91 @@ def _trees(booster: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
         yield from zip(model["trees"], model["tree_info"], strict=True)
 
 
-def _complete(schema: Schema, tree: Mapping[str, Any]) -> tuple[list[tuple[int, Mask, float]], list[float], int]:
-    """The splits of a tree level by level (attribute, which codes go left, the share of rows that does), its leaves and its depth."""
+def _levels(tree: Mapping[str, Any]) -> list[Integers]:
+    """The nodes of each level, the root's first."""
+    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+    levels = [np.zeros(1, np.int64)]
+    while (left[levels[-1]] >= 0).any():
+        splits = levels[-1][left[levels[-1]] >= 0]
+        levels.append(np.stack([left[splits], right[splits]], axis=1).ravel())
+    return levels
+
+
+def _complete(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers]) -> dict[str, Array]:
+    """Arrays of a tree as a complete one, level by level: a leaf higher up fills all places below it."""
     left, right = tree["left_children"], tree["right_children"]
     categories = _categories(tree)
-    weights = tree["sum_hessian"]
-    everything = (0, np.ones(schema.attributes[0].n_values + 1, bool), 1.0)
-    level, splits, depth = [0], [], 0
-    while any(left[node] >= 0 for node in level):
+    everything = np.ones(schema.attributes[0].n_values + 1, bool)
+    level, attributes, words, shares = [0], [], [], []
+    for _ in levels[1:]:
         below = []
         for node in level:
-            if left[node] < 0:
-                splits.append(everything)
-                below += [node, node]
-                continue
-            total = weights[left[node]] + weights[right[node]]
-            left_share = weights[left[node]] / total if total > 0.0 else 0.5
-            splits.append((tree["split_indices"][node], _left_codes(schema, tree, node, categories), left_share))
-            below += [left[node], right[node]]
+            is_leaf = left[node] < 0
+            attributes.append(0 if is_leaf else tree["split_indices"][node])
+            words.append(_words(everything if is_leaf else _left_codes(schema, tree, node, categories)))
+            shares.append(1.0 if is_leaf else _left_share(tree, node))
+            below += [node, node] if is_leaf else [left[node], right[node]]
         level = below
-        depth += 1
-    return splits, [float(tree["split_conditions"][node]) for node in level], depth
+    n_splits = len(attributes)
+    lefts, rights = complete_children(np.arange(n_splits), n_splits)
+    return {
+        "attributes": np.array(attributes),
+        "word_starts": offsets_from_sizes([own.size for own in words])[:-1],
+        "words": np.concatenate([np.empty(0, np.uint64), *words]),
+        "leaves": np.array([float(tree["split_conditions"][node]) for node in level]),
+        "left_shares": np.array(shares),
+        "lows": np.zeros(n_splits),
+        "highs": np.full(n_splits, BY_WORDS),
+        "lefts": lefts,
+        "rights": rights,
+    }
+
+
+def complete_children(places: Integers, n_splits: int | Integers) -> tuple[Integers, Integers]:
+    """Left and right children of splits in complete trees of so many splits, as of `Forest.lefts`."""
+    left, right = 2 * places + 1, 2 * places + 2
+    return np.where(left < n_splits, left, n_splits - left - 1), np.where(right < n_splits, right, n_splits - right - 1)
+
+
+def _ragged(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers]) -> dict[str, Array]:
+    """Arrays of a tree with only the splits and leaves that it has, level by level."""
+    nodes = np.concatenate(levels)
+    left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
+    is_split = left[nodes] >= 0
+    splits, leaves = nodes[is_split], nodes[~is_split]
+    place = np.empty(left.size, np.int64)
+    place[splits], place[leaves] = np.arange(splits.size), -1 - np.arange(leaves.size)
+    attributes, conditions = np.array(tree["split_indices"])[splits], np.array(tree["split_conditions"], np.float32)
+    first = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)[attributes]
+    n_values = schema.domain_sizes[attributes]
+    # A number below the condition goes left; so does null where XGBoost sends missing values to the left.
+    highs = first + np.clip(np.ceil(conditions[splits].astype(np.float64)), 0, n_values - first).astype(np.int64)
+    lows = np.where(np.array(tree["default_left"], bool)[splits], 0, first)
+    categories = _categories(tree)
+    is_nominal = np.isin(splits, np.fromiter(categories, np.int64))
+    highs[is_nominal] = BY_WORDS
+    words = [_words(_left_codes(schema, tree, node, categories)) for node in splits[is_nominal].tolist()]
+    word_starts = np.zeros(splits.size, np.int64)
+    word_starts[is_nominal] = offsets_from_sizes([own.size for own in words])[:-1]
+    weights = np.array(tree["sum_hessian"], np.float64)
+    total = weights[left[splits]] + weights[right[splits]]
+    return {
+        "attributes": attributes,
+        "word_starts": word_starts,
+        "words": np.concatenate([np.empty(0, np.uint64), *words]),
+        "leaves": conditions[leaves].astype(np.float64),
+        "left_shares": np.where(total > 0.0, weights[left[splits]] / np.where(total > 0.0, total, 1.0), 0.5),
+        "lows": lows,
+        "highs": highs,
+        "lefts": place[left[splits]],
+        "rights": place[right[splits]],
+    }
+
+
+def _left_share(tree: Mapping[str, Any], node: int) -> float:
+    """The share of the training rows of a split that goes left."""
+    below = [tree["sum_hessian"][tree[side][node]] for side in ("left_children", "right_children")]
+    return float(below[0] / sum(below)) if sum(below) > 0.0 else 0.5
 
 
 def _categories(tree: Mapping[str, Any]) -> dict[int, list[int]]:
@@ -124,12 +201,20 @@ def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
     """The forest whose arrays are named `forest_…`; nothing is copied.
 
     Models from before 25 November 2026 have no shares: a row that lacks an attribute goes where XGBoost sends it, as it did.
+    Those from before 29 November 2026 have complete trees only, whose children follow from their places.
     """
     parts = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
     if "left_shares" not in parts:
         missing = schema.domain_sizes[parts["attributes"]]
         words = parts["words"][parts["word_starts"] + (missing >> 6)]
         parts["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
+    if "lefts" not in parts:
+        n_splits = (np.int64(1) << parts["depths"]) - 1
+        n = int(parts["attributes"].size)
+        own = np.arange(n) - np.repeat(parts["node_starts"], n_splits)
+        lefts, rights = complete_children(own, np.repeat(n_splits, n_splits))
+        later = (np.zeros(n), np.full(n, BY_WORDS), lefts, rights)
+        parts |= {name: array.astype(np.int32) for name, array in zip(LATER, later, strict=True)}
     forest = Forest(**parts)
     freeze_arrays(*forest)
     return forest
@@ -137,10 +222,11 @@ def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
     """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
+    optional = ("left_shares", *LATER)
     parts = {
         name: check_array_type_and_shape(arrays, f"forest_{name}", dtype)
         for name, dtype in DTYPES.items()
-        if name != "left_shares"
+        if name not in optional
     }
     n_trees, n_splits = parts["depths"].size, parts["attributes"].size
     for name in ("labels", "node_starts", "leaf_starts"):
@@ -156,21 +242,41 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
     is_unknown = (attributes < 0) | (attributes >= schema.n_attributes)
     check_array_elements("forest_attributes", is_unknown, "names attributes that are not in the schema")
     check_array_type_and_shape(arrays, "forest_word_starts", np.int32, n_splits)
-    n_leaves = np.int64(1) << depths
-    for name, sizes, end in (
-        ("node_starts", n_leaves - 1, n_splits),
-        ("leaf_starts", n_leaves, parts["leaves"].size),
-        ("word_starts", schema.domain_sizes[attributes] // WORD + 1, parts["words"].size),
+    is_ragged = (depths > MASKED_DEPTH) & (f"forest_{LATER[0]}" in arrays)
+    node_counts = _extents("forest_node_starts", parts["node_starts"], n_splits)
+    leaf_counts = _extents("forest_leaf_starts", parts["leaf_starts"], parts["leaves"].size)
+    n_complete = np.int64(1) << np.minimum(depths, 40)
+    for name, counts, least in (
+        ("node_starts", node_counts, np.where(is_ragged, leaf_counts - 1, n_complete - 1)),
+        ("leaf_starts", leaf_counts, np.where(is_ragged, 2, n_complete)),
     ):
-        check_array_elements(
-            f"forest_{name}", (parts[name] < 0) | (parts[name] > end - sizes), "points past the end of what it divides"
-        )
+        check_array_elements(f"forest_{name}", counts < least, "points past the end of what it divides")
+    is_by_words = np.ones(n_splits, bool)
+    if f"forest_{LATER[0]}" in arrays:
+        later = {name: check_array_type_and_shape(arrays, f"forest_{name}", np.int32, n_splits) for name in LATER}
+        is_by_words = later["highs"] == BY_WORDS
+        own = np.arange(n_splits) - np.repeat(parts["node_starts"], node_counts)
+        for name in ("lefts", "rights"):
+            child = later[name].astype(np.int64)
+            ends, leaves = np.repeat(node_counts, node_counts), np.repeat(leaf_counts, node_counts)
+            is_wrong = np.where(child >= 0, (child <= own) | (child >= ends), -1 - child >= leaves)
+            check_array_elements(f"forest_{name}", is_wrong, "names a node that is not below its parent in the tree")
+    ends = parts["words"].size - (schema.domain_sizes[attributes] // WORD + 1)
+    is_outside = is_by_words & ((parts["word_starts"] < 0) | (parts["word_starts"] > ends))
+    check_array_elements("forest_word_starts", is_outside, "points past the end of what it divides")
     if "forest_left_shares" in arrays:
         shares = check_array_type_and_shape(arrays, "forest_left_shares", np.float32, n_splits)
         check_array_elements(
             "forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1"
         )
     check_array_elements("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
+
+
+def _extents(name: str, starts: Integers, end: int) -> Integers:
+    """How many entries each tree has, which follow each other. Raises InvalidArray."""
+    is_wrong = (starts < 0) | (starts > end) | (np.diff(starts, prepend=0) < 0)
+    check_array_elements(name, is_wrong, "points past the end of what it divides")
+    return np.diff(starts, append=end)
 
 
 def forest_shap_values(

@@ -17,12 +17,15 @@ ALL_LEAVES = np.uint64(2**64 - 1)
 
 
 class Forest(NamedTuple):
-    """Trees of a few levels, each complete: a leaf higher up fills all places below it. All arrays read-only."""
+    """Trees. All arrays read-only.
+
+    Those of at most `MASKED_DEPTH` levels are complete: a leaf higher up fills all places below it, and the children of
+    split i are 2i + 1 and 2i + 2. Deeper ones have the splits and leaves that they need, parents before children.
+    """
 
     depths: Array  # (n_trees,) int64
     labels: Array  # (n_trees,) int64: the class whose score each tree adds to
-    # node_starts, leaf_starts (n_trees,) int64: where the 2^depth - 1 splits and the 2^depth leaves of each begin; the
-    # children of split i are 2i + 1 and 2i + 2.
+    # node_starts, leaf_starts (n_trees,) int64: where the splits and the leaves of each begin.
     node_starts: Array
     leaf_starts: Array
     attributes: Array  # (n_nodes,) int32
@@ -32,6 +35,12 @@ class Forest(NamedTuple):
     leaves: Array  # (n_leaves,) float64
     # (n_nodes,) float32: the share of the training rows of each split that went left, by XGBoost's weights.
     left_shares: Array
+    # lows, highs (n_nodes,) int32: codes from low to before high go left; a high of -1 leaves it to the words.
+    lows: Array
+    highs: Array
+    # lefts, rights (n_nodes,) int32: the child on each side, a split of the same tree; leaf l of the tree is -1 - l.
+    lefts: Array
+    rights: Array
 
 
 @kernel
@@ -58,7 +67,7 @@ def add_forest_scores(forest, x, sizes, scores):
             label = forest.labels[tree]
             if end - begin < WALKED_ROWS or forest.depths[tree] > MASKED_DEPTH:
                 for row in range(begin, end):
-                    scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
+                    scores[row, label] += _leaf(forest, tree, x, row, sizes, right, shares)
                 continue
             n_used = _allowed_leaves(forest, tree, sizes, starts, used, allowed)
             _leaves_left_over(x, begin, end, sizes, starts, used[:n_used], allowed, left_over)
@@ -113,27 +122,49 @@ def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  
 
 
 @inner_kernel
+def _goes_left(forest, node, code):
+    high = forest.highs[node]
+    if high >= 0:
+        return forest.lows[node] <= code < high
+    word = forest.words[forest.word_starts[node] + (code >> 6)]
+    return (word >> np.uint64(code & 63)) & np.uint64(1) != np.uint64(0)
+
+
+@inner_kernel
+def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
+    """The leaf of a row, or the expected one where it lacks an attribute on its way."""
+    nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
+    place = np.int64(0 if forest.depths[tree] > 0 else -1)
+    while place >= 0:
+        node = nodes + place
+        attribute = forest.attributes[node]
+        code = np.int64(x[attribute, row])
+        if code >= sizes[attribute]:
+            return _expected_leaf(forest, tree, x, row, sizes, right, shares)
+        place = np.int64(forest.lefts[node] if _goes_left(forest, node, code) else forest.rights[node])
+    return forest.leaves[leaves - 1 - place]
+
+
+@inner_kernel
 def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
     """The mean leaf of a tree, each weighted by the share of the row that reaches it."""
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
-    n_splits = (np.int64(1) << forest.depths[tree]) - 1
-    right[0], shares[0] = 0, 1.0
+    right[0], shares[0] = 0 if forest.depths[tree] > 0 else -1, 1.0
     n_left, total = 1, 0.0
     while n_left > 0:
         n_left -= 1
         place, share = right[n_left], shares[n_left]
-        while place < n_splits:
+        while place >= 0:
             node = nodes + place
             attribute = forest.attributes[node]
             code = np.int64(x[attribute, row])
-            place = 2 * place + 1
             if code >= sizes[attribute]:
                 left = np.float64(forest.left_shares[node])
-                right[n_left], shares[n_left] = place + 1, share * (1.0 - left)
+                right[n_left], shares[n_left] = forest.rights[node], share * (1.0 - left)
                 n_left += 1
                 share *= left
+                place = np.int64(forest.lefts[node])
             else:
-                word = forest.words[forest.word_starts[node] + (code >> 6)]
-                place += 1 - np.int64((word >> np.uint64(code & 63)) & np.uint64(1))
-        total += share * forest.leaves[leaves + place - n_splits]
+                place = np.int64(forest.lefts[node] if _goes_left(forest, node, code) else forest.rights[node])
+        total += share * forest.leaves[leaves - 1 - place]
     return total

@@ -47,28 +47,31 @@ class TreesInSQL:
         self._forest, self._sizes = forest, sizes
         self.nodes: list[_Node] = []
         self._leaves: dict[tuple[int, float], int] = {}
-        self._roots = [self._add(tree, 0) for tree in range(forest.depths.size)]
+        self._roots = [self._add(tree, 0 if depth else -1) for tree, depth in enumerate(forest.depths.tolist())]
         self._attributes = sorted({node.attribute for node in self.nodes if node.attribute >= 0})
         self._depth = max(map(self._depth_of, self._roots), default=0)
 
     def _add(self, tree: int, place: int) -> int:
-        """The number of the node at a place of a tree."""
-        forest, n_splits = self._forest, (1 << int(self._forest.depths[tree])) - 1
-        if place >= n_splits:
+        """The number of the node at a place of a tree, of leaf l at -1 - l."""
+        forest = self._forest
+        if place < 0:
             label = int(forest.labels[tree])
-            score = float(forest.leaves[int(forest.leaf_starts[tree]) + place - n_splits])
+            score = float(forest.leaves[int(forest.leaf_starts[tree]) - 1 - place])
             if (label, score) not in self._leaves:
                 number = self._leaves[label, score] = len(self.nodes)
                 self.nodes.append(_Node(0, 0, "", number, number, 1.0, -1, label, score))
             return self._leaves[label, score]
-        left, right = self._add(tree, 2 * place + 1), self._add(tree, 2 * place + 2)
+        node = int(forest.node_starts[tree]) + place
+        left, right = self._add(tree, int(forest.lefts[node])), self._add(tree, int(forest.rights[node]))
         if left == right:
             return left
-        node = int(forest.node_starts[tree]) + place
         attribute = int(forest.attributes[node])
         codes = np.arange(self._sizes[attribute])
-        words = forest.words[int(forest.word_starts[node]) + codes // WORD]
-        goes_left = (words >> (codes % WORD).astype(np.uint64)) & np.uint64(1)
+        if forest.highs[node] < 0:
+            words = forest.words[int(forest.word_starts[node]) + codes // WORD]
+            goes_left = (words >> (codes % WORD).astype(np.uint64)) & np.uint64(1)
+        else:
+            goes_left = ((forest.lows[node] <= codes) & (codes < forest.highs[node])).astype(np.uint64)
         mask = "".join(map(str, goes_left.tolist()))
         run = max(mask.split("0"), key=len)  # which is compared in numbers, ten times as fast as in text
         low = mask.index(run)

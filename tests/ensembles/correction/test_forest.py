@@ -9,6 +9,7 @@ import pytest
 import xgboost
 
 from learners.classifiers.baselines.boosted import CodeTable
+from learners.ensembles.correction import forest as forests
 from learners.ensembles.correction.forest import check_forest, flatten_xgboost_forest, forest_from_arrays
 from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WALKED_ROWS, add_forest_scores
 from learners.errors import InvalidArray
@@ -82,13 +83,15 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
-def test_trees_without_shares_answer_as_they_did(n_classes):
-    """Models of before 25 November 2026: a missing column goes where XGBoost sends it."""
+def test_trees_without_shares_answer_as_they_did(n_classes, monkeypatch):
+    """Models of before 25 November 2026: a missing column goes where XGBoost sends it, and all trees are complete."""
     schema, boosters, x = grown(n_classes)
+    monkeypatch.setattr(forests, "MASKED_DEPTH", 16)
     arrays = {
         f"forest_{name}": array for name, array in flatten_xgboost_forest(schema, boosters, WEIGHTS)._asdict().items()
     }
-    del arrays["forest_left_shares"]
+    for name in ("left_shares", *forests.LATER):
+        del arrays[f"forest_{name}"]
     check_forest(schema, arrays)
     for name in ("node_starts", "leaf_starts"):
         with pytest.raises(InvalidArray, match=f"forest_{name}.*points past the end"):
@@ -98,3 +101,27 @@ def test_trees_without_shares_answer_as_they_did(n_classes):
     as_sent = expected(schema, boosters, x, is_parted=False)
     assert scores_of(forest, schema, x) == pytest.approx(as_sent, abs=1e-5)
     assert np.abs(as_sent - expected(schema, boosters, x)).max() > 1e-3, "the two ways differ"
+
+
+def test_trees_that_grow_leaf_by_leaf_have_no_more_splits_than_they_need():
+    schema, _, x = grown(2)
+    codes, rows = CodeTable(schema), strategies.chunk_of(1, schema, 900)
+    matrix = xgboost.DMatrix(codes.features(rows.x), rows.y, feature_types=codes.feature_types, enable_categorical=True)
+    settings = {"tree_method": "hist", "grow_policy": "lossguide", "max_depth": 0, "max_leaves": 60, "nthread": 1}
+    booster = xgboost.train({**settings, "min_child_weight": 0, "objective": "binary:logistic"}, matrix, 3)
+    forest = flatten_xgboost_forest(schema, [booster], [1.0])
+    assert forest.depths.max() > MASKED_DEPTH
+    assert forest.leaves.size == 180
+    assert forest.attributes.size == 177
+    for missing in (0.0, 0.4):
+        is_absent = np.random.default_rng(5).random(x.shape) < missing
+        own = np.where(is_absent, schema.domain_sizes[:, np.newaxis], x).astype(schema.code_dtype)
+        told = [json.loads(bytes(booster.save_raw("json")))]
+        absent = (own == schema.domain_sizes[:, np.newaxis]).T
+        right = naive.forest_scores(told, (1.0,), codes.features(own), absent, 2)
+        assert scores_of(forest, schema, own) == pytest.approx(right, abs=1e-5)
+    arrays = {f"forest_{name}": array for name, array in forest._asdict().items()}
+    check_forest(schema, arrays)
+    for name, wrong in (("lefts", 0), ("rights", 177), ("lefts", -100)):
+        with pytest.raises(InvalidArray, match=f"forest_{name}.*names a node that is not below its parent"):
+            check_forest(schema, arrays | {f"forest_{name}": np.full_like(arrays[f"forest_{name}"], wrong)})
