@@ -36,7 +36,8 @@ class Viewed(CodeStatistic, Generic[S]):
     @property
     def spec(self) -> dict[str, object]:
         """What is collected."""
-        return {**self.counts.spec, "by": "views"}
+        grouping = {"grouping": self.views.only} if self.views.only else {}  # of the pair counts: 0
+        return {**self.counts.spec, "by": "views", **grouping}
 
     def _holding(self, counts: S, views: Views | None = None) -> Self:
         fresh = object.__new__(type(self))

@@ -37,8 +37,10 @@ def n_members_with_cuts(schema: Schema) -> int | None:
     return (max(groupings) - 1) // 2 if groupings else None
 
 
-def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int) -> Schema:
+def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int, n_tree_bins: int = 1) -> Schema:
     """The schema whose numeric attributes have the cut points of all members, and a grouping for each use of them.
+
+    Trees see all cut points; for them there are quantiles besides, which cut a column into so many bins.
 
     The same summaries, with a target, and seed give the same schema; a column's draws depend on its name and on nothing
     of the others. Raises EmptyData and SchemaError as `ColumnSummaries.build_schema`.
@@ -47,7 +49,9 @@ def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int) -> Sc
 
     def drawn(name: str, histogram: Histogram) -> tuple[float, ...]:
         own = draw_member_cut_points(histogram, summaries.n_rows, n_members, _random(seed, name))
-        cuts = tuple(sorted(set().union(*own)))
+        thresholds = np.clip(histogram.thresholds(), -LARGEST, LARGEST)
+        of_trees = _quantiles(thresholds, np.cumsum(histogram.counts.sum(axis=1)), n_tree_bins, None)
+        cuts = tuple(sorted(set(of_trees).union(*own)))
         place = {cut: position for position, cut in enumerate(cuts)}
         groupings[name] = tuple(tuple(place[cut] for cut in each) for each in own)
         return cuts

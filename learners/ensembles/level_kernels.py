@@ -210,3 +210,40 @@ def weighted_level_variances(tree, a, b, largest, of_cell, of_rest):
             n_absent = max(tree.n_values - (tree.cell_starts[node + 1] - tree.cell_starts[node]), 1)
             mean = max(left, 1e-12) / n_absent
             of_rest[node] = min(scale * scale * (1.0 - mean) / (mean * (of_rows + 1.0)), largest)
+
+
+@kernel
+def left_out_level_estimates(tree, node_parent, a, b, probability):
+    """The weighted terms of the deepest cells, one of the cell's rows left out, as `level_log_probabilities` leaves it out.
+
+    node_parent (n_nodes,) int64; IN/OUT probability (n_cells,) float64: exp(a log p_0 + b (log p - log p_0)); cells of other
+    levels stay as they are.
+    """
+    n_levels = tree.concentration.size
+    nodes, cells = np.empty(n_levels, np.int64), np.empty(n_levels, np.int64)
+    q, shares = np.empty(n_levels), np.zeros(n_levels)
+    for deepest in range(tree.level_starts[n_levels - 1], tree.level_starts[n_levels]):
+        nodes[n_levels - 1] = deepest
+        for level in range(n_levels - 1, 0, -1):
+            nodes[level - 1] = node_parent[nodes[level]]
+        for own in range(tree.cell_starts[deepest], tree.cell_starts[deepest + 1]):
+            cells[n_levels - 1] = own
+            for level in range(n_levels - 1, 0, -1):
+                cells[level - 1] = tree.cell_parent[cells[level]]
+            above = 1.0 / tree.n_values
+            for level in range(n_levels):
+                alpha = tree.concentration[level]
+                above = (tree.customers[cells[level]] + alpha * above) / (tree.node_customers[nodes[level]] + alpha)
+                q[level] = above
+            _shares(tree, n_levels, nodes, cells, q, shares)
+            above = 1.0 / tree.n_values
+            alone = read = above
+            for level in range(n_levels):
+                alpha = tree.concentration[level]
+                n, t = tree.rows[cells[level]] - 1.0, max(tree.customers[cells[level]] - shares[level], 0.0)
+                total, tables = tree.node_rows[nodes[level]] - 1.0, tree.node_customers[nodes[level]] - shares[level]
+                read = (n + alpha * above) / (total + alpha)
+                above = (t + alpha * above) / (max(tables, 0.0) + alpha)
+                if level == 1:
+                    alone = read
+            probability[own] = alone**a * (read / alone) ** b

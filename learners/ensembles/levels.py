@@ -9,6 +9,7 @@ from learners.classifiers.estimates.hdp import ROOT_CONCENTRATION, HDPParameters
 from learners.counts.family_counts import Family
 from learners.ensembles.level_kernels import (
     LevelTree,
+    left_out_level_estimates,
     level_log_probabilities,
     weighted_level_estimates,
     weighted_level_variances,
@@ -109,10 +110,9 @@ class Levels:
     def tree(self) -> ContextTree:
         """The context tree, made anew."""
         arrays = self.arrays
-        n_children = np.diff(arrays.child_starts)
         return ContextTree(
             arrays.level_starts,
-            np.concatenate([[-1], np.repeat(np.arange(n_children.size), n_children)]),
+            self._parents,
             arrays.branch.astype(np.int64),
             arrays.cell_starts.astype(np.int64),
             arrays.cell_value.astype(np.int64),
@@ -120,6 +120,12 @@ class Levels:
             arrays.cell_parent.astype(np.int64),
             arrays.n_values,
         )
+
+    @property
+    def _parents(self) -> Integers:
+        """(n_nodes,) int64: the node above each, -1 above the root."""
+        n_children = np.diff(self.arrays.child_starts)
+        return np.concatenate([[-1], np.repeat(np.arange(n_children.size), n_children)])
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
         """Log P(value | class, first j parents) of rows, by views, and of the family of the tree, with all its parents.
@@ -139,6 +145,12 @@ class Levels:
         )
         weighted_level_estimates(self.arrays, a, b, probability, rest, averaged, averaged_rest)
         return Estimates(probability, rest, hierarchical=True, averaged=Averaged(averaged, averaged_rest))
+
+    def left_out(self, a: float, b: float) -> Estimates:
+        """As `weighted`, for rows that were counted: each is left out of its own class, the only one to read."""
+        estimates = self.weighted(a, b)
+        left_out_level_estimates(self.arrays, self._parents, a, b, estimates.probability)
+        return estimates
 
     def spreads(self, a: float, b: float) -> Estimates:
         """Exponentials of the posterior variances of what `weighted` gives, in the form of estimates."""

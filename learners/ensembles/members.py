@@ -21,6 +21,7 @@ JOINT_PARENTS, N_JOINTS = 2, 4  # one alone was .034 nats behind retraining, fou
 # Counted cells: of all families together and of those of one member at most, of one family at least.
 MOST_CELLS, MOST_OF_MEMBER, FEWEST_CELLS = 8_000_000, 1_000_000, 4096
 SAMPLED = 20_000
+ROWS_A_CELL = 2  # of the network that would be learned alone
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,12 @@ def limit_member_parents(members: tuple[Member, ...], schema: Schema, drawn: Chu
         return members
     depth = {family: _depth_within(family, schema, drawn, n_rows, most) for family in families}
     return tuple(member.with_parents([depth[family] for family in member.families]) for member in members)
+
+
+def limit_member_depths(member: Member, schema: Schema, drawn: Chunk, n_rows: int) -> Member:
+    """The member with so few parents that a family has, by the drawn rows, at most one cell for every `ROWS_A_CELL` rows."""
+    most = max(FEWEST_CELLS, n_rows // ROWS_A_CELL)
+    return member.with_parents([_depth_within(family, schema, drawn, n_rows, most) for family in member.families])
 
 
 def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, most: int) -> int:

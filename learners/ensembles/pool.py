@@ -98,6 +98,13 @@ def compile_ensemble_pool_tables(schema: Schema, class_counts: Integers, pool: P
     return _compiled(schema, class_counts, families, terms())
 
 
+def compile_left_out_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.LookupTables:
+    """Tables that answer for rows that were counted, each left out of its own class; only that class is to be read."""
+    in_use = _in_use(pool)
+    terms = ((levels.tree, levels.left_out(*weights)) for _, weights, levels in in_use)
+    return _compiled(schema, class_counts, [family for family, _, _ in in_use], terms)
+
+
 def _in_use(pool: Pool) -> list[tuple[Family, tuple[float, float], Levels]]:
     """The families in use, the weights of their two terms in the mean of the members, and their trees."""
     n = len(pool.members)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -12,12 +12,13 @@ from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
-from learners.counts.pairwise import PairwiseCounts
+from learners.counts.pairwise import PairCounts, PairwiseCounts, empty_pair_counts
 from learners.counts.row_samples import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
 from learners.ensembles.fit import Fitted, Pool, fit_ensemble_members, leave_one_out_log_scores, log_softmax
 from learners.ensembles.joint_members import Joints
+from learners.ensembles.large import LARGE_ROWS, PLAIN, Large, fit_large_table, n_rows_kept, plain_member
 from learners.ensembles.levels import TOLERANCE
 from learners.ensembles.members import (
     Member,
@@ -39,7 +40,13 @@ from learners.passes.statistic import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.encoding.column_views import Views
 
+if TYPE_CHECKING:  # a process that only serves should not load XGBoost
+    from learners.ensembles.correction.boosting import Boosters
+    from learners.ensembles.correction.leafwise import Effort
+
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
+# Quantile bins of numeric columns for trees of large tables.
+TREE_BINS = 256
 
 
 @dataclass(frozen=True)
@@ -50,8 +57,9 @@ class ESKDBParameters(Parameters):
     ----------
     members : int or None
         How many networks vote, 1 to 64: by default 8, or 4 where trees correct what networks of 10,000 rows and more say.
-    drawn : int
-        How many distinct rows are drawn to choose and weigh the networks, and to correct them.
+    drawn : int or None
+        How many distinct rows are drawn to choose and weigh the networks, and to correct them: by default 50,000; by `auto` as
+        many as fit into a share of the memory limit.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
@@ -63,7 +71,7 @@ class ESKDBParameters(Parameters):
     """
 
     members: int | None = None
-    drawn: int = 50_000
+    drawn: int | None = None
     max_values: int = 1024
     seed: int = 0
 
@@ -77,8 +85,10 @@ class AutoParameters(ESKDBParameters):
 
     Parameters
     ----------
+    effort : "low", "normal" or "high"
+        "low" learns networks only, "normal" corrects them by boosted trees, "high" grows three to four times as many of them.
     correction : "drawn" or "none"
-        Whether boosted trees, learned from the drawn rows, correct what the networks say.
+        "none" leaves the trees out, as effort "low" does.
     passes : int or None
         Passes over the data at most, the schema's included; at least 2.
     seconds : float or None
@@ -91,6 +101,7 @@ class AutoParameters(ESKDBParameters):
     InvalidParameter
     """
 
+    effort: Literal["low", "normal", "high"] = "normal"
     correction: Literal["drawn", "none"] = "drawn"
     passes: int | None = None
     seconds: float | None = None
@@ -123,9 +134,10 @@ def eskdb(
 def auto(
     target: str, parameters: AutoParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[EnsembleModel]:
-    """The default learner: `eskdb` corrected by boosted trees, as much of it as the budget allows."""
-    choice = choose_ensemble_within_budget(parameters.members, parameters.correction == "drawn", parameters.budget())
-    return _ensemble("auto", target, parameters, given, overrides, choice)
+    """The default learner: networks corrected by boosted trees, as much of it as the budget allows."""
+    has_correction = parameters.correction == "drawn" and parameters.effort != "low"
+    choice = choose_ensemble_within_budget(parameters.members, has_correction, parameters.budget())
+    return _ensemble("auto", target, parameters, given, overrides, choice, is_grown=parameters.drawn is None)
 
 
 def _ensemble(
@@ -135,8 +147,12 @@ def _ensemble(
     given: Schema | Kept | None,
     overrides: Overrides | None,
     choice: Choice,
+    *,
+    is_grown: bool = False,
 ) -> Passes[EnsembleModel]:
+    """`is_grown`: large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
     seed = parameters.seed
+    drawn = parameters.drawn or LARGE_ROWS
     if isinstance(given, Schema):
         schema = given
     else:
@@ -145,15 +161,23 @@ def _ensemble(
             target, overrides or {}, max_values=parameters.max_values, kept=kept_schema
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
-        schema = ensemble_schema(summaries, choice.members, seed) if kept_schema is None else summaries.build_schema()
-    views, drawn_rows = Views(schema), DrawnRows(schema, parameters.drawn)
+        is_fine = is_grown and choice.has_correction and summaries.n_rows > LARGE_ROWS
+        schema = (
+            ensemble_schema(summaries, choice.members, seed, TREE_BINS if is_fine else 1)
+            if kept_schema is None
+            else summaries.build_schema()
+        )
+        is_grown = is_grown and summaries.n_rows > LARGE_ROWS and choice.has_pairs
+    views, drawn_rows = Views(schema), DrawnRows(schema, n_rows_kept(schema) if is_grown else drawn)
+    if is_grown:
+        return (yield from _grown(name, parameters, schema, views, drawn_rows, choice))
     if choice.has_pairs:
         pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)
         seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield Together[Viewed[PairwiseCounts], DrawnRows](
             pair_counts, drawn_rows
         )
         pairs, sample = seen.first.counts, seen.second
-        rows = sample.occurrences(parameters.drawn)
+        rows = sample.occurrences(drawn)
         if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
             choice = choice.of_size(pairs.n_rows)
         choice = choice.within_cuts(schema)
@@ -170,10 +194,41 @@ def _ensemble(
         own = ViewedFamilies(views, distinct_families((*members, *joints)))
         both: Together[ViewedFamilies, DrawnRows] = yield Together[ViewedFamilies, DrawnRows](own, drawn_rows)
         families, sample = both.first, both.second
-        rows = sample.occurrences(parameters.drawn)
+        rows = sample.occurrences(drawn)
     is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
     trained = _Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
     return (yield from trained.model(name, asdict(parameters), joints))
+
+
+def _grown(
+    name: str,
+    parameters: ESKDBParameters,
+    schema: Schema,
+    views: Views,
+    drawn_rows: DrawnRows,
+    choice: Choice,
+) -> Passes[EnsembleModel]:
+    """The ensemble of a large table: it holds the network that would be learned alone, and its trees see all rows that are kept."""
+    of_pairs = Viewed(Views(schema, OF_PAIRS), _pairs)
+    of_plain = Viewed(Views(schema, PLAIN), _plain_pairs)
+    seen = yield Together(Together(of_pairs, of_plain), drawn_rows)
+    pairs, plain_pairs, sample = seen.first.first.counts, seen.first.second.counts, seen.second
+    rows = sample.occurrences(drawn_rows.n_distinct)
+    choice = choice.of_size(pairs.n_rows).within_cuts(schema)
+    ks = draw_max_parents_per_member(choice.members, pairs.n_rows, parameters.seed)
+    first = views.chunk(rows.rows(slice(0, LARGE_ROWS)))
+    members = draw_ensemble_members(pairs, views, ks, parameters.seed)
+    members = limit_member_parents(members, views.schema, first, pairs.n_rows)
+    plain = plain_member(plain_pairs, views, first, pairs.n_rows)
+    joints = joint_distribution_members(members, views)
+    del seen, pairs, plain_pairs, sample, first
+    families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, plain, *joints)))
+    trained = _Training(schema, views, members, ks, parameters.seed, families, rows, False, choice)
+    return (yield from trained.large_model(name, parameters, plain, joints))
+
+
+def _plain_pairs(views: Views) -> PairCounts:
+    return empty_pair_counts(views.schema)
 
 
 def _pairs(views: Views) -> PairwiseCounts:
@@ -201,6 +256,52 @@ class _Training:
     rows: Chunk
     is_whole: bool  # whether all rows are among those that were drawn
     choice: Choice
+
+    def large_model(
+        self, name: str, parameters: ESKDBParameters, plain: Member, joints: Sequence[Member]
+    ) -> Passes[EnsembleModel]:
+        """Choose among the networks and boost from what they say of all drawn rows."""
+        counts = self.families.counts
+        large: Large = yield Work(
+            "weighting",
+            lambda threads, advance: fit_large_table(
+                counts, self.members, plain, self.views, self.rows, threads, advance
+            ),
+            "networks",
+        )
+        facts: dict[str, object] = {
+            "learner": name,
+            "parameters": asdict(parameters),
+            "n_rows": counts.n_rows,
+            "choice": [*self.choice.words, large.words],
+            "temperature": large.temperature,
+            "left_out_loss": large.losses[large.chosen],
+            "left_out": "leave-one-out",
+            "networks": {"chosen": large.chosen, "left_out_losses": large.losses, "rows": large.n_deciding},
+            "drawn_rows": self.rows.n_rows,
+        }
+        share, correction = 1.0, None
+        if self.choice.has_correction:
+            effort: Effort = "high" if getattr(parameters, "effort", "normal") == "high" else "normal"
+
+            def correct(threads: int, advance: Advance) -> Boosters | None:
+                from learners.ensembles.correction.leafwise import boost_leafwise_correction
+
+                return boost_leafwise_correction(
+                    self.schema, self.rows, large.scores, effort, self.seed, threads, advance
+                )
+
+            boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")
+            facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the loss of rows left out"
+            if boosted:
+                share, correction = boosted.share, boosted.correction(self.schema)
+        networks: tuple[LookupModel, ...] = yield Work(
+            "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
+        )
+        scaled = large.compiled.scaled(share * large.temperature)
+        return EnsembleModel(
+            self.schema, counts.class_counts, *scaled, Joints(self.schema, networks), correction, facts
+        )
 
     def model(self, name: str, parameters: Mapping[str, object], joints: Sequence[Member]) -> Passes[EnsembleModel]:
         """Solve, weight, pool and correct."""

@@ -1,0 +1,229 @@
+"""Boosted trees over millions of rows: one booster that goes on from an ensemble, or starts from nothing, grown leaf by leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import xgboost
+
+from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
+from learners.ensembles.correction.boosting import STARTS, Boosters
+from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
+from learners.kernels.arrays import Codes, Floats, Integers, read_only_array
+from learners.passes.engine import Advance
+from learners.schema import Chunk, Schema
+
+Effort = Literal["normal", "high"]
+
+# Rows that choose the start: the trees of the race grow on these alone.
+RACE_ROWS, RACE_ROUNDS, RACE_LEAVES = 100_000, 20, 64
+RACE_RATE = 0.3
+# Left-out rows: a share of all, and at most so many.
+LEFT_OUT, MOST_LEFT_OUT = 0.1, 100_000
+# float32 values handed to XGBoost at once.
+PAGE_VALUES = 1 << 22
+MOST_LEVELS = 40  # a row that lacks attributes goes both ways, at most once a level
+# Rounds between two looks at the rows left out; boosting ends where so many looks in a row gain less than this share.
+LOOK, PATIENCE, PAYS = 5, 4, 0.0003
+# Rounds times levels of XGBoost's defaults: the work that trees of `ROWS` rows may take, as often as `Pace.work` says.
+DEFAULT_WORK = 600
+FEW_ROWS, ROWS = 250_000, 1_000_000
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How trees of so many rows grow; all by the number of rows, so that the same table gives the same trees."""
+
+    n_leaves: int
+    rate: float
+    n_rounds: int
+    max_bin: int
+
+    @classmethod
+    def of(cls, n_rows: int, effort: Effort) -> Pace:
+        """A leaf for every so many rows; on fewer rows rounds are cheap, so there are more of them in smaller steps."""
+        slower = float(np.clip(ROWS / n_rows, 1.0, ROWS / FEW_ROWS))
+        if effort == "high":
+            n_leaves = int(np.clip(n_rows // 1_000, 64, 2048))
+            work, rate, max_bin = 2.75 * DEFAULT_WORK, 0.15, 1024
+        else:
+            n_leaves = int(np.clip(n_rows // 4_000, 64, 512))
+            work, rate, max_bin = 1.0 * DEFAULT_WORK, 0.3, 256
+        return cls(n_leaves, rate / slower**0.8, int(work * slower / np.log2(n_leaves)), max_bin)
+
+
+class _Pages(xgboost.DataIter):
+    """Rows with the scores that they start from, a page of features at a time."""
+
+    def __init__(self, data: _Data, which: Integers, start: float) -> None:
+        self.data, self.which, self.start = data, which, start
+        self.n_page = max(1, PAGE_VALUES // max(1, data.x.shape[0]))
+        super().__init__()
+        self.reset()
+
+    def reset(self) -> None:
+        """Start at the first row again."""
+        self.first = 0
+
+    def next(self, input_data: Callable[..., object]) -> bool:
+        """Hand over the next page; False after the last."""
+        some = self.which[self.first : self.first + self.n_page]
+        if not some.size:
+            return False
+        self.first += some.size
+        input_data(**self.data.page(some, self.start))
+        return True
+
+
+class _Data:
+    """Codes, classes and what the ensemble says, as XGBoost wants them."""
+
+    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, max_bin: int) -> None:
+        assert rows.y is not None
+        self.codes, self.x, self.y = CodeTable(schema), rows.x, np.asarray(rows.y)
+        self.n_classes, self.max_bin = schema.n_classes, max_bin
+        # XGBoost's margins are of this type, too.
+        margins = scores[:, 1] - scores[:, 0] if self.n_classes == 2 else scores
+        self.margins = margins.astype(np.float32)
+
+    def page(self, some: Integers | slice, start: float) -> dict[str, Any]:
+        x: Codes = np.ascontiguousarray(self.x[:, some])
+        return {
+            "data": self.codes.features(x),
+            "label": self.y[some].astype(np.float32),
+            "base_margin": np.float32(start) * self.margins[some],
+            "feature_types": self.codes.feature_types,
+        }
+
+    def learned(self, which: Integers, start: float) -> xgboost.QuantileDMatrix:
+        return xgboost.QuantileDMatrix(
+            _Pages(self, which, start), max_bin=self.max_bin, nthread=1, enable_categorical=True
+        )
+
+    def asked(self, which: Integers, start: float) -> xgboost.DMatrix:
+        return xgboost.DMatrix(**self.page(which, start), nthread=1, enable_categorical=True)
+
+    def scores(self, margin: Any) -> Floats:
+        """(n, n_classes) of what XGBoost calls a margin."""
+        margin = np.asarray(margin, np.float64)
+        return np.stack([np.zeros_like(margin), margin], axis=1) if self.n_classes == 2 else margin
+
+
+def _settings(n_classes: int, pace: Pace, seed: int) -> dict[str, Any]:
+    settings: dict[str, Any] = {
+        "tree_method": "hist",
+        "grow_policy": "lossguide",
+        "max_leaves": pace.n_leaves,
+        "max_depth": MOST_LEVELS,
+        "learning_rate": pace.rate,
+        "max_bin": pace.max_bin,
+        "seed": seed,
+        "nthread": 1,  # its sums depend on the number of threads, and its threads wait by spinning
+        "base_score": EQUAL_START,
+    }
+    if n_classes == 2:
+        return settings | {"objective": "binary:logistic", "eval_metric": "logloss"}
+    return settings | {"objective": "multi:softprob", "num_class": n_classes, "eval_metric": "mlogloss"}
+
+
+class _Boosting:
+    """One booster, watched by rows left out."""
+
+    def __init__(self, data: _Data, start: float, pace: Pace, seed: int, learned: Integers, left_out: Integers) -> None:
+        self.data, self.start = data, start
+        self.train = data.learned(learned, start)
+        self.test = data.asked(left_out, start)
+        self.booster = xgboost.Booster(_settings(data.n_classes, pace, seed), [self.train])
+        self.losses = {0: self._loss()}
+
+    def _loss(self) -> float:
+        return float(self.booster.eval(self.test).rsplit(":", 1)[1])
+
+    @property
+    def best(self) -> int:
+        """The rounds after which rows left out had the least loss."""
+        return min(self.losses, key=lambda rounds: (self.losses[rounds], rounds))
+
+    def boost(self, first: int, last: int) -> None:
+        """Rounds from one to before another; then a look at the rows left out."""
+        for number in range(first, last):
+            self.booster.update(self.train, number)
+        self.losses[last] = self._loss()
+
+    def scores(self) -> Floats:
+        """(n_left_out, n_classes) margins after the best round."""
+        if not self.best:
+            return self.data.scores(self.test.get_base_margin().reshape(self._shape))
+        return self.data.scores(self.booster.predict(self.test, output_margin=True, iteration_range=(0, self.best)))
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (-1,) if self.data.n_classes == 2 else (-1, self.data.n_classes)
+
+
+def boost_leafwise_correction(
+    schema: Schema, rows: Chunk, scores: Floats, effort: Effort, seed: int, threads: int, advance: Advance
+) -> Boosters | None:
+    """Boost trees, leaf by leaf, over many rows; None where no round lowers the loss of rows left out.
+
+    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
+    hashes, which is random. A race on the first rows decides whether trees go on from the ensemble or start from
+    nothing; the work is bounded by rows, columns and leaves, never by seconds. Rows left out stop the rounds and weigh
+    the sum; they are not learned. The result does not depend on `threads`.
+    """
+    random = np.random.default_rng([seed, rows.n_rows])
+    share = min(LEFT_OUT, MOST_LEFT_OUT / rows.n_rows)
+    is_left_out = random.random(rows.n_rows) < share
+    pace = Pace.of(rows.n_rows, effort)
+    data = _Data(schema, rows, scores, pace.max_bin)
+    start, race = _race(data, is_left_out, seed, threads)
+    learned, left_out = np.flatnonzero(~is_left_out), np.flatnonzero(is_left_out)
+    boosting = _Boosting(data, STARTS[start], pace, seed, learned, left_out)
+    n_idle = 0
+    for first in range(0, pace.n_rounds, LOOK):
+        least = min(boosting.losses.values())
+        advance(first, pace.n_rounds)
+        boosting.boost(first, min(first + LOOK, pace.n_rounds))
+        n_idle = n_idle + 1 if min(boosting.losses.values()) > (1.0 - PAYS) * least else 0
+        if n_idle >= PATIENCE:
+            break
+    own = Rows(read_only_array(data.y[left_out]), np.zeros((left_out.size, schema.n_classes)))
+    facts: dict[str, object] = {
+        "effort": effort,
+        "start": start,
+        "race": race,
+        "rows": int(learned.size),
+        "rows_left_out": int(left_out.size),
+        "leaves": pace.n_leaves,
+        "rate": pace.rate,
+        "rounds": boosting.best,
+        "tried": max(boosting.losses),
+        "left_out_losses": {"ensemble": mean_log_loss(scores[left_out], own), "trees": boosting.losses[boosting.best]},
+    }
+    if not boosting.best:
+        return None
+    terms = boosting.scores()[:, np.newaxis].astype(np.float32)
+    weight = float(fit_term_weights(terms, own, np.ones(1), threads)[0])
+    facts["weights"] = {start: weight}
+    booster = boosting.booster[: boosting.best]
+    return Boosters(weight * STARTS[start], (weight,), (booster,), facts)
+
+
+def _race(data: _Data, is_left_out: Any, seed: int, threads: int) -> tuple[str, dict[str, float]]:
+    """The start of the least loss on rows left out of the first ones, and the loss of each."""
+    first = is_left_out[:RACE_ROWS]
+    pace = Pace(RACE_LEAVES, RACE_RATE, RACE_ROUNDS, data.max_bin)
+
+    def run(name: str) -> _Boosting:
+        one = _Boosting(data, STARTS[name], pace, seed, np.flatnonzero(~first), np.flatnonzero(first))
+        one.boost(0, RACE_ROUNDS)
+        return one
+
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        runs = dict(zip(STARTS, pool.map(run, STARTS), strict=True))
+    losses = {name: min(one.losses.values()) for name, one in runs.items()}
+    return min(losses, key=lambda name: losses[name]), losses

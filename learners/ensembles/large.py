@@ -1,0 +1,212 @@
+"""Large tables: the network that would be learned alone, the choice among networks by left-out loss, and margins of all drawn rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from learners.classifiers.lookup.kernels import LookupTables
+from learners.classifiers.lookup.look_up_tables import fill_class_log_joints, run_in_row_ranges
+from learners.classifiers.structure import k_dependence_structure
+from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.pairwise import PairCounts
+from learners.ensembles.cuts import member_parent_grouping_index
+from learners.ensembles.fit import (
+    FittedMember,
+    Pool,
+    Solved,
+    fit_ensemble_members,
+    fit_family_trees,
+    leave_one_out_log_probabilities,
+    log_softmax,
+    member_log_terms,
+)
+from learners.ensembles.members import Member, limit_member_depths
+from learners.ensembles.pool import CompiledPool, compile_ensemble_pool, compile_left_out_tables
+from learners.ensembles.weights import (
+    Rows,
+    attribute_prefix_losses,
+    fit_pool_temperature,
+    fit_term_weights,
+    leave_one_out_log_prior,
+    mean_log_loss,
+)
+from learners.kernels.arrays import Floats, Integers, read_only_array
+from learners.passes.engine import Advance
+from learners.passes.memory import memory_limit
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.column_views import Views
+
+# Tables of more rows: below, all networks and trees learn from at most so many drawn rows.
+LARGE_ROWS = 50_000
+# The share of the memory limit that drawn rows may take, each with its hash and count, and as many again in reserve.
+MEMORY_SHARE, ROW_BYTES = 16, 16
+MOST_KEPT = 20_000_000
+# The network that would be learned alone: SkDB by the MDL cut points.
+PLAIN_K, WIDTH_COST = 5, 2.0
+PLAIN = member_parent_grouping_index(0)
+# Rows that choose among networks, and log probabilities that they may take.
+DECIDING_ROWS, MOST_TERMS = 200_000, 1 << 24
+# The pool of all networks is taken where a single one has a loss higher by more than this share.
+WORTH = 0.001
+BLOCK_ROWS = 1 << 17
+
+
+def n_rows_kept(schema: Schema) -> int:
+    """Distinct rows that fit into their share of the memory limit, with a floor of `LARGE_ROWS`."""
+    n_bytes = (schema.n_attributes + 1) * np.dtype(schema.code_dtype).itemsize + ROW_BYTES
+    return max(LARGE_ROWS, min(MOST_KEPT, memory_limit().n_bytes // MEMORY_SHARE // n_bytes))
+
+
+def plain_member(pairs: PairCounts, views: Views, drawn: Chunk, n_rows: int) -> Member:
+    """The kDB with `PLAIN_K` parents that would be learned alone; its first parents are those of every smaller k.
+
+    `pairs` are of the attributes by `PLAIN`; rows by views. A family has no more contexts than rows can fill.
+    """
+    structure = k_dependence_structure(pairs, PLAIN_K, WIDTH_COST)
+    families = tuple(
+        Family(views.of(attribute, PLAIN), tuple(views.of(parent, PLAIN) for parent in own))
+        for attribute, own in zip(structure.order, structure.parents, strict=True)
+    )
+    return limit_member_depths(Member(structure, families), views.schema, drawn, n_rows)
+
+
+class Large(NamedTuple):
+    """What `fit_large_table` gives."""
+
+    compiled: CompiledPool
+    n_members: int
+    # (n, n_classes) float64: log probabilities of all drawn rows, each left out, at the pool's temperature.
+    scores: Floats
+    temperature: float
+    losses: dict[str, float]  # of deciding rows left out, by the networks
+    chosen: str
+    n_deciding: int
+
+    @property
+    def words(self) -> str:
+        """What was chosen and why, for people."""
+        losses = ", ".join(f"{name} {loss:.4f}" for name, loss in sorted(self.losses.items(), key=lambda one: one[1]))
+        return f"Networks: {self.chosen}, by the log loss of {self.n_deciding:,} rows, each left out ({losses})."
+
+
+class _Way(NamedTuple):
+    members: tuple[FittedMember, ...]
+    scores: Floats  # (n_deciding, n_classes): each row left out
+    loss: float  # at the best temperature
+
+
+def fit_large_table(
+    counts: FamilyCounts,
+    members: Sequence[Member],
+    plain: Member,
+    views: Views,
+    drawn: Chunk,
+    threads: int,
+    advance: Advance,
+) -> Large:
+    """Fit the members and the plain network, choose by the loss of rows left out, and score all drawn rows, each left out.
+
+    `drawn` by the base schema of the views. The result does not depend on the number of threads.
+    """
+    n_classes = counts.class_counts.size
+    n = min(drawn.n_rows, DECIDING_ROWS, MOST_TERMS // max(1, len(plain.families) * (PLAIN_K + 2) * n_classes))
+    deciding = views.chunk(drawn.rows(slice(0, max(1, n))))
+    assert deciding.y is not None
+    rows = Rows(deciding.y, leave_one_out_log_prior(counts.class_counts, deciding.y))
+    fitted = fit_ensemble_members(counts, members, deciding, threads, advance, frugal=True)
+    levels: Solved = dict(fitted.levels)
+    ways = _plain_ways(counts, plain, levels, deciding, rows, threads)
+    of_pool = _left_out_scores(counts, views, Pool(fitted.members, levels), deciding, threads)
+    ways["ensemble"] = _way(fitted.members, of_pool, rows)
+    single = min(ways, key=lambda name: ways[name].loss)
+    best = min((name for name in ways if name != "ensemble"), key=lambda name: ways[name].loss)
+    ways["all"] = _together(ways["ensemble"], ways[best], rows, threads)
+    chosen = single if ways[single].loss <= (1.0 + WORTH) * ways["all"].loss else "all"
+    way = ways[chosen]
+    temperature = fit_pool_temperature(way.scores, rows)
+    used = {family for one in way.members for family in one.member.families}
+    pool = Pool(way.members, {family: tree for family, tree in levels.items() if family in used})
+    del fitted, levels
+    left_out = compile_left_out_tables(views.schema, counts.class_counts, pool)
+    compiled = compile_ensemble_pool(views.schema, counts.class_counts, pool)
+    scores = np.empty((drawn.n_rows, n_classes))
+    for first in range(0, drawn.n_rows, BLOCK_ROWS):
+        block = views.chunk(drawn.rows(slice(first, first + BLOCK_ROWS)))
+        own = _scores(compiled.tables, left_out, counts.class_counts, block, threads)
+        scores[first : first + BLOCK_ROWS] = log_softmax(temperature * own)
+    losses = {name: one.loss for name, one in ways.items()}
+    return Large(compiled, len(way.members), scores, temperature, losses, chosen, deciding.n_rows)
+
+
+def _plain_ways(
+    counts: FamilyCounts, plain: Member, levels: Solved, deciding: Chunk, rows: Rows, threads: int
+) -> dict[str, _Way]:
+    """NB, kDB-2 and SkDB as they would be learned alone, and SkDB with weights; adds their trees to the levels."""
+    depths = {family: levels[family].n_parents for family in plain.families if family in levels}
+    lacking = [family for family in plain.families if depths.get(family, -1) < len(family.parents)]
+    levels |= fit_family_trees(counts, lacking, threads)
+    log_p = leave_one_out_log_probabilities(plain, levels, deciding, rows.log_prior.shape[1], threads)
+    losses = attribute_prefix_losses(log_p, [len(family.parents) for family in plain.families], rows, threads)
+    n_selected, k = divmod(int(losses.T.argmin()), losses.shape[0])
+    m = len(plain.families)
+    ways = {}
+    for name, n_used, depth in (("nb", m, 0), ("kdb-2", m, 2), ("skdb", n_selected, k)):
+        weights = (np.arange(m) < n_used).astype(np.float64)
+        terms = member_log_terms(log_p, depth)
+        both = np.tile(weights, 2)
+        ways[name] = _way(
+            (FittedMember(plain, depth, weights, weights),), rows.log_prior + np.einsum("rfc,f->rc", terms, both), rows
+        )
+    both = fit_term_weights(terms, rows, both, threads)
+    weighted = FittedMember(plain, k, both[:m], both[m:])
+    ways["weighted skdb"] = _way((weighted,), rows.log_prior + np.einsum("rfc,f->rc", terms, both), rows)
+    return ways
+
+
+def _way(members: tuple[FittedMember, ...], scores: Floats, rows: Rows) -> _Way:
+    return _Way(members, scores, mean_log_loss(fit_pool_temperature(scores, rows) * scores, rows))
+
+
+def _together(ensemble: _Way, plain: _Way, rows: Rows, threads: int) -> _Way:
+    """The networks of both, weighted by the loss of rows left out."""
+    terms = np.stack([ensemble.scores - rows.log_prior, plain.scores - rows.log_prior], axis=1).astype(np.float32)
+    weights = fit_term_weights(terms, rows, np.array([0.5, 0.5]), threads)
+    scores = rows.log_prior + np.einsum("rfc,f->rc", terms, weights)
+    n = len(ensemble.members) + len(plain.members)
+    # A pool takes the mean of its members.
+    members = [
+        replace(one, a=read_only_array(one.a * factor), b=read_only_array(one.b * factor))
+        for way, weight in zip((ensemble, plain), weights, strict=True)
+        for factor in [weight * n / len(way.members)]
+        for one in way.members
+    ]
+    return _way(tuple(members), scores, rows)
+
+
+def _left_out_scores(counts: FamilyCounts, views: Views, pool: Pool, rows: Chunk, threads: int) -> Floats:
+    """(n, n_classes) log scores of a pool for rows by views that were counted, each left out."""
+    copy = Pool(pool.members, dict(pool.levels))  # whose trees compiling takes
+    left_out = compile_left_out_tables(views.schema, counts.class_counts, copy)
+    tables = compile_ensemble_pool(views.schema, counts.class_counts, copy).tables
+    return _scores(tables, left_out, counts.class_counts, rows, threads)
+
+
+def _scores(tables: LookupTables, left_out: LookupTables, class_counts: Integers, rows: Chunk, threads: int) -> Floats:
+    """(n, n_classes): by the tables, of each row's own class by those that leave it out."""
+    assert rows.y is not None
+    scores, own = np.empty((2, rows.n_rows, class_counts.size))
+
+    def fill(first: int, last: int) -> None:
+        fill_class_log_joints(tables, rows.x, first, last, scores)
+        fill_class_log_joints(left_out, rows.x, first, last, own)
+
+    run_in_row_ranges(rows.n_rows, threads, fill)
+    n = np.asarray(class_counts, np.float64)
+    log_prior = np.log((n - 1.0 + 1.0 / n.size) / (n.sum() + 1.0))
+    at = np.arange(rows.n_rows), rows.y
+    scores[at] = own[at] - left_out.log_prior[rows.y] + log_prior[rows.y]
+    return scores
