@@ -49,7 +49,7 @@ MOST_KEPT = 20_000_000
 PLAIN_K, WIDTH_COST = 5, 2.0
 PLAIN = member_parent_grouping_index(0)
 # Rows that choose among networks, and log probabilities that they may take.
-DECIDING_ROWS, MOST_TERMS = 200_000, 1 << 24
+DECIDING_ROWS, MOST_TERMS = 100_000, 1 << 24
 # The pool of all networks is taken where a single one has a loss higher by more than this share.
 WORTH = 0.001
 BLOCK_ROWS = 1 << 17

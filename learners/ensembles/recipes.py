@@ -36,7 +36,7 @@ from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import release_free_memory
-from learners.passes.statistic import Together
+from learners.passes.statistic import Statistic, Together, statistic_leaves
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.encoding.column_views import Views
 
@@ -137,7 +137,7 @@ def auto(
     """The default learner: networks corrected by boosted trees, as much of it as the budget allows."""
     has_correction = parameters.correction == "drawn" and parameters.effort != "low"
     choice = choose_ensemble_within_budget(parameters.members, has_correction, parameters.budget())
-    return _ensemble("auto", target, parameters, given, overrides, choice, is_grown=parameters.drawn is None)
+    return _ensemble("auto", target, parameters, given, overrides, choice, may_grow=parameters.drawn is None)
 
 
 def _ensemble(
@@ -148,9 +148,10 @@ def _ensemble(
     overrides: Overrides | None,
     choice: Choice,
     *,
-    is_grown: bool = False,
+    may_grow: bool = False,
 ) -> Passes[EnsembleModel]:
-    """`is_grown`: large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
+    """`may_grow`: large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
+    may_grow = may_grow and choice.has_pairs
     seed = parameters.seed
     drawn = parameters.drawn or LARGE_ROWS
     if isinstance(given, Schema):
@@ -161,31 +162,37 @@ def _ensemble(
             target, overrides or {}, max_values=parameters.max_values, kept=kept_schema
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
-        is_fine = is_grown and choice.has_correction and summaries.n_rows > LARGE_ROWS
+        may_grow = may_grow and summaries.n_rows > LARGE_ROWS
+        n_tree_bins = TREE_BINS if may_grow and choice.has_correction else 1
         schema = (
-            ensemble_schema(summaries, choice.members, seed, TREE_BINS if is_fine else 1)
+            ensemble_schema(summaries, choice.members, seed, n_tree_bins)
             if kept_schema is None
             else summaries.build_schema()
         )
-        is_grown = is_grown and summaries.n_rows > LARGE_ROWS and choice.has_pairs
-    views, drawn_rows = Views(schema), DrawnRows(schema, n_rows_kept(schema) if is_grown else drawn)
-    if is_grown:
-        return (yield from _grown(name, parameters, schema, views, drawn_rows, choice))
+    views = Views(schema)
+    drawn_rows = DrawnRows(schema, n_rows_kept(schema) if may_grow else drawn)
+    plain: tuple[Member, ...] = ()
     if choice.has_pairs:
-        pair_counts = Viewed(Views(schema, OF_PAIRS), _pairs)
-        seen: Together[Viewed[PairwiseCounts], DrawnRows] = yield Together[Viewed[PairwiseCounts], DrawnRows](
-            pair_counts, drawn_rows
-        )
-        pairs, sample = seen.first.counts, seen.second
-        rows = sample.occurrences(drawn)
+        of_pairs: Statistic = Viewed(Views(schema, OF_PAIRS), _pairs)
+        if may_grow:
+            of_pairs = Together(of_pairs, Viewed(Views(schema, PLAIN), _plain_pairs))
+        seen: Together[Statistic, DrawnRows] = yield Together(of_pairs, drawn_rows)
+        pairs, *plain_pairs = [own.counts for own in statistic_leaves(seen.first) if isinstance(own, Viewed)]
+        sample = seen.second
+        is_large = may_grow and pairs.n_rows > LARGE_ROWS  # a given schema does not tell before
+        rows = sample.occurrences(drawn_rows.n_distinct if is_large else drawn)
+        first = views.chunk(rows.rows(slice(0, drawn)))
         if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
             choice = choice.of_size(pairs.n_rows)
         choice = choice.within_cuts(schema)
         ks = draw_max_parents_per_member(choice.members, pairs.n_rows, seed)
         members = draw_ensemble_members(pairs, views, ks, seed)
-        members = limit_member_parents(members, views.schema, views.chunk(rows), pairs.n_rows)
+        members = limit_member_parents(members, views.schema, first, pairs.n_rows)
+        if is_large:
+            plain = (plain_member(plain_pairs[0], views, first, pairs.n_rows),)
         joints = joint_distribution_members(members, views)
-        families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *joints)))
+        del seen, of_pairs, pairs, plain_pairs, first
+        families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, *plain, *joints)))
     else:
         choice = choice.within_cuts(schema)
         ks = (0,) * choice.members
@@ -196,35 +203,11 @@ def _ensemble(
         families, sample = both.first, both.second
         rows = sample.occurrences(drawn)
     is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
+    del sample
     trained = _Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
+    if plain:
+        return (yield from trained.large_model(name, parameters, plain[0], joints))
     return (yield from trained.model(name, asdict(parameters), joints))
-
-
-def _grown(
-    name: str,
-    parameters: ESKDBParameters,
-    schema: Schema,
-    views: Views,
-    drawn_rows: DrawnRows,
-    choice: Choice,
-) -> Passes[EnsembleModel]:
-    """The ensemble of a large table: it holds the network that would be learned alone, and its trees see all rows that are kept."""
-    of_pairs = Viewed(Views(schema, OF_PAIRS), _pairs)
-    of_plain = Viewed(Views(schema, PLAIN), _plain_pairs)
-    seen = yield Together(Together(of_pairs, of_plain), drawn_rows)
-    pairs, plain_pairs, sample = seen.first.first.counts, seen.first.second.counts, seen.second
-    rows = sample.occurrences(drawn_rows.n_distinct)
-    choice = choice.of_size(pairs.n_rows).within_cuts(schema)
-    ks = draw_max_parents_per_member(choice.members, pairs.n_rows, parameters.seed)
-    first = views.chunk(rows.rows(slice(0, LARGE_ROWS)))
-    members = draw_ensemble_members(pairs, views, ks, parameters.seed)
-    members = limit_member_parents(members, views.schema, first, pairs.n_rows)
-    plain = plain_member(plain_pairs, views, first, pairs.n_rows)
-    joints = joint_distribution_members(members, views)
-    del seen, pairs, plain_pairs, sample, first
-    families: ViewedFamilies = yield ViewedFamilies(views, distinct_families((*members, plain, *joints)))
-    trained = _Training(schema, views, members, ks, parameters.seed, families, rows, False, choice)
-    return (yield from trained.large_model(name, parameters, plain, joints))
 
 
 def _plain_pairs(views: Views) -> PairCounts:

@@ -1,0 +1,115 @@
+"""Tables with more rows than the drawn ones of small tables: networks that would be learned alone, and trees over all rows."""
+
+import numpy as np
+import pytest
+
+from learners import Source, encode
+from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
+from learners.counts.family_counts import FamilyCounts
+from learners.ensembles import large, recipes
+from learners.ensembles.correction.leafwise import Pace
+from learners.ensembles.fit import (
+    FittedMember,
+    Pool,
+    fit_family_trees,
+    leave_one_out_log_probabilities,
+    member_log_terms,
+)
+from learners.ensembles.pool import compile_left_out_tables
+from learners.passes.learner import MemoryStore, Part, drive
+from learners.registry.recipes import learner
+from tests import strategies
+from tests.ensembles.test_fit import SIZES, member
+from tests.ensembles.test_model import same_arrays, table_of
+
+ROWS = 900
+
+
+@pytest.fixture(autouse=True)
+def small_tables_are_large(monkeypatch):
+    for module in (large, recipes):
+        monkeypatch.setattr(module, "LARGE_ROWS", 500)
+
+
+def trained(source=None, threads=1, schema=None, **parameters):
+    made = learner("auto", {"members": 3, **parameters}, "class", schema)
+    return drive(made, source or Source.of_table(table_of(ROWS)), threads=threads)
+
+
+def test_threads_and_parts_do_not_matter():
+    whole = trained()
+    same_arrays(whole, trained(threads=3))
+    parts = [
+        Part(Source.of_table(part, identity=name), MemoryStore())
+        for name, part in (("first", table_of(ROWS).slice(0, 350)), ("second", table_of(ROWS).slice(350)))
+    ]
+    same_arrays(whole, trained(parts, schema=whole.schema))
+
+
+def test_the_networks_that_would_be_learned_alone_are_among_the_choices():
+    facts = trained(effort="low").facts
+    networks = facts["networks"]
+    losses = networks["left_out_losses"]
+    assert set(losses) == {"nb", "kdb-2", "skdb", "weighted skdb", "ensemble", "all"}
+    assert losses[networks["chosen"]] <= (1 + large.WORTH) * min(losses.values())
+    assert facts["left_out_loss"] == losses[networks["chosen"]]
+    assert facts["drawn_rows"] == networks["rows"] == ROWS, "all rows are drawn, and decide"
+    assert any(f"Networks: {networks['chosen']}, by the log loss of 900 rows" in words for words in facts["choice"])
+    assert "correction" not in facts
+
+
+@pytest.mark.parametrize("effort", ["normal", "high"])
+def test_trees_go_on_from_what_the_networks_say_of_all_rows(effort):
+    facts = trained(effort=effort).facts
+    trees = facts["correction"]
+    assert trees["rows"] + trees["rows_left_out"] == ROWS
+    assert trees["effort"] == effort
+    assert trees["start"] == min(trees["race"], key=trees["race"].get)
+    assert trees["left_out_losses"]["trees"] < trees["left_out_losses"]["ensemble"]
+    assert 0 < trees["rounds"] <= trees["tried"] <= Pace.of(ROWS, effort).n_rounds
+
+
+def test_more_rows_get_more_leaves_and_fewer_rounds():
+    paces = [Pace.of(n, "normal") for n in (60_000, 250_000, 1_000_000, 2_000_000, 20_000_000)]
+    assert [pace.n_leaves for pace in paces] == [64, 64, 250, 500, 512]
+    assert [pace.n_rounds for pace in paces] == sorted((pace.n_rounds for pace in paces), reverse=True)
+    high = Pace.of(20_000_000, "high")
+    assert (high.n_leaves, high.max_bin) == (2048, 1024)
+    assert high.n_rounds > paces[-1].n_rounds
+
+
+def test_given_drawn_rows_are_a_recipe_of_before():
+    assert "networks" not in trained(drawn=500).facts
+
+
+def test_rows_without_columns_get_distributions_and_intervals():
+    model = trained()
+    rows = encode(table_of(80, 3).drop_columns(["class", "a"]), model.schema)
+    p = model.predict_proba(rows)
+    assert p.sum(axis=1) == pytest.approx(np.ones(80))
+    low, high = model.credible_intervals(rows)
+    assert np.all((low <= p) & (p <= high))
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_tables_that_leave_rows_out_say_what_the_trees_say(n_classes):
+    """Of each row's own class, for weights and parents in use of all kinds."""
+    schema = strategies.schema_of(SIZES, n_classes)
+    rows = strategies.chunk_of(1, schema, 700, 2.0)
+    one = member([2, 0, 3, 1])
+    counts = FamilyCounts(schema, one.families)
+    counts.update(rows)
+    levels = fit_family_trees(counts, one.families, 1)
+    log_p = leave_one_out_log_probabilities(one, levels, rows, n_classes, 1)
+    # Trees that are cut no longer tell what a row adds to tables below.
+    for k, tolerance in ((0, 6e-3), (2, 6e-3), (3, 1e-4)):
+        a, b = np.array([0.4, 1.0, 0.0, 1.3]), np.array([1.0, 0.7, 0.5, 0.0])
+        terms = member_log_terms(log_p, k)
+        own = np.einsum("rfc,f->rc", terms, np.concatenate([a, b]))[np.arange(700), rows.y]
+        pool = Pool((FittedMember(one, k, a, b),), dict(levels))
+        tables = compile_left_out_tables(schema, counts.class_counts, pool)
+        found = np.empty((700, n_classes))
+        fill_class_log_joints(tables, rows.x, 0, 700, found)
+        found = found[np.arange(700), rows.y] - tables.log_prior[rows.y]
+        assert found == pytest.approx(own, abs=tolerance)
+        assert pool.levels, "the trees stay"
