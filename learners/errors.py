@@ -14,6 +14,10 @@ _SECRET_NAMES = r"(?:[\w.-]*[-_.])?sig|[\w.%-]*(?:signature|token|secret|passw|p
 _SECRET_PARAMETER = re.compile(rf"([?&;](?:{_SECRET_NAMES})=)[^&;#\s'\")]+", re.IGNORECASE)
 # The address of a lake table begins with two schemes, and the second is no user.
 _OF_TABLE = re.compile(r"\b(delta|iceberg)://([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+# A row of a file of CSV, which whoever may see the error may not always read; and the stack that delta-rs tells.
+_NOT_SHOWN = re.compile(
+    r"(Expected \d+ columns, got \d+): .*|(?:\s+stack)?\s+backtrace:\s.*|\s+0: <unknown>.*", re.IGNORECASE
+)
 _JOINED = re.compile(r"\b(delta|iceberg)\+([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 
 
@@ -26,8 +30,8 @@ def redact_uri_secrets(text: str) -> str:
 
 
 def one_line_error_text(error: Exception) -> str:
-    """The text of an error, short and without secrets of URIs."""
-    return redact_uri_secrets(" ".join(str(error).split()))[:200]
+    """The text of an error, short and without secrets of URIs, whole rows of the data, or the stack of a library."""
+    return redact_uri_secrets(_NOT_SHOWN.sub(r"\1", " ".join(str(error).split())))[:200]
 
 
 class LearnerError(Exception):

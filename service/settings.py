@@ -129,6 +129,14 @@ class Settings(BaseSettings):
         default=(),
         description="Folders or URI prefixes from which REST may read data. Default: anywhere where no keys are required, nowhere where they are.",
     )
+    max_listed_entries: int = Field(
+        default=100_000,
+        ge=1,
+        description="Most entries of folders that REST may look through to find the files of one request.",
+    )
+    max_listing_s: float = Field(
+        default=10.0, gt=0, description="Most seconds of looking through folders to find the files of one request."
+    )
     max_body_bytes: int = Field(default=32 * 2**20, ge=1024, description="Largest request body in bytes.")
     max_decoded_bytes: int = Field(
         default=512 * 2**20,

@@ -14,12 +14,13 @@ from functools import cache
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import anyio.to_thread
 import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.api.bodies import UNCOUNTED, Hold, InFlight, content_length, read_body, send_problem_body
-from service.http.api.json_bodies import check_json_size, check_lone_surrogates
+from service.http.api.json_bodies import check_json_size, check_json_structure
 from service.http.paths import IMPORTING, QUERYING, READING, STREAMING
 from service.http.security import security_headers
 from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow
@@ -218,7 +219,7 @@ class BodyLimit:
             if len(body) > UNCOUNTED and is_read_here:
                 hold.add(check_json_size(body, self.max_decoded_bytes, is_shaped=True))
             if is_read_here:
-                check_lone_surrogates(body)
+                await _run_unless_small(check_json_structure, body)
         except ClientDisconnect:
             return
         except (BodyTooLarge, Overloaded, MalformedBody) as error:
@@ -231,6 +232,14 @@ class BodyLimit:
             return next(messages, None) or await receive()
 
         await self.app(scope, receive_again, send)
+
+
+async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None:
+    """Look at a body; a long one on a thread, so that nobody else waits."""
+    if len(body) <= UNCOUNTED:
+        check(body)
+    else:
+        await anyio.to_thread.run_sync(check, body)
 
 
 class Deadlines:

@@ -1,7 +1,42 @@
 """The types of a JSON object: what requests bring, answers hold, and jobs keep as receipts."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
 
 JSONObject = dict[str, Any]
 JSONMapping = Mapping[str, Any]  # one that is only read
+MOST_NESTED = 32  # lists and objects within each other; what is shown stands in a few more
+TOO_NESTED = "… (nested too deeply to be shown)"
+
+
+def is_nested_deeper(value: object, most: int = MOST_NESTED) -> bool:
+    """Whether lists and objects stand in each other more than so many deep."""
+    left = [(value, 1)]
+    while left:
+        whole, depth = left.pop()
+        members = whole.values() if isinstance(whole, Mapping) else whole if isinstance(whole, list | tuple) else ()
+        inner = [member for member in members if isinstance(member, Mapping | list | tuple)]
+        if inner and depth >= most:
+            return True
+        left += [(member, depth + 1) for member in inner]
+    return False
+
+
+def cut_nested(value: Any, most: int = MOST_NESTED) -> Any:
+    """The value, with a few words in place of what is nested too deeply for an answer; earlier releases stored such things."""
+    return _cut(value, most) if is_nested_deeper(value, most) else value
+
+
+def _cut(value: Any, most: int) -> Any:
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if most == 0:
+        return TOO_NESTED
+    if isinstance(value, Mapping):
+        return {name: _cut(member, most - 1) for name, member in value.items()}
+    return [_cut(member, most - 1) for member in value]
+
+
+ShownObject = Annotated[JSONObject, BeforeValidator(cut_nested)]  # of an answer

@@ -50,8 +50,12 @@ class Conflict(ServiceError, ValueError):
     """The request contradicts the present state; nothing changed."""
 
 
-class OutsideRoots(ServiceError, PermissionError):
-    """A data set URI outside the folders that this server may read."""
+class OutsideRoots(ServiceError, PermissionError, learner_errors.SourceError):
+    """A data set URI outside the folders that this server may read, or a link in one that leads there."""
+
+    def __init__(self, message: str, **fields: Any) -> None:
+        Exception.__init__(self, message)
+        self.fields, self.path = fields, str(fields.get("uri", ""))
 
 
 class KeyNeeded(ServiceError, PermissionError):

@@ -1,7 +1,7 @@
 """What can be asked of the product: the shapes that REST, the command line and jobs share."""
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -10,7 +10,7 @@ from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_memory_size
 from service.requests.first_findings import Body
-from service.requests.json_values import JSONObject
+from service.requests.json_values import MOST_NESTED, JSONObject, is_nested_deeper
 from storage.files.workspace_layout import checked_alias, checked_resource_name
 
 MAX_QUERIES = 10_000  # of one request or job
@@ -46,6 +46,13 @@ class Request(Body):
     """Base of the request shapes: an unknown member is a mistake, not something to overlook."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_flat(cls, members: Any) -> Any:
+        if is_nested_deeper(members):
+            raise ValueError(f"has lists and objects in each other, more than {MOST_NESTED} deep")
+        return members
 
 
 def parse_memory_limit(size: object) -> int:

@@ -1,17 +1,13 @@
-"""Files as one table: found on their file system, each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
+"""Files as one table: each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from fnmatch import fnmatch
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -27,16 +23,14 @@ from learners.passes.sources.csv.types import (
     infer_text_type,
 )
 from learners.passes.sources.lake import catalogs
-from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
 from learners.passes.sources.parquet import read_parquet_footer
+from learners.passes.sources.path_expansion import hive_partition_values
 from learners.passes.sources.source_files import (
-    FORMATS,
     TEXT,
     SourceFile,
     arrow_type_family,
     file_format_by_extension,
     file_with_digest,
-    store_error_reason,
 )
 from learners.schema.reading import Reading
 
@@ -49,9 +43,6 @@ NATIVE = ("file", "s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "mock")
 BY_FSSPEC = ("memory", "http", "https")
 DATABASES = ("duckdb", "postgresql", "postgres")
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-# Folders as Hive and Spark write them: `day=2026-01-01/part-0.parquet`.
-FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
-NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
@@ -169,29 +160,6 @@ def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
     ]
 
 
-def hive_partition_values(path: str) -> dict[str, str | None]:
-    """The names and values in the folders right above a file, from the outermost.
-
-    Folders further up, with others between them, belong to whoever has put the table there.
-    """
-    values: list[tuple[str, str | None]] = []
-    for folder in reversed(PurePosixPath(path).parent.parts):
-        match = FOLDER.fullmatch(folder)
-        if match is None:
-            break
-        name, value = (_decoded(text) for text in match.groups())
-        values.append((name, None if value == NULL else value))
-    return dict(reversed(values))
-
-
-def _decoded(text: str) -> str:
-    """Percent signs resolved; a text whose bytes are not UTF-8 stays as it is, so that two of them do not become one."""
-    try:
-        return unquote(text, errors="strict")
-    except UnicodeDecodeError:
-        return text
-
-
 def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.Scalar[Any]]]:
     """The values that the folders of each file add to its own columns, with a common type for each name.
 
@@ -280,83 +248,6 @@ def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
             if not arrow_type_family(kind).startswith(("null", "unsupported")):
                 return kind
     return pa.null()
-
-
-def expand_path_to_files(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
-    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
-
-    In a folder these are its Parquet files; else the files of the one other format that it holds.
-
-    Raises SourceError if there is nothing, or the files of a folder have several formats.
-    """
-    try:
-        info = filesystem.get_file_info(path)
-        if info.type == pafs.FileType.NotFound and any(mark in path for mark in "*?["):
-            base = str(PurePosixPath(path.split("*")[0].split("?")[0].split("[")[0] + "x").parent)
-            n_parts = len(PurePosixPath(path).parts)
-            # A folder of tables may hold much else below, which is not looked at where it cannot match.
-            is_deep = "**" in path or n_parts > len(PurePosixPath(base).parts) + 1
-            below = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
-            is_hidden = (".", "_") if not PurePosixPath(path).name.startswith((".", "_")) else ()
-            prefix = "" if base not in (".", "") or path.startswith(".") else "./"
-            paths = sorted(
-                info.path
-                for info in below
-                if info.type == pafs.FileType.File
-                and not info.base_name.startswith(is_hidden)
-                and fnmatch(info.path, prefix + path)
-                and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
-            )
-            if not paths:
-                raise SourceError(path, "matches no file.")
-            for folder in {str(PurePosixPath(entry).parent) for entry in paths}:
-                refuse_lake_table_part(filesystem, folder)
-            return paths, None
-        if info.type == pafs.FileType.Directory:
-            return _in_folder(filesystem, path)
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(
-            path, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
-        ) from error
-    if info.type == pafs.FileType.Unknown:
-        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
-    if info.type != pafs.FileType.File:
-        raise SourceError(path, "no such file or folder.")
-    return [path], None
-
-
-def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
-    """What tells a file from others: `x.csv`, `./x.csv` and its absolute path are one file, whose rows count once.
-
-    A link is a file of its own, as the folder that it stands in may give its rows a column.
-    """
-    if not isinstance(filesystem, pafs.LocalFileSystem):
-        return path
-    # Where a link leads elsewhere, ".." behind it does not undo it.
-    return os.path.abspath(path), os.path.realpath(path)  # noqa: PTH100
-
-
-def _in_folder(filesystem: pafs.FileSystem, path: str) -> tuple[list[str], str | None]:
-    paths: dict[str, list[str]] = {}
-    below = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    refuse_nested_lake_tables(path, [entry.path for entry in below])
-    refuse_lake_table_part(filesystem, path, takes_itself=False)
-    for entry in below:
-        kind = file_format_by_extension(entry.path)
-        if entry.type == pafs.FileType.File and kind is not None and not entry.base_name.startswith((".", "_")):
-            paths.setdefault(kind, []).append(entry.path)
-    if not paths:
-        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
-    if "Parquet" not in paths and len(paths) > 1:
-        raise SourceError(
-            path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
-        )
-    read = sorted(paths.get("Parquet") or next(iter(paths.values())))
-    others = sorted({path for own in paths.values() for path in own} - set(read))
-    if not others:
-        return read, None
-    names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
-    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
 
 
 def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:

@@ -13,11 +13,10 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
+from learners.passes.sources.file_access import ANYWHERE, FileAccess, Look
 from learners.passes.sources.file_opening import (
     align_file_columns,
     common_file_schema,
-    expand_path_to_files,
-    file_place,
     open_source_files,
     uri_filesystem,
 )
@@ -29,6 +28,7 @@ from learners.passes.sources.lake.lake_tables import (
     refuse_lake_table_files,
 )
 from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
+from learners.passes.sources.path_expansion import expand_path_to_files, file_place
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
     IN_MEMORY,
@@ -87,7 +87,7 @@ class Source:
         self.snapshot: Snapshot | None = None
         self.earlier: Source | None = None
         self.rewrites: Sequence[tuple[frozenset[str], frozenset[str]]] = ()
-        self._filesystem = filesystem
+        self._filesystem, self._access = filesystem, ANYWHERE
         self._conditions: Mapping[int, Sequence[Condition]] = {}
         self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
@@ -101,6 +101,7 @@ class Source:
         filesystem: pafs.FileSystem | None = None,
         types: Mapping[str, pa.DataType | Reading] | None = None,
         at: str | None = None,
+        access: FileAccess = ANYWHERE,
     ) -> Source:
         """Find the files and read what they tell of themselves.
 
@@ -120,6 +121,8 @@ class Source:
             Types of columns of CSV and JSON lines that are known, or how their values are written; the others are found.
         at : str, optional
             Version of a lake table, or a time as ISO 8601: the last snapshot by then. By default the newest one.
+        access : FileAccess, optional
+            What may be read, asked before the first byte of each file, and how much may be looked through. By default all.
 
         Raises
         ------
@@ -131,17 +134,18 @@ class Source:
             raise SourceError("(no path)", "give at least one file, folder or glob.")
         paths, files_named, hints = dict[Hashable, str](), list[str](), list[str]()
         common_filesystem: pafs.FileSystem | None = filesystem
+        look = Look(access)
         for uri in addresses:
             bare = parse_lake_table_uri(uri).place
             place, path = (filesystem, bare) if filesystem is not None else uri_filesystem(bare)
-            if len(addresses) == 1 and (snapshot := lake_table_snapshot(place, uri, path, at)) is not None:
-                return cls.of_snapshot(place, snapshot)
+            if len(addresses) == 1 and (snapshot := lake_table_snapshot(place, uri, path, at, access)) is not None:
+                return cls.of_snapshot(place, snapshot, access)
             if bare != uri or at is not None:
                 raise SourceError(uri, "name a lake table by itself, without other paths.")
             if common_filesystem is not None and not place.equals(common_filesystem):
                 raise SourceError(uri, "is on another file system than the first path; register them separately.")
             common_filesystem = place
-            entries, hint = expand_path_to_files(place, path)
+            entries, hint = expand_path_to_files(place, path, look)
             for entry in entries:
                 paths.setdefault(file_place(place, entry), entry)
             hints += [hint] if hint else []
@@ -159,21 +163,21 @@ class Source:
         return source
 
     @classmethod
-    def of_snapshot(cls, filesystem: pafs.FileSystem, snapshot: Snapshot) -> Source:
+    def of_snapshot(cls, filesystem: pafs.FileSystem, snapshot: Snapshot, access: FileAccess = ANYWHERE) -> Source:
         """The rows of a lake table at one moment; a `SourceError` if it has none."""
         if not snapshot.files:
             raise SourceError(snapshot.place, f"has no rows in version {snapshot.version}.")
-        files = open_snapshot_files(filesystem, snapshot, snapshot.files)
+        files = open_snapshot_files(filesystem, snapshot, snapshot.files, access)
         arrow_schema = common_file_schema([(file.path, file.arrow_schema) for file in files])
         source = cls(files, arrow_schema, filesystem).ordered(snapshot.columns.names)
-        source.snapshot = snapshot
+        source.snapshot, source._access = snapshot, access
         return source
 
     def since(self, known: KnownSnapshot) -> Source:
         """The same rows, beside the files that have left the lake table since a snapshot."""
         if self.snapshot is None:
             return self
-        changes = lake_table_changes(self._filesystem, self.snapshot, self.files, known)
+        changes = lake_table_changes(self._filesystem, self.snapshot, self.files, known, self._access)
         source = copy(self)
         source.rewrites, source._hint = changes.rewrites, changes.hint
         if changes.files:

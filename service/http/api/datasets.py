@@ -9,7 +9,7 @@ from pydantic import Field
 
 from service import product
 from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body_to_file
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONObject, ShownObject
 from service.requests.requests import DatasetRequest
 from storage.files.atomic_files import write_file_atomically
 
@@ -22,7 +22,7 @@ class DatasetShape(Shape):
     name: str
     uris: list[str]
     target: str | None
-    columns: JSONObject
+    columns: ShownObject
     files: list[JSONObject]
     created_at: datetime | None
 

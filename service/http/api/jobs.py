@@ -17,7 +17,7 @@ from service import product
 from service.console.page_requests import workspace_from_request
 from service.http.api.resources import Opening, Ours, PageShape, Shape, media_type_responses
 from service.jobs.queue import Job, Priority, State
-from service.requests.json_values import JSONObject
+from service.requests.json_values import ShownObject
 from service.requests.requests import JobRequest
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -30,14 +30,14 @@ class JobShape(Shape):
     id: str
     kind: str
     state: State
-    request: JSONObject
-    progress: JSONObject | None = Field(
+    request: ShownObject
+    progress: ShownObject | None = Field(
         examples=[
             {"step": "learn", "pass_number": 2, "n_passes": 3, "rows_done": 400000, "rows_per_s": 9e6, "eta_s": 1}
         ]
     )
-    result: JSONObject | None
-    error: JSONObject | None
+    result: ShownObject | None
+    error: ShownObject | None
     attempts: int
     created_at: datetime
     started_at: datetime | None

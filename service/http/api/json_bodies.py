@@ -5,10 +5,11 @@ import math
 import re
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from service.requests.json_values import MOST_NESTED, is_nested_deeper
 from service.requests.problems import BodyTooLarge, InvalidRequest, MalformedBody
 
 # As Python has them: a dict, each of its members with its name, a list, each of its elements, and a text beyond its characters.
@@ -64,22 +65,42 @@ MOST_READ_AGAIN = 1 << 16
 MOST_OF_NAME = 80
 IN_RECORD = re.compile(r"\$\.(\w+)\[(\d+)\]\[\.\.\.\]")
 MAYBE_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
-TOO_DEEP = "The body is nested too deeply."
+TOO_DEEP = f"The body is nested too deeply: lists and objects may stand in each other {MOST_NESTED} deep."
 HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff without its other half), which is no text."
 
 
-def check_lone_surrogates(body: bytes) -> None:
-    """Refuse a JSON text that escapes halves of characters, which no database and no file name can hold (MalformedBody).
+def check_json_structure(body: bytes) -> None:
+    """Refuse a JSON text that cannot be stored and shown as it was meant (MalformedBody).
 
-    Python's own reader lets them in; what is no JSON at all is for others to refuse.
+    Such are values nested more than `MOST_NESTED` deep, objects with two members of one name, of which readers keep one or
+    the other, and halves of characters, which no database and no file name can hold. What is no JSON at all is for others to
+    refuse.
     """
-    if MAYBE_HALF.search(body):
-        try:
-            json.dumps(json.loads(body), ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise MalformedBody(HALF_A_CHARACTER) from error
-        except (ValueError, RecursionError):
-            pass
+    try:
+        content = json.loads(body, object_pairs_hook=_object_of_distinct_names)
+        is_deep = is_nested_deeper(content)
+        if not is_deep and MAYBE_HALF.search(body):
+            json.dumps(content, ensure_ascii=False).encode()
+    except MalformedBody:
+        raise
+    except UnicodeEncodeError as error:
+        raise MalformedBody(HALF_A_CHARACTER) from error
+    except RecursionError:
+        is_deep = True
+    except ValueError:
+        is_deep = False
+    if is_deep:
+        raise MalformedBody(TOO_DEEP)
+
+
+def _object_of_distinct_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of some members (MalformedBody)."""
+    whole = dict(members)
+    if len(whole) < len(members):
+        names = [name for name, _ in members]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise MalformedBody(f"An object of the body has two members {twice[:MOST_OF_NAME]!a}. Keep one of them.")
+    return whole
 
 
 def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:

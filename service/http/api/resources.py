@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from learners.errors import Cancelled
 from service.console.page_requests import workspace_from_request
 from service.http.api.bodies import content_length
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONObject, ShownObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from service.workspace import Workspace
 from storage.files.atomic_files import draft_file_path
@@ -55,12 +55,12 @@ class ModelVersionShape(Shape):
     name: str
     version: int
     learner: str
-    parameters: JSONObject
+    parameters: ShownObject
     dataset: str | None
-    metrics: JSONObject
+    metrics: ShownObject
     job_id: str | None
     n_rows: int
-    files: list[JSONObject]
+    files: list[ShownObject]
     sha256: str
     tags: dict[str, str]
     created_at: datetime | None

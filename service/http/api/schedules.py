@@ -9,7 +9,7 @@ from pydantic import Field
 from service import product
 from service.http.api.jobs import JobShape
 from service.http.api.resources import Limit, Opening, Ours, PageShape, Shape
-from service.requests.json_values import JSONObject
+from service.requests.json_values import ShownObject
 from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
@@ -32,7 +32,7 @@ class ScheduleShape(Shape):
     cron: str = Field(examples=["30 2 * * *"])
     timezone: str = Field(examples=["Europe/Berlin"])
     missed: Missed
-    job: JSONObject
+    job: ShownObject
     is_paused: bool
     next_due_at: datetime | None
     last_run: RunShape | None

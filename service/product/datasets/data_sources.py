@@ -17,11 +17,13 @@ from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import BaseModel
 
 from learners.errors import SourceError, one_line_error_text, redact_uri_secrets
 from learners.passes.sources.credentials import SCHEME as CREDENTIALS
 from learners.passes.sources.credentials import resolve_credentials_uri
 from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.file_access import FileAccess
 from learners.passes.sources.lake.lake_tables import parse_lake_table_uri
 from learners.passes.sources.source import Source
 from learners.schema import Schema
@@ -41,6 +43,7 @@ _POSTGRES = ("postgresql", "postgres")
 # What is asked for comes last, so that a query may hold any sign.
 _QUESTION = re.compile(r"[?&](table|query)=", re.IGNORECASE)
 _METADATA = b"fewpass.database"
+MOST_STORED_BYTES = 1 << 20  # of one request that came over REST: lists show five hundred
 
 
 def open_data_source(
@@ -71,10 +74,10 @@ def open_data_source(
     if not is_remote:
         return Source.open(places, types=types, at=at).ordered(order)
     check_data_roots(places, workspace.settings)
-    source = Source.open([openable_uri(uri) for uri in places], types=types, at=at)
-    if "://" not in file_uri_to_path(places[0]):  # a link in a folder may lead out of it; object stores have none
-        check_data_roots([file.path for file in source.files], workspace.settings)
-    return source.ordered(order)
+    # A link in a folder may lead out of it; object stores have none, and whoever runs a catalog says where its tables are.
+    is_here = any("://" not in file_uri_to_path(uri) for uri in places)
+    access = remote_file_access(workspace.settings, checks_paths=is_here)
+    return Source.open([openable_uri(uri) for uri in places], types=types, at=at, access=access).ordered(order)
 
 
 def check_uri_secrets(uris: Sequence[str]) -> None:
@@ -88,6 +91,17 @@ def check_uri_secrets(uris: Sequence[str]) -> None:
                 "FEWPASS_CREDENTIALS_NAME_FILE), and ask for credentials://name/file.parquet.",
                 field="uris",
             )
+
+
+def check_stored_size(request: BaseModel) -> None:
+    """Refuse a request that would be stored, and shown in lists, with more bytes or URIs than those may have (InvalidRequest)."""
+    n_bytes = len(request.model_dump_json())
+    if n_bytes > MOST_STORED_BYTES:
+        raise InvalidRequest(
+            f"The request has {n_bytes:,} bytes; at most {MOST_STORED_BYTES:,} are stored. Name a folder or a pattern in place of "
+            "single files, and leave out columns of which nothing is to be said.",
+            max_bytes=MOST_STORED_BYTES,
+        )
 
 
 def file_uri_to_path(uri: str) -> str:
@@ -129,18 +143,42 @@ def parameters_with_file_paths(parameters: JSONMapping) -> JSONObject:
 
 def check_data_roots(uris: Sequence[str], settings: Settings) -> None:
     """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots)."""
-    if uris and settings.needs_keys and not settings.data_roots:
-        raise OutsideRoots(
-            "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
-            "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
-        )
-    roots = [resolve_data_path(root) for root in settings.data_roots]
+    rule = RootRule.of(settings)
     for uri in uris:
+        rule(uri)
+
+
+def remote_file_access(settings: Settings, *, checks_paths: bool = True) -> FileAccess:
+    """What a request may make the server read, and how much it may look through to find it."""
+    rule = RootRule.of(settings) if checks_paths else None
+    return FileAccess(rule, settings.max_listed_entries, settings.max_listing_s)
+
+
+@dataclass(frozen=True)
+class RootRule:
+    """Refuses what lies outside the data roots, after links; `roots` are without links."""
+
+    roots: tuple[str, ...]
+    is_closed: bool  # keys are needed, and no root is configured
+
+    @classmethod
+    def of(cls, settings: Settings) -> RootRule:
+        """The rule of a server's settings."""
+        roots = tuple(resolve_data_path(root) for root in settings.data_roots)
+        return cls(roots, settings.needs_keys and not roots)
+
+    def __call__(self, uri: str) -> None:
+        """Refuse a path or URI that may not be read (OutsideRoots)."""
+        if self.is_closed:
+            raise OutsideRoots(
+                "This server may not read any data set yet: set FEWPASS_DATA_ROOTS to the folders or URI prefixes, "
+                "as in FEWPASS_DATA_ROOTS='[\"/data/tables\"]'."
+            )
         if "\0" in uri or not uri:
             raise OutsideRoots(f"{uri!r} is not a path.", uri=uri)
         place = resolve_data_path(uri)
-        around = [root for root in roots if _is_below(place, root)]
-        if roots and not around:
+        around = [root for root in self.roots if _is_below(place, root)]
+        if self.roots and not around:
             raise OutsideRoots(f"{uri} is outside the folders that this server may read.", uri=uri)
         # A root inside such a folder, as /dev/shm/tables, is meant.
         if _is_of_system(place) and not any(_is_of_system(root) for root in around):

@@ -8,7 +8,7 @@ from learners.errors import UnknownColumn
 from service.jobs import children
 from service.jobs.steps import ignore_report
 from service.product.child_process import run_in_child_process
-from service.product.datasets.data_sources import check_data_roots, open_data_source
+from service.product.datasets.data_sources import check_data_roots, check_stored_size, open_data_source
 from service.product.datasets.dataset_schema import infer_schema_of_source
 from service.product.datasets.dataset_statistics import (
     RULES,
@@ -41,6 +41,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     """
     control = workspace.control
     if is_remote and not children.is_child:  # a server reads nothing itself
+        check_stored_size(request)
         limit = workspace.settings.request_timeout_s
         return run_in_child_process(workspace, partial(register_dataset, is_remote=True), request, time_limit_s=limit)
     source = open_data_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)

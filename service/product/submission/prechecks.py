@@ -14,6 +14,8 @@ from learners.errors import SourceError, UnknownColumn
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Query
 from learners.orders.model import OrderModel
+from learners.passes.sources.file_access import ANYWHERE, Look
+from learners.passes.sources.path_expansion import first_match
 from learners.registry import recipes
 from learners.registry.networks.model_networks import classifier_network_columns
 from learners.registry.networks.network_answers import check_network_queries
@@ -21,9 +23,11 @@ from learners.schema.overrides import ALL
 from service.jobs.job_limits import check_job_limits
 from service.product.datasets.data_sources import (
     check_data_roots,
+    check_stored_size,
     check_uri_secrets,
     file_uri_to_path,
     learner_parameter_files,
+    remote_file_access,
 )
 from service.product.datasets.dataset_schema import check_dataset_columns
 from service.product.datasets.registration import get_dataset
@@ -55,6 +59,7 @@ def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: b
     uris += learner_parameter_files(getattr(named, "parameters", {}))
     check_uri_secrets(uris)
     if is_remote:
+        check_stored_size(request)
         check_data_roots(uris, workspace.settings)
     _check_named(workspace, named, is_remote=is_remote)
     check_job_limits(workspace.settings, request.model_dump())
@@ -100,8 +105,9 @@ def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: boo
     Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
     UnknownColumn.
     """
+    look = Look(remote_file_access(workspace.settings) if is_remote else ANYWHERE)
     for uri in _uris(workspace, request):
-        check_local_uri_exists(uri)
+        check_local_uri_exists(uri, look)
     train = request.train if isinstance(request, RefreshRequest) else request
     if isinstance(train, TrainRequest) and train.dataset is not None:
         named = [*train.columns, train.timestamp, training_target(workspace, train)]
@@ -109,18 +115,22 @@ def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: boo
         check_dataset_columns(workspace, train.dataset, columns, train.at, is_remote=is_remote)
 
 
-def check_local_uri_exists(uri: str) -> None:
-    """Refuse a path or pattern of this machine that names nothing, or that the system refuses to look at (SourceError)."""
+def check_local_uri_exists(uri: str, look: Look | None = None) -> None:
+    """Refuse a path or pattern of this machine that names nothing, or that the system refuses to look at (SourceError).
+
+    `look` says what may be looked at, and how much of it, for all URIs of a request.
+    """
     path = file_uri_to_path(uri)
     try:
         if "://" in path or "**" in path or Path(path).exists():
             return
+        is_there = glob.has_magic(path) and first_match(path, look or Look()) is not None
+    except SourceError:
+        raise
     except OSError as error:  # the name is too long, or a folder is closed to this user
         raise SourceError(uri, f"cannot be read ({error.strerror}).") from error
-    if not glob.has_magic(path):
-        raise SourceError(uri, "no such file or folder.")
-    if next(glob.iglob(path, include_hidden=True), None) is None:  # noqa: PTH207 (Path.glob takes no absolute one)
-        raise SourceError(uri, "matches no file.")
+    if not is_there:
+        raise SourceError(uri, "matches no file." if glob.has_magic(path) else "no such file or folder.")
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:

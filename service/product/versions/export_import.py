@@ -28,7 +28,7 @@ from learners.schema.schema import FEW_CLASSES
 from service.product.child_process import run_in_child_process
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.versions.registry import find_version
-from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.json_values import MOST_NESTED, JSONMapping, JSONObject, is_nested_deeper
 from service.requests.problems import InvalidRequest
 from service.requests.requests import NAME
 from service.settings import max_model_bytes
@@ -128,11 +128,14 @@ def _checked(path: Path, manifest: JSONMapping) -> Manifest:
     try:
         checked = Manifest(**manifest)
         json.dumps([checked.parameters, checked.files], allow_nan=False)
-        return checked
+
     except ValidationError as error:
         raise CorruptFile(path, f"its manifest is not one that `export` writes: {error.errors()[0]['msg']}.") from error
-    except ValueError as error:  # infinite numbers
+    except (ValueError, RecursionError) as error:  # infinite numbers
         raise CorruptFile(path, f"its manifest cannot be stored: {error}.") from error
+    if is_nested_deeper([checked.parameters, checked.files]):
+        raise CorruptFile(path, f"its manifest has lists and objects in each other, more than {MOST_NESTED} deep.")
+    return checked
 
 
 def _check_lineage(path: Path, model: Path) -> None:

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.file_access import ANYWHERE, FileAccess
+from learners.passes.sources.lake.deletion_vectors import named_log_files
 from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, parse_snapshot_time
 from learners.passes.sources.source_files import store_error_reason
 
@@ -44,12 +46,15 @@ class Rewrite(NamedTuple):
     added: frozenset[str]
 
 
-def read_delta_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
+def read_delta_snapshot(
+    filesystem: pafs.FileSystem, place: str, path: str, at: str | None, access: FileAccess = ANYWHERE
+) -> Snapshot:
     """The table at a version or time.
 
     `place`: the table as it was asked for, for messages.
     `path`: the same on the file system.
     `at`: a version, or a time as ISO 8601: the last version that was committed by then. None: the newest one.
+    `access`: what may be read, asked of each file of the log before it is opened, and of all vectors of deleted rows.
     Raises SourceError if the library is not there, the table has no such version, or asks its readers for what we do not
     know.
     """
@@ -59,10 +64,12 @@ def read_delta_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: 
     except ImportError as error:
         raise SourceError(place, _INSTALL) from error
     path = path.rstrip("/")
+    access.require(filesystem, [f"{path}/{LOG}"])
     commits = _commits(filesystem, path)
     version = None if at is None else _version(place, at, commits)
     try:
         with _local(filesystem, path, version) as folder:
+            _check_log(place, folder, access if isinstance(filesystem, pafs.LocalFileSystem) else ANYWHERE)
             return _snapshot(DeltaTable(folder, version=version), place, path, commits)
     except SourceError:
         raise
@@ -122,6 +129,17 @@ def _actions(filesystem: pafs.FileSystem, path: str, version: int) -> tuple[set[
         if "metaData" in action:
             return removed, added, None
     return removed, added, is_change
+
+
+def _check_log(place: str, folder: str, access: FileAccess) -> None:
+    """Look at all files of a log, and at what they name, before the library opens them. Raises as `read_delta_snapshot`."""
+    here = pafs.LocalFileSystem()
+    infos = here.get_file_info(pafs.FileSelector(f"{folder}/{LOG}", allow_not_found=True))
+    infos += here.get_file_info(pafs.FileSelector(f"{folder}/{LOG}/_sidecars", allow_not_found=True))
+    logs = [info.path for info in infos if info.type != pafs.FileType.Directory]
+    access.require_regular(here, logs)
+    logs = [log for log in logs if _VERSIONED.fullmatch(log.rpartition("/")[2]) or "/_sidecars/" in log]
+    access.require_regular(here, named_log_files(here, place, folder, logs))
 
 
 def _commits(filesystem: pafs.FileSystem, path: str) -> dict[int, datetime | None]:

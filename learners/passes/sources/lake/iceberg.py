@@ -13,6 +13,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.kernels.arrays import Integers
+from learners.passes.sources.file_access import ANYWHERE, FileAccess
 from learners.passes.sources.lake.snapshots import (
     ICEBERG,
     METADATA,
@@ -27,22 +28,25 @@ _INSTALL = "is an Iceberg table, which needs one more library: pip install 'fewp
 _NUMBER = re.compile(r"v?(\d+)")
 
 
-def read_iceberg_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at: str | None) -> Snapshot:
+def read_iceberg_snapshot(
+    filesystem: pafs.FileSystem, place: str, path: str, at: str | None, access: FileAccess = ANYWHERE
+) -> Snapshot:
     """The table at a snapshot or time.
 
     `place`: the table as it was asked for, for messages.
     `path`: its folder or a metadata file, on the file system.
     `at`: the id of a snapshot, or a time as ISO 8601: the last one by then. None: that of the metadata file, or of the
     newest one.
+    `access`: what may be read, asked before a file is opened.
     Raises SourceError if the library is not there, the table has no such snapshot, or has equality deletes.
     """
     try:
         from pyiceberg.exceptions import ValidationError
     except ImportError as error:
         raise SourceError(place, _INSTALL) from error
-    metadata = path if path.endswith(METADATA_END) else _newest_metadata(filesystem, path.rstrip("/"))
+    metadata = path if path.endswith(METADATA_END) else _newest_metadata(filesystem, path.rstrip("/"), access)
     try:
-        return _snapshot(filesystem, place, path, metadata, at)
+        return _snapshot(filesystem, place, path, metadata, at, access)
     except SourceError:
         raise
     except (OSError, ValueError, KeyError, NotImplementedError, ValidationError, pa.ArrowException) as error:
@@ -54,11 +58,14 @@ def read_iceberg_snapshot(filesystem: pafs.FileSystem, place: str, path: str, at
         ) from error
 
 
-def _newest_metadata(filesystem: pafs.FileSystem, folder: str) -> str:
+def _newest_metadata(filesystem: pafs.FileSystem, folder: str, access: FileAccess) -> str:
     """What the table's hint says, or the file of the greatest number."""
     paths = {path.rpartition("/")[2]: path for path in iceberg_metadata_files(filesystem, folder)}
+    hint_path = f"{folder}/{METADATA}/version-hint.text"
+    access.require(filesystem, [f"{folder}/{METADATA}"])
+    access.require_regular(filesystem, [hint_path])
     try:
-        with filesystem.open_input_stream(f"{folder}/{METADATA}/version-hint.text") as stream:
+        with filesystem.open_input_stream(hint_path) as stream:
             hint = stream.read().decode().strip()
     except (OSError, UnicodeDecodeError):
         hint = ""
@@ -73,10 +80,12 @@ def _number(name: str) -> int:
     return -1 if match is None else int(match[1])
 
 
-def _snapshot(filesystem: pafs.FileSystem, place: str, path: str, metadata: str, at: str | None) -> Snapshot:
+def _snapshot(
+    filesystem: pafs.FileSystem, place: str, path: str, metadata: str, at: str | None, access: FileAccess
+) -> Snapshot:
     from learners.passes.sources.lake.iceberg_files import open_iceberg_table
 
-    table, paths = open_iceberg_table(filesystem, place, metadata)
+    table, paths = open_iceberg_table(filesystem, place, metadata, access)
     chosen = _chosen(place, table, at)
     is_newest = (
         chosen.snapshot_id == table.metadata.current_snapshot_id

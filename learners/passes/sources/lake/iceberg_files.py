@@ -11,16 +11,19 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
 from learners.errors import SourceError
+from learners.passes.sources.file_access import FileAccess
 
 
 class TableFile(InputFile):
     """A file of the table.
 
     `path`: on the file system.
+    `access`: what may be read, asked before it is opened.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, path: str) -> None:
+    def __init__(self, filesystem: pafs.FileSystem, path: str, access: FileAccess) -> None:
         super().__init__(path)
+        access.require_regular(filesystem, [path])
         self.filesystem = filesystem
 
     def __len__(self) -> int:
@@ -47,9 +50,9 @@ class TableFiles(FileIO):
     `location`: the table's own address, once it is known.
     """
 
-    def __init__(self, filesystem: pafs.FileSystem, place: str, folder: str, location: str) -> None:
+    def __init__(self, filesystem: pafs.FileSystem, place: str, folder: str, location: str, access: FileAccess) -> None:
         super().__init__()
-        self.filesystem, self.place = filesystem, place
+        self.filesystem, self.place, self.access = filesystem, place, access
         self.folder, self.location = folder.rstrip("/"), location.rstrip("/")
 
     def path(self, location: str) -> str:
@@ -61,7 +64,7 @@ class TableFiles(FileIO):
 
     def new_input(self, location: str) -> InputFile:
         """A file to read."""
-        return TableFile(self.filesystem, self.path(location))
+        return TableFile(self.filesystem, self.path(location), self.access)
 
     def new_output(self, location: str) -> OutputFile:
         """Nothing: tables are only read."""
@@ -72,10 +75,12 @@ class TableFiles(FileIO):
         raise SourceError(self.place, f"is only read: {location} is not removed.")
 
 
-def open_iceberg_table(filesystem: pafs.FileSystem, place: str, path: str) -> tuple[StaticTable, TableFiles]:
+def open_iceberg_table(
+    filesystem: pafs.FileSystem, place: str, path: str, access: FileAccess
+) -> tuple[StaticTable, TableFiles]:
     """The table of a metadata file, and its files."""
-    metadata = FromInputFile.table_metadata(TableFile(filesystem, path))
-    files = TableFiles(filesystem, place, path.rpartition("/")[0].rpartition("/")[0], metadata.location)
+    metadata = FromInputFile.table_metadata(TableFile(filesystem, path, access))
+    files = TableFiles(filesystem, place, path.rpartition("/")[0].rpartition("/")[0], metadata.location, access)
     table = StaticTable(
         identifier=("table", path), metadata=metadata, metadata_location=path, io=files, catalog=NoopCatalog("none")
     )

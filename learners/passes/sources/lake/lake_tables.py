@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.file_access import ANYWHERE, FileAccess
 from learners.passes.sources.lake import delta, iceberg
 from learners.passes.sources.lake.iceberg import iceberg_metadata_files
 from learners.passes.sources.lake.snapshots import (
@@ -121,18 +122,22 @@ class Changes(NamedTuple):
     hint: str  # what a user wants to know; else empty
 
 
-def lake_table_snapshot(filesystem: pafs.FileSystem, uri: str, path: str, at: str | None) -> Snapshot | None:
+def lake_table_snapshot(
+    filesystem: pafs.FileSystem, uri: str, path: str, at: str | None, access: FileAccess = ANYWHERE
+) -> Snapshot | None:
     """The snapshot that a path or URI means; None if it is no lake table.
 
     `uri`: as it was asked for.
     `path`: of its place on the file system.
     `at`: version or time, unless the URI says it.
+    `access`: what may be read, asked of the log, of vectors of deleted rows and of all files before they are opened.
     Raises SourceError if it cannot be read, or has no such version; or if it is no lake table and a version is asked for.
     """
     kind, place, own_at = parse_lake_table_uri(uri)
     if at is not None and own_at is not None and at != own_at:
         raise SourceError(uri, f"names version {own_at}, and version {at} is asked for. Say one of them.")
     at = own_at if at is None else at
+    access.require(filesystem, [path])
     try:
         info = filesystem.get_file_info(path)
         is_place = info.type == pafs.FileType.Directory or path.endswith(METADATA_END)
@@ -147,11 +152,15 @@ def lake_table_snapshot(filesystem: pafs.FileSystem, uri: str, path: str, at: st
         if at is not None:
             raise SourceError(uri, f"is no Delta Lake or Iceberg table, so it has no version {at}. Leave that out.")
         return None
-    return READERS[table_kind](filesystem, place, path, at)
+    return READERS[table_kind](filesystem, place, path, at, access)
 
 
 def lake_table_changes(
-    filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[SourceFile], known: KnownSnapshot
+    filesystem: pafs.FileSystem,
+    snapshot: Snapshot,
+    files: Sequence[SourceFile],
+    known: KnownSnapshot,
+    access: FileAccess = ANYWHERE,
 ) -> Changes:
     """What has left the table since a snapshot that statistics were counted of; nothing if that is of another table.
 
@@ -161,7 +170,7 @@ def lake_table_changes(
     if not is_same or known.version == snapshot.version:
         return Changes((), (), "")
     try:
-        old = READERS[snapshot.kind](filesystem, snapshot.place, snapshot.path, known.version)
+        old = READERS[snapshot.kind](filesystem, snapshot.place, snapshot.path, known.version, access)
     except SourceError:
         return Changes((), (), f"{snapshot.place}: its log no longer has version {known.version}. {_ANEW}")
     now = {own.key: file_identity(file) for own, file in zip(snapshot.files, files, strict=True)}
@@ -175,7 +184,7 @@ def lake_table_changes(
             f"{snapshot.place}: {n} {'file' if n == 1 else 'files'} of version {known.version} left the table and can no "
             f"longer be read. {_ANEW}"
         )
-    gone = open_snapshot_files(filesystem, snapshot, there)
+    gone = open_snapshot_files(filesystem, snapshot, there, access)
     return Changes(gone, _rewrites(filesystem, old, snapshot, now, known), hint)
 
 

@@ -14,6 +14,7 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError
 from learners.kernels.arrays import Integers
 from learners.passes.sources.adapted_files import Adapted
+from learners.passes.sources.file_access import ANYWHERE, FileAccess
 from learners.passes.sources.parquet import read_parquet_footer
 from learners.passes.sources.source_files import NO_ROWS, SourceFile, arrow_type_family, file_with_digest
 
@@ -66,13 +67,17 @@ class Snapshot:
         return facts | {"n_files": len(self.files), "n_rows": sum(file.n_rows for file in files)}
 
 
-def open_snapshot_files(filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile]) -> list[SourceFile]:
+def open_snapshot_files(
+    filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile], access: FileAccess = ANYWHERE
+) -> list[SourceFile]:
     """Files with the columns of the table.
 
     `snapshot`: whose columns count.
     `files`: of this or another snapshot of the table.
-    Raises SourceError if a file is gone, or is not of Parquet.
+    `access`: what may be read; all files are looked at before the first of them is opened.
+    Raises SourceError if a file is gone, or is not of Parquet; and what `access` raises.
     """
+    access.require_regular(filesystem, [file.path for file in files])
     return [_opened(filesystem, snapshot, file) for file in files]
 
 

@@ -1,0 +1,65 @@
+"""What a reader may open, and how much of a file system it may look through: asked before the first byte of a file is read."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow.fs as pafs
+
+from learners.errors import SourceError
+
+
+@dataclass(frozen=True)
+class FileAccess:
+    """What whoever asks may read.
+
+    `check` gets the path of each file and folder of this machine before it is opened or listed, and raises a SourceError where
+    its real path, after links, may not be read. `most_entries` and `most_s` bound what is looked through to find the files.
+    """
+
+    check: Callable[[str], object] | None = None
+    most_entries: int = 10_000_000
+    most_s: float = float("inf")
+
+    def require(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+        """Raise what `check` raises where one of the paths may not be read; object stores have no links."""
+        if self.check is not None and isinstance(filesystem, pafs.LocalFileSystem):
+            for path in paths:
+                self.check(path)
+
+    def require_regular(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
+        """As `require`, and SourceError for pipes, sockets and devices, which a library would open and wait for."""
+        paths = list(paths)
+        self.require(filesystem, paths)
+        for path in paths if isinstance(filesystem, pafs.LocalFileSystem) else ():
+            if os.path.lexists(path) and os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH110, PTH116
+                raise SourceError(path, "is no regular file. Put one in its place.")
+
+
+ANYWHERE = FileAccess()
+
+
+@dataclass
+class Look:
+    """How much was looked through so far, of all that one opening names together."""
+
+    access: FileAccess = ANYWHERE
+    n_entries: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    def count(self, path: str, n_entries: int = 1) -> None:
+        """Count entries of folders. Raises SourceError once there are too many, or it takes too long."""
+        self.n_entries += n_entries
+        if self.n_entries > self.access.most_entries:
+            raise SourceError(
+                path,
+                f"has more than {self.access.most_entries:,} entries of folders to look through. Name its folders more exactly.",
+            )
+        if self.n_entries % 256 == 0 and time.monotonic() - self.started > self.access.most_s:
+            raise SourceError(
+                path, f"takes more than {self.access.most_s:g} s to look through. Name its folders more exactly."
+            )

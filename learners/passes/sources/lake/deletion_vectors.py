@@ -1,0 +1,109 @@
+"""What the log of a Delta Lake table names beside its data files: vectors of deleted rows, and further parts of checkpoints.
+
+The library opens them wherever they are, so they are looked at before it is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from base64 import b85decode
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+
+from learners.errors import SourceError
+from learners.passes.sources.lake.snapshots import LOG
+
+# Alphabets of ZeroMQ's and of Python's base 85, in the order of their digits.
+Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+UUID_DIGITS = 20
+# A key of JSON may be written with escapes.
+MARKS = (b"deletionVector", b"sidecar", b"\\u")
+
+
+def named_log_files(filesystem: pafs.FileSystem, place: str, path: str, logs: Iterable[str]) -> list[str]:
+    """The files that commits and checkpoints name beside those of data, by their paths on the file system.
+
+    `place`: the table as it was asked for, for messages.
+    `path`: the same on the file system.
+    `logs`: commits and checkpoints, by their paths.
+    Raises SourceError if one is outside the folder of the table.
+    """
+    named: dict[str, None] = {}
+    for log in logs:
+        for action in _actions(filesystem, log):
+            sidecar = action.get("sidecar")
+            if isinstance(sidecar, dict):
+                named[f"{path}/{LOG}/_sidecars/{_inside(place, sidecar.get('path'))}"] = None
+            for kind in ("add", "remove"):
+                vector = (action.get(kind) or {}).get("deletionVector") if isinstance(action.get(kind), dict) else None
+                if isinstance(vector, dict) and vector.get("storageType") != "i":
+                    named[f"{path}/{_vector_file(filesystem, place, path, vector)}"] = None
+    return list(named)
+
+
+def _actions(filesystem: pafs.FileSystem, log: str) -> Iterator[dict[str, Any]]:
+    """The actions of a commit or a checkpoint that may name another file."""
+    if log.endswith(".parquet"):
+        with filesystem.open_input_file(log) as stream:
+            parquet = pq.ParquetFile(stream)
+            leaves = [parquet.schema.column(leaf).path for leaf in range(len(parquet.schema))]
+            naming = [
+                leaf
+                for leaf in leaves
+                if leaf.startswith(("sidecar.", "add.deletionVector.", "remove.deletionVector."))
+            ]
+            for batch in parquet.iter_batches(columns=naming) if naming else ():
+                yield from batch.to_pylist()
+        return
+    with filesystem.open_input_stream(log, compression=None) as stream:
+        commit = stream.read()
+    if any(mark in commit for mark in MARKS):
+        for line in commit.splitlines():
+            action = json.loads(line) if line.strip() else {}
+            if isinstance(action, dict):
+                yield action
+
+
+def _vector_file(filesystem: pafs.FileSystem, place: str, path: str, vector: dict[str, Any]) -> str:
+    """The file of a vector, from the folder of its table."""
+    text = str(vector.get("pathOrInlineDv"))
+    if vector.get("storageType") == "u":
+        prefix, digits = text[:-UUID_DIGITS], text[-UUID_DIGITS:]
+        try:
+            name = uuid.UUID(bytes=b85decode(digits.translate(str.maketrans(Z85, B85))))
+        except ValueError as error:
+            raise SourceError(place, f"names a vector of deleted rows that has no name ({text[:40]}).") from error
+        return _inside(place, f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin")
+    parts = urlsplit(text)
+    is_local = (
+        isinstance(filesystem, pafs.LocalFileSystem) and parts.scheme == "file" and parts.netloc in ("", "localhost")
+    )
+    own, folder = unquote(parts.path), str(PurePosixPath(path)).rstrip("/") + "/"
+    if not is_local or not own.startswith(folder):
+        raise _outside(place, text)
+    return _inside(place, own.removeprefix(folder))
+
+
+def _inside(place: str, name: object) -> str:
+    """A path from a folder of the table. Raises SourceError if it leads out of it."""
+    text = unquote(str(name))
+    if (
+        not text
+        or "://" in text
+        or text.startswith(("/", "file:"))
+        or ".." in PurePosixPath(text).parts
+        or "\0" in text
+    ):
+        raise _outside(place, str(name))
+    return str(name)
+
+
+def _outside(place: str, name: str) -> SourceError:
+    return SourceError(place, f"has a file outside its folder ({name[:200]}), as a shallow clone has. Copy the table.")

@@ -1,0 +1,230 @@
+"""The files that a path, a folder or a glob names; links are followed as far as whoever asks may read, and no folder within itself."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Hashable, Iterator
+from fnmatch import fnmatch
+from pathlib import PurePosixPath
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.file_access import Look
+from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
+from learners.passes.sources.source_files import FORMATS, file_format_by_extension, store_error_reason
+
+WILDCARDS = "*?["
+# Folders as Hive and Spark write them: `day=2026-01-01/part-0.parquet`.
+FOLDER = re.compile(r"([\w%][^=]*)=(.*)", re.DOTALL)
+NULL = "__HIVE_DEFAULT_PARTITION__"
+HIDDEN = (".", "_")
+
+
+class Found(NamedTuple):
+    """An entry of a folder."""
+
+    path: str
+    is_file: bool
+
+    @property
+    def name(self) -> str:
+        """The last part of its path."""
+        return self.path.rpartition("/")[2]
+
+
+def expand_path_to_files(
+    filesystem: pafs.FileSystem, path: str, look: Look | None = None
+) -> tuple[list[str], str | None]:
+    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
+
+    In a folder these are its Parquet files; else the files of the one other format that it holds. `look` says what may be read,
+    and counts what is looked through.
+
+    Raises SourceError if there is nothing, the files of a folder have several formats, or there is too much to look through;
+    and what `look.access` raises where a path, or what a link in a folder leads to, may not be read.
+    """
+    look = look or Look()
+    look.access.require(filesystem, [_fixed_folder(path) if _has_wildcards(path) else path])
+    try:
+        info = filesystem.get_file_info(path)
+        if info.type == pafs.FileType.NotFound and _has_wildcards(path):
+            return _matching(filesystem, path, look), None
+        look.access.require(filesystem, [path])
+        if info.type == pafs.FileType.Directory:
+            return _in_folder(filesystem, path, look)
+    except SourceError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise SourceError(
+            path, store_error_reason(error) or f"cannot be listed ({one_line_error_text(error)})."
+        ) from error
+    if info.type == pafs.FileType.Unknown:
+        raise SourceError(path, "is neither a file nor a folder, but a pipe, a socket or a device.")
+    if info.type != pafs.FileType.File:
+        raise SourceError(path, "no such file or folder.")
+    return [path], None
+
+
+def first_match(path: str, look: Look) -> str | None:
+    """The first file or folder of this machine that a glob names, if there is any. Raises as `expand_path_to_files`."""
+    look.access.require(pafs.LocalFileSystem(), [_fixed_folder(path)])
+    return next((found.path for found in _matches(path, look)), None)
+
+
+def _has_wildcards(path: str) -> bool:
+    return any(mark in path for mark in WILDCARDS)
+
+
+def _fixed_folder(path: str) -> str:
+    """The folder above the first part of a glob that has a wildcard."""
+    return str(PurePosixPath(re.split(r"[*?\[]", path, maxsplit=1)[0] + "x").parent)
+
+
+def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
+    """The files that a glob names, sorted."""
+    is_hidden = HIDDEN if not PurePosixPath(path).name.startswith(HIDDEN) else ()
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        matches = [found for found in _matches(path, look) if found.is_file]
+    else:
+        base, n_parts = _fixed_folder(path), len(PurePosixPath(path).parts)
+        is_deep = "**" in path or n_parts > len(PurePosixPath(base).parts) + 1
+        infos = filesystem.get_file_info(pafs.FileSelector(base, recursive=is_deep, allow_not_found=True))
+        look.count(path, len(infos))
+        matches = [
+            Found(info.path, True)
+            for info in infos
+            if info.type == pafs.FileType.File
+            and fnmatch(info.path, path)
+            and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
+        ]
+    paths = sorted(found.path for found in matches if not found.name.startswith(is_hidden))
+    if not paths:
+        raise SourceError(path, "matches no file.")
+    look.access.require(filesystem, paths)
+    for folder in {str(PurePosixPath(entry).parent) for entry in paths}:
+        refuse_lake_table_part(filesystem, folder)
+    return paths
+
+
+def _matches(path: str, look: Look) -> Iterator[Found]:
+    """What a glob names on this machine; a folder is only looked into where the glob can match something in it."""
+    base = _fixed_folder(path)
+    prefix = "" if base not in (".", "") or path.startswith(".") else "./"
+    parts = PurePosixPath(prefix + path).parts
+    wild = parts[len(PurePosixPath(base).parts) :]
+    if ".." in wild:
+        raise SourceError(path, 'has ".." behind a wildcard. Write the folders that you mean.')
+    if "**" in path:
+        yield from (found for found in local_entries(base, look) if fnmatch(found.path, prefix + path))
+        return
+
+    def goes_into(name: str, depth: int) -> bool:
+        return depth < len(wild) - 1 and fnmatch(name, wild[depth])
+
+    for found in local_entries(base, look, goes_into):
+        own = found.path.count("/") - (base.rstrip("/").count("/") if base == "/" else base.count("/"))
+        if own == len(wild) and fnmatch(found.name, wild[-1]):
+            yield found
+
+
+def local_entries(
+    base: str, look: Look, goes_into: Callable[[str, int], bool] = lambda _name, _depth: True
+) -> Iterator[Found]:
+    """All that lies below a folder of this machine, in any order; nothing if there is no such folder.
+
+    `goes_into(name, depth)` says whether a folder is looked into, `depth` folders below `base`. A folder that is reached again
+    from within itself is not entered, so each of its files is named once. Raises what `look` raises, before a link is followed.
+    """
+    try:
+        top = os.stat(base)  # noqa: PTH116
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    left = [(base, 0, frozenset({(top.st_dev, top.st_ino)}))]
+    local = pafs.LocalFileSystem()
+    while left:
+        folder, depth, above = left.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                look.count(base)
+                path = f"{folder.rstrip('/')}/{entry.name}"
+                is_entered = goes_into(entry.name, depth)
+                if entry.is_symlink() and is_entered and not entry.name.startswith("."):
+                    look.access.require(local, [path])
+                is_folder = entry.is_dir()
+                yield Found(path, not is_folder and entry.is_file())
+                if is_folder and is_entered:
+                    own = entry.stat()
+                    if (own.st_dev, own.st_ino) not in above:
+                        left.append((path, depth + 1, above | {(own.st_dev, own.st_ino)}))
+
+
+def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
+    """What tells a file from others: its real path, and the columns that its folders give to its rows.
+
+    `x.csv`, `./x.csv` and a link to it are one file, whose rows count once; a link `day=2` to `day=1` makes other rows of it.
+    """
+    if not isinstance(filesystem, pafs.LocalFileSystem):
+        return path
+    # Where a link leads elsewhere, ".." behind it does not undo it.
+    return os.path.realpath(path), tuple(hive_partition_values(os.path.abspath(path)).items())  # noqa: PTH100
+
+
+def hive_partition_values(path: str) -> dict[str, str | None]:
+    """The names and values in the folders right above a file, from the outermost.
+
+    Folders further up, with others between them, belong to whoever has put the table there.
+    """
+    values: list[tuple[str, str | None]] = []
+    for folder in reversed(PurePosixPath(path).parent.parts):
+        match = FOLDER.fullmatch(folder)
+        if match is None:
+            break
+        name, value = (_decoded(text) for text in match.groups())
+        values.append((name, None if value == NULL else value))
+    return dict(reversed(values))
+
+
+def _decoded(text: str) -> str:
+    """Percent signs resolved; a text whose bytes are not UTF-8 stays as it is, so that two of them do not become one."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+def _below(filesystem: pafs.FileSystem, path: str, look: Look) -> list[Found]:
+    """All that lies below a folder."""
+    if isinstance(filesystem, pafs.LocalFileSystem):
+        return list(local_entries(path, look))
+    infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    look.count(path, len(infos))
+    return [Found(info.path, info.type == pafs.FileType.File) for info in infos]
+
+
+def _in_folder(filesystem: pafs.FileSystem, path: str, look: Look) -> tuple[list[str], str | None]:
+    paths: dict[str, list[str]] = {}
+    below = _below(filesystem, path, look)
+    refuse_nested_lake_tables(path, [entry.path for entry in below])
+    refuse_lake_table_part(filesystem, path, takes_itself=False)
+    for entry in below:
+        kind = file_format_by_extension(entry.path)
+        if entry.is_file and kind is not None and not entry.name.startswith(HIDDEN):
+            paths.setdefault(kind, []).append(entry.path)
+    if not paths:
+        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
+    if "Parquet" not in paths and len(paths) > 1:
+        raise SourceError(
+            path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
+        )
+    read = sorted(paths.get("Parquet") or next(iter(paths.values())))
+    look.access.require(filesystem, read)
+    others = sorted({path for own in paths.values() for path in own} - set(read))
+    if not others:
+        return read, None
+    names = ", ".join(PurePosixPath(each).name for each in others[:3]) + (", …" if len(others) > 3 else "")
+    return read, f"{path}: only the Parquet files are read, not {names}. Name all files to read them as one table."
