@@ -109,6 +109,7 @@ class Settings(BaseSettings):
     job_days: float = Field(
         default=90, gt=0, le=36_500, description="Days to keep ended jobs, with their logs and results."
     )
+    audit_days: float = Field(default=400, gt=0, le=36_500, description="Days to keep lines of the audit log.")
     checkpoint_s: float = Field(
         default=15.0, gt=0, description="Most seconds of a pass that a killed job has to repeat."
     )

@@ -104,14 +104,14 @@ def watch_job_command(job_id: JobId, workspace: WorkspaceOption = None, json_out
 def cancel_job_command(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Cancel a queued or running job."""
     with open_existing_workspace(workspace) as here:
-        _show(product.job_queue(here).cancel(job_id), json_output)
+        _show(product.cancel_job(here, job_id), json_output)
 
 
 @app.command("retry")
 def retry_job_command(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
     """Submit a failed or cancelled job again."""
     with open_existing_workspace(workspace) as here:
-        _show(product.job_queue(here).retry(job_id), json_output)
+        _show(product.retry_job(here, job_id), json_output)
 
 
 @app.command("log")

@@ -54,6 +54,8 @@ ADMINISTERING = Routes(
     "POST /v1/webhooks",
     "POST /v1/webhooks/{webhook}/test",
     "DELETE /v1/webhooks/{webhook}",
+    # Says what each key has done.
+    "GET /v1/audit",
 )
 # Rows of data, which whoever may submit jobs may see.
 ROWS = Routes(

@@ -29,7 +29,9 @@ from service.http.browser_sessions import Sessions, check_session_csrf, request_
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
+from service.telemetry import REQUEST_ID
 from storage.control.api_keys_and_sessions import ApiKey, Role, api_key_token_sha256, api_keys_by_hash
+from storage.control.audit import Actor, set_actor
 from storage.control.control import Control, control_generation
 from storage.errors import InvalidKey, StorageError
 
@@ -41,6 +43,7 @@ OPEN = frozenset(
 STATIC = "/console/static/"
 PAGES = "/console"
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
+NO_KEY = "a request without a key"
 MAX_VERIFIED = 1_000
 
 
@@ -146,6 +149,8 @@ class Guard:
         if token is None and not self.needs_keys:
             self.visitors.check(scope["method"], scope["scheme"], headers)
             scope["fewpass.role"] = Role.ADMIN
+            if not scope["fewpass.is_hot"]:
+                set_actor(_actor(NO_KEY, Role.ADMIN, scope))
             return
         self.visitors.check_host(headers.get(b"host"))
         needed = needed_role(scope["method"], get_route_path(scope))
@@ -169,6 +174,8 @@ class Guard:
         if self.rates is not None:
             self.rates.take(key.name)
         scope["fewpass.role"] = key.role
+        if not scope["fewpass.is_hot"]:
+            set_actor(_actor(f"key {key.name}", key.role, scope))
         if needed is not None and not key.role.covers(needed):
             raise Forbidden(
                 f"Key {key.name!r} has the role {key.role}; this call needs {needed}. Ask an administrator for a key with that role.",
@@ -184,6 +191,12 @@ class Guard:
         if key is None or not key.is_valid():
             raise InvalidKey
         return key
+
+
+def _actor(name: str, role: Role, scope: Scope) -> Actor:
+    """Who asks, for the audit log."""
+    client = scope.get("client")
+    return Actor(name, role.value, "" if client is None else str(client[0]), REQUEST_ID.get())
 
 
 def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:

@@ -23,6 +23,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_expected_error, problem_from_error
 from service.settings import Settings
 from service.workspace import Workspace
+from storage.control.audit import Actor, acting_as
 from storage.errors import ControlUnavailable, LeaseLost, NotFound
 
 AWAY = (ControlUnavailable, OperationalError, InterfaceError)
@@ -148,7 +149,7 @@ def _in_child(
 ) -> JSONObject:
     """Run a step in the process of its job."""
     job_id, request, receipts, memory_limit = job
-    with structlog.contextvars.bound_contextvars(job=job_id, step=name):
+    with structlog.contextvars.bound_contextvars(job=job_id, step=name), acting_as(Actor(f"job {job_id}")):
         return kinds[kind][name](Run(job_id, request, receipts, report, memory_limit))
 
 

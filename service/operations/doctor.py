@@ -32,6 +32,7 @@ from storage.models.model_versions import ModelVersion, abandoned_version_files
 LITTLE_SPACE = 2**30
 NO_SPACE = 100 * 2**20
 CLOCK_S = 60.0
+MOST_FAULTS = 10
 
 State = Literal["ok", "warning", "failed"]
 
@@ -62,7 +63,13 @@ def run_doctor_checks(settings: Settings, *, is_repairing: bool = False) -> list
     try:
         with Workspace(settings) as workspace:
             of_files = _models(workspace, is_repairing), _rules(workspace), _notes(workspace), _uploads(workspace)
-            of_service = _drafts(root, is_repairing), _clock(workspace), _workers(workspace), _door(workspace)
+            of_service = (
+                _drafts(root, is_repairing),
+                _audit(workspace),
+                _clock(workspace),
+                _workers(workspace),
+                _door(workspace),
+            )
             for group in (*of_files, *of_service):
                 findings += group
     except StorageError as error:
@@ -245,6 +252,15 @@ def _drafts(root: Path, is_repairing: bool) -> Iterator[Finding]:
             path for folder in ("models", "datasets", "scratch") for path in delete_abandoned_drafts(root / folder)
         ]
         yield Finding("drafts", "ok", f"{len(removed)} drafts of dead writers were removed.")
+
+
+def _audit(workspace: Workspace) -> Iterator[Finding]:
+    faults = product.audit_log_faults(workspace)
+    for fault in faults[:MOST_FAULTS]:
+        remedy = "Find out who wrote to the control database; a backup holds the log as it was."
+        yield Finding("audit log", "failed", fault, remedy)
+    if not faults:
+        yield Finding("audit log", "ok", "No line was changed or removed.")
 
 
 def _clock(workspace: Workspace) -> Iterator[Finding]:

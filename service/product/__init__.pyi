@@ -1,6 +1,8 @@
 from .api_keys import create_key as create_key
 from .api_keys import list_keys as list_keys
 from .api_keys import revoke_key as revoke_key
+from .audit import audit_log_faults as audit_log_faults
+from .audit import list_audit_lines as list_audit_lines
 from .datasets.dataset_schema import dataset_columns as dataset_columns
 from .datasets.dataset_schema import dataset_or_model_kind as dataset_or_model_kind
 from .datasets.dataset_schema import dataset_schema as dataset_schema
@@ -61,9 +63,11 @@ from .submission.scheduler import list_schedules as list_schedules
 from .submission.scheduler import pause_schedule as pause_schedule
 from .submission.scheduler import resume_schedule as resume_schedule
 from .submission.scheduler import run_schedule as run_schedule
+from .submission.submitting import cancel_job as cancel_job
 from .submission.submitting import job_output_path as job_output_path
 from .submission.submitting import job_queue as job_queue
 from .submission.submitting import read_job_log as read_job_log
+from .submission.submitting import retry_job as retry_job
 from .submission.submitting import submit_job as submit_job
 from .submission.submitting import write_job_output as write_job_output
 from .versions.deletion import delete_model as delete_model

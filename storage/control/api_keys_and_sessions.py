@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control, bump_control_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
@@ -73,6 +74,7 @@ def create_api_key(
     try:
         with control.writing() as connection:
             connection.execute(sa.insert(_KEYS).values(**values))
+            record_act(connection, "key created", name, role=key.role.value)
             bump_control_generation(connection)
     except IntegrityError as error:
         raise Conflict("key", name, "exists already, perhaps revoked. Use a new name.") from error
@@ -90,6 +92,7 @@ def revoke_api_key(control: Control, name: str) -> ApiKey:
     with control.writing() as connection:
         still = (_KEYS.c.name == name) & _KEYS.c.revoked_at.is_(None)
         if connection.execute(sa.update(_KEYS).where(still).values(revoked_at=tables.utc_now())).rowcount:
+            record_act(connection, "key revoked", name)
             bump_control_generation(connection)
         row = connection.execute(sa.select(_KEYS).where(_KEYS.c.name == name)).one_or_none()
     if row is None:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
@@ -62,6 +63,7 @@ def create_schedule(control: Control, schedule: Schedule) -> Schedule:
         row = _row_of(connection, schedule.name)
         if row is None:
             connection.execute(sa.insert(_SCHEDULES).values(**values))
+            record_act(connection, "schedule created", schedule.name)
             return _existing(connection, schedule.name)
         stored = _schedule(row, _last_runs(connection, [row.id]))
     if _definition(stored) != _definition(schedule):
@@ -105,6 +107,7 @@ def change_schedule(control: Control, before: Schedule, after: Schedule) -> Sche
             raise Conflict("schedule", before.name, reason)
         values = _values(after) | {"name": before.name, "changed_at": tables.utc_now()}
         connection.execute(sa.update(_SCHEDULES).where(_SCHEDULES.c.name == before.name).values(**values))
+        record_act(connection, "schedule changed", before.name, is_paused=after.is_paused)
         return _existing(connection, before.name)
 
 
@@ -114,6 +117,7 @@ def delete_schedule(control: Control, name: str) -> Schedule:
         schedule = _existing(connection, name)
         connection.execute(sa.delete(_RUNS).where(_RUNS.c.schedule == schedule.id))
         connection.execute(sa.delete(_SCHEDULES).where(_SCHEDULES.c.id == schedule.id))
+        record_act(connection, "schedule deleted", name)
     return schedule
 
 

@@ -195,6 +195,32 @@ forgotten_rules = sa.Table(
     sa.Column("where_text", sa.Text, nullable=False),
 )
 
+# Every act that changed something, chained by hashes; and where the chain begins and ends, in one row.
+audit_log = sa.Table(
+    "audit_log",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("actor", sa.String(200), nullable=False),
+    sa.Column("role", sa.String(16), nullable=False),
+    sa.Column("origin", sa.String(200), nullable=False),
+    sa.Column("request_id", sa.String(200), nullable=False),
+    sa.Column("action", sa.String(64), nullable=False),
+    sa.Column("subject", sa.Text, nullable=False),
+    sa.Column("detail", sa.JSON, nullable=False),
+    sa.Column("previous_sha256", sa.String(64), nullable=False),
+    sa.Column("sha256", sa.String(64), nullable=False),
+    sa.Index(None, "at"),
+)
+audit_head = sa.Table(
+    "audit_head",
+    metadata,
+    sa.Column("first_id", sa.Integer, nullable=False),
+    sa.Column("first_previous_sha256", sa.String(64), nullable=False),
+    sa.Column("last_id", sa.Integer, nullable=False),
+    sa.Column("last_sha256", sa.String(64), nullable=False),
+)
+
 # One row with one number: serving processes poll it, and look closer only when it has grown.
 generation = sa.Table("generation", metadata, sa.Column("value", sa.BigInteger, nullable=False))
 

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, NotFound
@@ -41,6 +42,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
         row = _row_of(connection, dataset.name)
         if row is None:
             connection.execute(sa.insert(_DATASETS).values(**_row(dataset)))
+            record_act(connection, "dataset registered", dataset.name)
             return _dataset(_existing(connection, dataset.name))
     if _definition(_dataset(row)) != _definition(dataset):
         reason = "is registered already with other uris, target or columns. Delete it first, or use a new name."
@@ -87,6 +89,7 @@ def delete_dataset(control: Control, name: str) -> Dataset:
     with control.writing() as connection:
         row = _existing(connection, name)
         connection.execute(sa.delete(_DATASETS).where(_DATASETS.c.name == name))
+        record_act(connection, "dataset deleted", name)
     return _dataset(row)
 
 

@@ -15,6 +15,7 @@ from typing import NotRequired, TypedDict, cast
 import sqlalchemy as sa
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control
 from storage.errors import CorruptFile
 from storage.files.atomic_files import (
@@ -214,3 +215,4 @@ def record_forgotten_rules(control: Control, path: Path, conditions: Iterable[st
         rows = [{"path": stored, "where_sha256": sha256, "where_text": rules[sha256]} for sha256 in sorted(missing)]
         if rows:
             connection.execute(sa.insert(_RULES), rows)
+            record_act(connection, "rule of forgotten rows made", path.parent.name, rules=len(rows))

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control, bump_control_generation
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict, NotFound
@@ -58,6 +59,7 @@ def delete_alias(control: Control, name: str, alias: str) -> None:
         if _pointer(connection, name, alias) is None:
             raise _no_alias(connection, name, alias)
         connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias))
+        record_act(connection, "alias deleted", f"{name}@{alias}")
         bump_control_generation(connection)
 
 
@@ -137,4 +139,5 @@ def _move(connection: Connection, name: str, alias: str, version: int, parent: i
     chosen = (_ALIASES.c.name == name) & (_ALIASES.c.alias == alias)
     if connection.execute(sa.update(_ALIASES).where(chosen).values(version=version, move=move)).rowcount == 0:
         connection.execute(sa.insert(_ALIASES).values(name=name, alias=alias, version=version, move=move))
+    record_act(connection, "alias moved", f"{name}@{alias}", version=version, reason=reason)
     bump_control_generation(connection)

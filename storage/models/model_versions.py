@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control, bump_control_generation
 from storage.control.paging import DEFAULT_LIMIT, MOST_NAMES, Page, page_of_rows
 from storage.errors import Conflict, LeaseLost, NotFound, OutcomeUnknown, StorageError
@@ -114,6 +115,7 @@ def add_version(
                 "model version", label, "is registered already, and versions never change. Reserve a new number."
             )
         connection.execute(sa.insert(_VERSIONS).values(**_values(control, version)))
+        record_act(connection, "version published", label, job=version.job_id)
         for alias in aliases:
             set_alias_in_transaction(connection, version.name, alias, version.version, reason)
         bump_control_generation(connection)
@@ -212,6 +214,7 @@ def store_version_tag(control: Control, name: str, version: int, tag: str, value
         tags = {key: text for key, text in (tags | {tag: value}).items() if text is not None}
         chosen = (_VERSIONS.c.name == name) & (_VERSIONS.c.version == version)
         connection.execute(sa.update(_VERSIONS).where(chosen).values(tags=tags))
+        record_act(connection, "tag removed" if value is None else "tag set", f"{name}@{version}", tag=tag)
         return model_version_from_row(control, resolve_version_row(connection, name, version))
 
 

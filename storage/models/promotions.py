@@ -9,6 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control
 from storage.control.paging import DEFAULT_LIMIT, Page, page_of_rows
 from storage.errors import Conflict
@@ -57,6 +58,8 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
                 connection, promotion.name, promotion.alias, promotion.challenger, promotion.reason
             )
         connection.execute(sa.insert(_PROMOTIONS).values(**_values(promotion)))
+        subject = f"{promotion.name}@{promotion.challenger}"
+        record_act(connection, "promotion decided", subject, is_promoted=promotion.is_promoted, reason=promotion.reason)
         return _promotion(connection.execute(of_job).one())
 
 

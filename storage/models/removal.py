@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from storage.control import tables
+from storage.control.audit import record_act
 from storage.control.control import Control, bump_control_generation
 from storage.errors import Conflict, NotFound
 from storage.files.workspace_layout import require_valid_name
@@ -26,6 +27,7 @@ def delete_model_version(control: Control, name: str, version: int) -> ModelVers
             reason = f"is in use as {', '.join(map(repr, pointing))}. Move or delete the alias first."
             raise Conflict("model version", f"{name}@{version}", reason)
         _delete_rows(connection, name, [version])
+        record_act(connection, "version deleted", f"{name}@{version}")
     return gone
 
 
@@ -42,6 +44,7 @@ def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
             connection.execute(sa.delete(table).where(table.c.name == name))
         connection.execute(sa.update(_MODELS).where(_MODELS.c.name == name).values(keep_versions=None))
         _delete_rows(connection, name, [version.version for version in gone])
+        record_act(connection, "model deleted", name, versions=len(gone))
     return gone
 
 
@@ -60,6 +63,8 @@ def delete_unretained_versions(
         old = [version for version in versions[max(keep, 1) :] if version.version not in pointed]
         gone = tuple(version for version in old if not is_spared(version))
         _delete_rows(connection, name, [version.version for version in gone])
+        for version in gone:
+            record_act(connection, "version deleted", f"{name}@{version.version}", reason="retention")
     return gone
 
 
@@ -69,6 +74,7 @@ def set_version_retention(control: Control, name: str, keep: int | None) -> None
     with control.writing() as connection:
         if connection.execute(changed).rowcount == 0:
             raise NotFound("model", name)
+        record_act(connection, "retention set", name, keep=keep)
 
 
 def get_version_retention(control: Control, name: str) -> int | None:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from service import product
 from service.http.api.resources import Limit, Ours, PageShape, Shape
-from service.http.security import Guard
+from service.http.security import NO_KEY, Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
 from service.workspace import Workspace
@@ -71,9 +71,6 @@ def revoke_api_key_endpoint(name: str, workspace: Ours, guard: Door) -> KeyShape
     key = product.revoke_key(workspace, name)
     guard.load(workspace.control)
     return KeyShape.model_validate(key)
-
-
-NO_KEY = "a request without a key"
 
 
 class WithdrawRequest(RequestShape):

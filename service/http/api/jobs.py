@@ -85,13 +85,13 @@ def show_job_endpoint(job_id: str, workspace: Ours) -> JobShape:
 @router.post("/{job_id}/cancel", name="cancel", summary="Cancel a job")
 def cancel_job_endpoint(job_id: str, workspace: Ours) -> JobShape:
     """A queued job never starts; a running one stops between two chunks. Cancelling twice is not an error."""
-    return JobShape.model_validate(product.job_queue(workspace).cancel(job_id))
+    return JobShape.model_validate(product.cancel_job(workspace, job_id))
 
 
 @router.post("/{job_id}/retry", name="retry", status_code=202, summary="Run a failed or cancelled job again")
 def retry_job_endpoint(job_id: str, workspace: Ours, response: Response) -> JobShape:
     """A new job with the same request; finished passes are taken from the data set's statistics."""
-    return _accepted(product.job_queue(workspace).retry(job_id), response)
+    return _accepted(product.retry_job(workspace, job_id), response)
 
 
 async def find_job_or_404(job_id: str, request: Request) -> Job:

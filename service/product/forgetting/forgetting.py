@@ -15,6 +15,7 @@ from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema import Kept
 from service.jobs.steps import LOCAL, Run, Steps, ignore_report, progress_reporter, run_job_steps
+from service.product.audit import record_audit_act
 from service.product.datasets.data_sources import (
     check_data_roots,
     file_uri_to_path,
@@ -349,6 +350,7 @@ def withdraw_forgetting_rule(
         if condition in rules:
             withdrawal = forgotten.withdraw(condition, by, reason)
             save_forgetting_rules(workspace, forgotten)
+            record_audit_act(workspace, "rule of forgotten rows withdrawn", name)
             done = {"name": name, "where": condition, "withdrawn_at": withdrawal["at"], "by": by, "reason": reason}
     if done is None:
         _check_exists(workspace, name, kind, has_rules=bool(standing))

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import cast
 
 from learners.monitoring.drift_findings import Limits
+from service.product.audit import record_audit_act
 from service.product.monitoring.windows import monitoring_window_report
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping
@@ -49,6 +50,7 @@ def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRec
     monitoring_window_report(workspace, version.name, window=merged["window"], against=merged["against"])
     with edit_alert_records(workspace.layout.root, "rules") as rules:
         rules[version.name] = dict(merged)
+    record_audit_act(workspace, "alert rule set", version.name)
     return merged
 
 

@@ -1,5 +1,6 @@
 """Whether what a model serves is counted and its rows kept."""
 
+from service.product.audit import record_audit_act
 from service.product.versions.registry import find_version, load_served_model
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
@@ -22,6 +23,7 @@ def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice
         if column not in columns:
             raise InvalidRequest(f"Model {name!r} has no column {column!r} to deny.", field="denied")
     MonitoringFiles(workspace.layout.root, version.name).decide(choice)
+    record_audit_act(workspace, "monitoring set", version.name, mode=mode)
     return monitoring_choice(workspace, version.name)
 
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import cast
 from urllib.parse import urlsplit
 
+from service.product.audit import record_audit_act
 from service.product.monitoring.alerting import KEPT
 from service.product.monitoring.private_networks import private_network_reason
 from service.requests.json_values import JSONObject
@@ -50,6 +51,7 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
         )
     with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks[webhook["id"]] = dict(webhook)
+    record_audit_act(workspace, "webhook created", webhook["id"], models=models)
     return dict(webhook)
 
 
@@ -64,6 +66,7 @@ def delete_webhook(workspace: Workspace, webhook: str) -> None:
     _webhook(workspace, webhook)
     with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks.pop(webhook, None)
+    record_audit_act(workspace, "webhook deleted", webhook)
 
 
 def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter
 from service.jobs.cron import Cron
 from service.jobs.queue import Job, job_queue
 from service.jobs.worker_leases import AWAY
+from service.product.audit import delete_old_audit_lines
 from service.product.submission.prechecks import check_job_request
 from service.product.submission.submitting import delete_old_jobs, submit_job
 from service.requests.problems import Conflict, is_expected_error
@@ -90,6 +91,7 @@ class Scheduler:
         if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
             return
         self._forgot_at = monotonic()
+        delete_old_audit_lines(self.workspace)
         if n_forgotten := delete_old_jobs(self.workspace):
             self.log.info("old jobs forgotten", jobs=n_forgotten)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from service.jobs.logs import job_log_path
 from service.jobs.queue import Job, Priority
 from service.jobs.queue import job_queue as job_queue  # noqa: PLC0414  # a verb of the product, too
+from service.product.audit import record_audit_act
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.submission.prechecks import check_job_files, check_job_request
 from service.requests.problems import Conflict
@@ -26,7 +27,24 @@ def submit_job(
     check_job_request(workspace, request, is_remote=is_remote)
     check_job_files(workspace, request, is_remote=is_remote)
     fields = request.model_dump(exclude={"kind"})
-    return job_queue(workspace).submit(request.kind, fields, idempotency_key=idempotency_key, priority=priority)
+    job, is_new = job_queue(workspace).submit(request.kind, fields, idempotency_key=idempotency_key, priority=priority)
+    if is_new:
+        record_audit_act(workspace, "job submitted", job.id, kind=request.kind)
+    return job, is_new
+
+
+def cancel_job(workspace: Workspace, job_id: str) -> Job:
+    """Cancel a job; see `JobQueue.cancel`."""
+    job = job_queue(workspace).cancel(job_id)
+    record_audit_act(workspace, "job cancelled", job.id, kind=job.kind)
+    return job
+
+
+def retry_job(workspace: Workspace, job_id: str) -> Job:
+    """Submit the request of a job that has failed or was cancelled once more; see `JobQueue.retry`."""
+    job = job_queue(workspace).retry(job_id)
+    record_audit_act(workspace, "job submitted", job.id, kind=job.kind, retry_of=job_id)
+    return job
 
 
 def read_job_log(workspace: Workspace, job_id: str) -> str:

@@ -25,6 +25,7 @@ PREDICT = {
     "POST /v1/models/{reference}/labels",
 }
 ADMIN = {
+    "GET /v1/audit",
     "GET /v1/keys",
     "POST /v1/keys",
     "DELETE /v1/keys/{name}",
