@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from learners.passes.memory import machine_memory_bytes, parse_memory_size
@@ -59,6 +60,25 @@ class Settings(BaseSettings):
         repr=False,
         validate_default=True,
         description="A token with the role admin, in addition to the keys in the workspace. Meant for containers.",
+    )
+    oidc_issuer: str | None = Field(
+        default=None,
+        description="Issuer of the company's login, as tokens name it, such as https://login.example/realms/main. Tokens then stand beside API keys; needs the extra oidc.",
+    )
+    oidc_audience: str | None = Field(
+        default=None, description="The audience that tokens must name: the client id of this server."
+    )
+    oidc_jwks: str | None = Field(
+        default=None, description="The issuer's public keys (JWKS): a file, or an https:// URL."
+    )
+    oidc_role_claim: str = Field(
+        default="roles",
+        min_length=1,
+        description="The claim that names roles; dots lead into objects: realm_access.roles.",
+    )
+    oidc_roles: Annotated[dict[str, Literal["read", "predict", "train", "admin"]], NoDecode] = Field(
+        default={},
+        description='Roles by what the claim says, such as {"data-science": "train"}, besides the names of the roles themselves.',
     )
     requests_per_s: float | None = Field(
         default=None,
@@ -273,6 +293,31 @@ class Settings(BaseSettings):
         except ValueError:
             raise ValueError(f"{value!r} must be a JSON list, such as {json.dumps([value])}") from None
 
+    @field_validator("oidc_roles", mode="before")
+    @classmethod
+    def _is_object(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value or "{}")
+        except ValueError:
+            raise ValueError(f'{value!r} must be a JSON object, such as {{"data-science": "train"}}') from None
+
+    @field_validator("oidc_jwks")
+    @classmethod
+    def _is_jwks(cls, source: str | None) -> str | None:
+        if source is not None and "://" in source and not source.startswith("https://") and not _is_local(source):
+            raise ValueError(f"{source!r} must be a file, or a URL that begins with https://")
+        return source
+
+    @model_validator(mode="after")
+    def _is_login_whole(self) -> Self:
+        given = {name: getattr(self, f"oidc_{name}") for name in ("issuer", "audience", "jwks")}
+        missing = [f"FEWPASS_OIDC_{name.upper()}" for name, value in given.items() if not value]
+        if 0 < len(missing) < len(given):
+            raise ValueError(f"the company's login also needs {' and '.join(missing)}")
+        return self
+
     @field_validator("data_roots")
     @classmethod
     def _are_places(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
@@ -329,6 +374,10 @@ def unknown_setting_warnings(environment: Mapping[str, str]) -> list[str]:
             near = get_close_matches(name, known, 1)
             warnings.append(f"{name} is not a setting and has no effect" + (f" (similar: {near[0]})." if near else "."))
     return warnings
+
+
+def _is_local(url: str) -> bool:
+    return is_loopback(urlsplit(url).hostname or "")
 
 
 def is_loopback(host: str) -> bool:

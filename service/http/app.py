@@ -213,6 +213,7 @@ async def _follow(app: Application) -> None:
                 log.info("registry has changed", generation=predictor.generation)
             if crew.is_due():
                 app.state.stranded = await ask(crew.look)
+            await ask(app.guard.load_login)  # last: an issuer that is away holds up nothing else
         except Exception as error:  # the models that are mapped go on being served
             is_silent = isinstance(error, TimeoutError)
             reason = f"The control database did not answer for {ANSWER_S:g} s." if is_silent else str(error)

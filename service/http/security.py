@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.http.api.bodies import send_problem_body
 from service.http.browser_sessions import Sessions, check_session_csrf, request_origin, session_id_from_cookie
+from service.http.company_login import CompanyLogin
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
 from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
@@ -82,6 +83,7 @@ class Guard:
             administrator = ApiKey(ADMINISTRATOR, ADMINISTRATOR, Role.ADMIN, datetime.now(UTC))
             self._fixed[api_key_token_sha256(settings.admin_key.encode())] = administrator
         self._keys = self._fixed
+        self.login = None if settings.oidc_issuer is None else CompanyLogin(settings)
         self.sessions = Sessions()
         self._control: Control | None = None
         self.generation: int | None = None
@@ -98,6 +100,11 @@ class Guard:
             self._keys = api_keys_by_hash(control) | self._fixed
             self._verified = {}  # after the keys: what a request has just found among the old goes to the old dict
             self.generation = as_of
+
+    def load_login(self) -> None:
+        """Read the keys of the company's login if they are due; tokens of a key that is gone are verified again. NotReady."""
+        if self.login is not None and self.login.is_due() and self.login.load():
+            self._verified = {}
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Pass the request on, or answer 401 or 403; not a coroutine of its own, which would cost as much as the check."""
@@ -185,7 +192,12 @@ class Guard:
             )
 
     def key(self, token: bytes) -> ApiKey:
-        """The valid key of a token; InvalidKey if there is none."""
+        """The valid key of a token; InvalidKey if there is none, Forbidden if the company's login gives its holder no role."""
+        if self.login is not None and self.login.is_token(token):
+            holder = self.login.key(token)
+            if holder is None:
+                raise Forbidden("Your login has no role on this server. Ask an administrator to give it one.")
+            return holder
         # Looked up by hash, so that the time it takes tells nothing about any token.
         key = self._keys.get(api_key_token_sha256(token))
         if key is None or not key.is_valid():

@@ -1,0 +1,143 @@
+"""Tokens of a company's own login (OpenID Connect) beside API keys: JSON Web Tokens, verified offline with the issuer's public keys.
+
+PyJWT verifies; nothing here does. Only RS256 and ES256 are accepted: a token cannot choose `none`, nor turn a public key into
+a shared secret.
+
+References
+----------
+RFC 7519 (JWT), RFC 7517 (JWK), RFC 8725 (best current practices). OpenID Connect Core 1.0, section 3.1.3.7.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from service.requests.problems import NotReady
+from service.settings import Settings
+from storage.control.api_keys_and_sessions import ApiKey, Role
+from storage.errors import InvalidKey
+
+if TYPE_CHECKING:
+    from jwt import PyJWK
+
+ALGORITHMS = ("RS256", "ES256")
+CLAIMS = ("exp", "iat", "iss", "aud", "sub")
+LEEWAY_S = 30.0  # by how much clocks may differ
+LONGEST_TOKEN = 16 << 10
+REFRESH_S, RETRY_S = 300.0, 10.0
+FETCH_TIMEOUT_S, LARGEST_JWKS = 5.0, 1 << 20
+LONGEST_NAME = 100
+
+
+class CompanyLogin:
+    """Verifies the tokens of one issuer.
+
+    `load` reads the issuer's keys and may wait for the network; `key` never does. A token signed with an unknown key is
+    refused, and asks for the keys to be read again soon, so a rotation of keys is followed within `RETRY_S`.
+
+    Raises NotReady if PyJWT is not installed.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        try:
+            import jwt
+        except ImportError:
+            message = (
+                "FEWPASS_OIDC_ISSUER is set, and PyJWT is not installed: pip install 'fewpass[oidc]', or unset it."
+            )
+            raise NotReady(message) from None
+        self._jwt = jwt
+        assert settings.oidc_jwks is not None
+        self._source, self._issuer, self._audience = settings.oidc_jwks, settings.oidc_issuer, settings.oidc_audience
+        self._claim = settings.oidc_role_claim.split(".")
+        self._roles = {role.value: role for role in Role} | {
+            name: Role(role) for name, role in settings.oidc_roles.items()
+        }
+        self._keys: dict[str, PyJWK] = {}
+        self._due = 0.0
+        self._loaded = -RETRY_S
+        self._lock = threading.Lock()
+
+    @staticmethod
+    def is_token(token: bytes) -> bool:
+        """Whether a token has the form of a JSON Web Token; API keys have no dots."""
+        return token.count(b".") == 2
+
+    def is_due(self) -> bool:
+        """Whether `load` should be called."""
+        return time.monotonic() >= self._due
+
+    def load(self) -> bool:
+        """Read the issuer's keys; returns whether they have changed. The former keys stay if they cannot be read (NotReady)."""
+        with self._lock:
+            self._loaded = time.monotonic()
+            self._due = self._loaded + RETRY_S
+            try:
+                keys = self._jwt.PyJWKSet.from_dict(json.loads(self._read()))
+            except (OSError, ValueError, httpx.HTTPError, self._jwt.PyJWTError) as error:
+                raise NotReady(f"The keys of the issuer cannot be read from {self._source}: {error}") from error
+            known = {
+                key.key_id: key for key in keys.keys if key.key_id is not None and key.algorithm_name in ALGORITHMS
+            }
+            has_changed = known.keys() != self._keys.keys()
+            self._keys, self._due = known, self._loaded + REFRESH_S
+            return has_changed
+
+    def _read(self) -> str:
+        if "://" not in self._source:
+            return Path(self._source).read_text(encoding="utf-8")
+        with httpx.stream("GET", self._source, timeout=FETCH_TIMEOUT_S, follow_redirects=False) as answer:
+            answer.raise_for_status()
+            text = b""
+            for part in answer.iter_bytes():
+                text += part
+                if len(text) > LARGEST_JWKS:
+                    raise ValueError(f"the answer is longer than {LARGEST_JWKS} bytes")
+        return text.decode()
+
+    def key(self, token: bytes) -> ApiKey | None:
+        """Who the holder of a token is, as a key that ends with it; None without a role here. Raises InvalidKey."""
+        if len(token) > LONGEST_TOKEN:
+            raise InvalidKey
+        try:
+            header = self._jwt.get_unverified_header(token)
+            key = self._keys.get(header.get("kid", ""))
+            if key is None:
+                self._due = min(self._due, self._loaded + RETRY_S)
+                raise InvalidKey
+            if header.get("alg") != key.algorithm_name:
+                raise InvalidKey
+            claims: dict[str, Any] = self._jwt.decode(
+                token,
+                key,
+                algorithms=[key.algorithm_name],
+                audience=self._audience,
+                issuer=self._issuer,
+                leeway=LEEWAY_S,
+                options={"require": list(CLAIMS)},
+            )
+        except self._jwt.PyJWTError:
+            raise InvalidKey from None
+        role = self._role(claims)
+        if role is None:
+            return None
+        name = str(claims.get("preferred_username") or claims["sub"])[:LONGEST_NAME]
+        until = datetime.fromtimestamp(float(claims["exp"]) + LEEWAY_S, UTC)
+        return ApiKey(f"oidc {claims['sub']}"[:LONGEST_NAME], f"{name} (login)", role, datetime.now(UTC), until)
+
+    def _role(self, claims: Mapping[str, Any]) -> Role | None:
+        """The most powerful role that the claim names."""
+        value: Any = claims
+        for part in self._claim:
+            value = value.get(part) if isinstance(value, Mapping) else None
+        names = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+        found = [self._roles[name] for name in names if isinstance(name, str) and name in self._roles]
+        return max(found, key=list(Role).index, default=None)
