@@ -138,19 +138,22 @@ def fit_ensemble_members(
     *,
     frugal: bool = False,
     has_correction: bool = False,
+    n_fitted: int | None = None,
+    weights: Floats | None = None,
 ) -> Fitted:
     """Solve the trees of each member, select and weight; the result does not depend on the number of threads.
 
     The drawn rows, by views, are among those that were counted. If `frugal`, members of one table, which select alike,
     spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
     are no more once two of them lower the loss of rows left out by less than a share of `PAYS`. With `has_correction`,
-    a correction will ask for the scores of all drawn rows.
+    a correction will ask for the scores of all drawn rows. Weights are fitted to the first `n_fitted` of them, by default
+    as many as fit in memory; `weights` as of `Rows`.
     """
     n_classes = counts.class_counts.size
-    n = min(drawn.n_rows, max_member_rows_in_memory(members, n_classes))
+    n = n_fitted or min(drawn.n_rows, max_member_rows_in_memory(members, n_classes))
     chosen = drawn.rows(slice(0, n))
     assert chosen.y is not None
-    rows = Rows(chosen.y, leave_one_out_log_prior(counts.class_counts, chosen.y))
+    rows = Rows(chosen.y, leave_one_out_log_prior(counts.class_counts, chosen.y), weights)
     pooled = np.zeros((n, n_classes))
     others = drawn.rows(slice(n, None if has_correction else n))
     fitted: list[FittedMember] = []

@@ -13,6 +13,7 @@ from learners.classifiers.lookup.look_up_tables import fill_class_log_joints, ru
 from learners.classifiers.structure import k_dependence_structure
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairCounts
+from learners.counts.row_samples import DrawnRows
 from learners.ensembles.cuts import member_parent_grouping_index
 from learners.ensembles.fit import (
     FittedMember,
@@ -22,6 +23,7 @@ from learners.ensembles.fit import (
     fit_family_trees,
     leave_one_out_log_probabilities,
     log_softmax,
+    max_member_rows_in_memory,
     member_log_terms,
 )
 from learners.ensembles.members import Member, limit_member_depths
@@ -33,6 +35,7 @@ from learners.ensembles.weights import (
     fit_term_weights,
     leave_one_out_log_prior,
     mean_log_loss,
+    representative_rows,
 )
 from learners.kernels.arrays import Floats, Integers, read_only_array
 from learners.passes.engine import Advance
@@ -44,7 +47,7 @@ from learners.schema.encoding.column_views import Views
 LARGE_ROWS = 50_000
 # The share of the memory limit that drawn rows may take, each with its hash and count, and as many again in reserve.
 MEMORY_SHARE, ROW_BYTES = 16, 16
-MOST_KEPT = 20_000_000
+MOST_KEPT, MOST_REPEATS = 20_000_000, 4
 # The network that would be learned alone: SkDB by the MDL cut points.
 PLAIN_K, WIDTH_COST = 5, 2.0
 PLAIN = member_parent_grouping_index(0)
@@ -59,6 +62,11 @@ def n_rows_kept(schema: Schema) -> int:
     """Distinct rows that fit into their share of the memory limit, with a floor of `LARGE_ROWS`."""
     n_bytes = (schema.n_attributes + 1) * np.dtype(schema.code_dtype).itemsize + ROW_BYTES
     return max(LARGE_ROWS, min(MOST_KEPT, memory_limit().n_bytes // MEMORY_SHARE // n_bytes))
+
+
+def n_rows_drawn(sample: DrawnRows) -> int:
+    """Occurrences to draw: of rows that repeat often, or weigh much, no more than `MOST_REPEATS` in the mean."""
+    return max(LARGE_ROWS, min(sample.n_distinct, MOST_REPEATS * sample.sample.hashes.size))
 
 
 def plain_member(pairs: PairCounts, views: Views, drawn: Chunk, n_rows: int) -> Member:
@@ -113,11 +121,24 @@ def fit_large_table(
     `drawn` by the base schema of the views. The result does not depend on the number of threads.
     """
     n_classes = counts.class_counts.size
+    assert drawn.y is not None
     n = min(drawn.n_rows, DECIDING_ROWS, MOST_TERMS // max(1, len(plain.families) * (PLAIN_K + 2) * n_classes))
-    deciding = views.chunk(drawn.rows(slice(0, max(1, n))))
+    which, weights = representative_rows(drawn.y, counts.class_counts, max(1, n))
+    deciding = views.chunk(drawn.rows(which))
     assert deciding.y is not None
-    rows = Rows(deciding.y, leave_one_out_log_prior(counts.class_counts, deciding.y))
-    fitted = fit_ensemble_members(counts, members, deciding, threads, advance, frugal=True)
+    rows = Rows(deciding.y, leave_one_out_log_prior(counts.class_counts, deciding.y), weights)
+    n = max_member_rows_in_memory(members, n_classes)
+    which, weights = representative_rows(drawn.y, counts.class_counts, n)
+    fitted = fit_ensemble_members(
+        counts,
+        members,
+        views.chunk(drawn.rows(which)),
+        threads,
+        advance,
+        frugal=True,
+        n_fitted=which.size,
+        weights=weights,
+    )
     levels: Solved = dict(fitted.levels)
     ways = _plain_ways(counts, plain, levels, deciding, rows, threads)
     of_pool = _left_out_scores(counts, views, Pool(fitted.members, levels), deciding, threads)

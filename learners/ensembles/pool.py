@@ -46,6 +46,11 @@ class CompiledPool(NamedTuple):
     tables: kernels.LookupTables
     entries: Entries
 
+    def moved(self, offsets: Floats | None) -> CompiledPool:
+        """With the offset of each class, if there are any, added to its score."""
+        tables = self.tables
+        return self if offsets is None else self._replace(tables=tables._replace(log_prior=tables.log_prior + offsets))
+
     def scaled(self, factor: float) -> CompiledPool:
         """With all scores multiplied: by a temperature, or the share of the ensemble beside a correction."""
         tables, entries = self

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from learners.classifiers.estimates.context_tree import context_tree_from_cells
-from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
-from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairCounts, PairwiseCounts, empty_pair_counts
 from learners.counts.row_samples import EVERYTHING, DrawnRows
 from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
-from learners.ensembles.fit import Fitted, Pool, fit_ensemble_members, leave_one_out_log_scores, log_softmax
-from learners.ensembles.joint_members import Joints
-from learners.ensembles.large import LARGE_ROWS, PLAIN, Large, fit_large_table, n_rows_kept, plain_member
-from learners.ensembles.levels import TOLERANCE
+from learners.ensembles.large import LARGE_ROWS, PLAIN, n_rows_drawn, n_rows_kept, plain_member
 from learners.ensembles.members import (
     Member,
     distinct_families,
@@ -27,22 +20,15 @@ from learners.ensembles.members import (
     joint_distribution_members,
     limit_member_parents,
 )
-from learners.ensembles.model import Correction, EnsembleModel
-from learners.ensembles.pool import N_FOLDS, SMALL, compile_ensemble_pool, out_of_fold_scores
-from learners.ensembles.weights import Rows, fit_pool_temperature, leave_one_out_log_prior, mean_log_loss
-from learners.kernels.arrays import Floats
+from learners.ensembles.model import EnsembleModel
+from learners.ensembles.pool import SMALL
+from learners.ensembles.training import Training
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries
-from learners.passes.engine import Advance
-from learners.passes.learner import Passes, Work
-from learners.passes.memory import release_free_memory
+from learners.passes.learner import Passes
 from learners.passes.statistic import Statistic, Together, statistic_leaves
-from learners.schema import Chunk, Kept, Overrides, Schema
+from learners.schema import Kept, Overrides, Schema
 from learners.schema.encoding.column_views import Views
-
-if TYPE_CHECKING:  # a process that only serves should not load XGBoost
-    from learners.ensembles.correction.boosting import Boosters
-    from learners.ensembles.correction.leafwise import Effort
 
 FEWEST_PARENTS, MOST_PARENTS = 2, 5
 # Quantile bins of numeric columns for trees of large tables.
@@ -137,7 +123,7 @@ def auto(
     """The default learner: networks corrected by boosted trees, as much of it as the budget allows."""
     has_correction = parameters.correction == "drawn" and parameters.effort != "low"
     choice = choose_ensemble_within_budget(parameters.members, has_correction, parameters.budget())
-    return _ensemble("auto", target, parameters, given, overrides, choice, may_grow=parameters.drawn is None)
+    return _ensemble("auto", target, parameters, given, overrides, choice)
 
 
 def _ensemble(
@@ -147,11 +133,9 @@ def _ensemble(
     given: Schema | Kept | None,
     overrides: Overrides | None,
     choice: Choice,
-    *,
-    may_grow: bool = False,
 ) -> Passes[EnsembleModel]:
-    """`may_grow`: large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
-    may_grow = may_grow and choice.has_pairs
+    """Large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
+    may_grow = parameters.drawn is None and choice.has_pairs
     seed = parameters.seed
     drawn = parameters.drawn or LARGE_ROWS
     if isinstance(given, Schema):
@@ -180,7 +164,7 @@ def _ensemble(
         pairs, *plain_pairs = [own.counts for own in statistic_leaves(seen.first) if isinstance(own, Viewed)]
         sample = seen.second
         is_large = may_grow and pairs.n_rows > LARGE_ROWS  # a given schema does not tell before
-        rows = sample.occurrences(drawn_rows.n_distinct if is_large else drawn)
+        rows = sample.occurrences(n_rows_drawn(sample) if is_large else drawn)
         first = views.chunk(rows.rows(slice(0, drawn)))
         if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
             choice = choice.of_size(pairs.n_rows)
@@ -204,9 +188,9 @@ def _ensemble(
         rows = sample.occurrences(drawn)
     is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
     del sample
-    trained = _Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
+    trained = Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
     if plain:
-        return (yield from trained.large_model(name, parameters, plain[0], joints))
+        return (yield from trained.large_model(name, asdict(parameters), plain[0], joints))
     return (yield from trained.model(name, asdict(parameters), joints))
 
 
@@ -224,165 +208,3 @@ def draw_max_parents_per_member(n_members: int, n_rows: int, seed: int) -> tuple
         return (MOST_PARENTS,) * n_members
     random = np.random.default_rng([seed, n_members])
     return tuple(int(k) for k in random.integers(FEWEST_PARENTS, MOST_PARENTS + 1, n_members))
-
-
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """What the passes have found, and what is made of it without the rows."""
-
-    schema: Schema
-    views: Views
-    members: tuple[Member, ...]
-    ks: tuple[int, ...]
-    seed: int
-    families: ViewedFamilies
-    rows: Chunk
-    is_whole: bool  # whether all rows are among those that were drawn
-    choice: Choice
-
-    def large_model(
-        self, name: str, parameters: ESKDBParameters, plain: Member, joints: Sequence[Member]
-    ) -> Passes[EnsembleModel]:
-        """Choose among the networks and boost from what they say of all drawn rows."""
-        counts = self.families.counts
-        large: Large = yield Work(
-            "weighting",
-            lambda threads, advance: fit_large_table(
-                counts, self.members, plain, self.views, self.rows, threads, advance
-            ),
-            "networks",
-        )
-        facts: dict[str, object] = {
-            "learner": name,
-            "parameters": asdict(parameters),
-            "n_rows": counts.n_rows,
-            "choice": [*self.choice.words, large.words],
-            "temperature": large.temperature,
-            "left_out_loss": large.losses[large.chosen],
-            "left_out": "leave-one-out",
-            "networks": {"chosen": large.chosen, "left_out_losses": large.losses, "rows": large.n_deciding},
-            "drawn_rows": self.rows.n_rows,
-        }
-        share, correction = 1.0, None
-        if self.choice.has_correction:
-            effort: Effort = "high" if getattr(parameters, "effort", "normal") == "high" else "normal"
-
-            def correct(threads: int, advance: Advance) -> Boosters | None:
-                from learners.ensembles.correction.leafwise import boost_leafwise_correction
-
-                return boost_leafwise_correction(
-                    self.schema, self.rows, large.scores, effort, self.seed, threads, advance
-                )
-
-            boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")
-            facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the loss of rows left out"
-            if boosted:
-                share, correction = boosted.share, boosted.correction(self.schema)
-        networks: tuple[LookupModel, ...] = yield Work(
-            "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
-        )
-        scaled = large.compiled.scaled(share * large.temperature)
-        return EnsembleModel(
-            self.schema, counts.class_counts, *scaled, Joints(self.schema, networks), correction, facts
-        )
-
-    def model(self, name: str, parameters: Mapping[str, object], joints: Sequence[Member]) -> Passes[EnsembleModel]:
-        """Solve, weight, pool and correct."""
-        class_counts = self.families.counts.class_counts
-        by_views = self.views.chunk(self.rows)
-        frugal = int(self.families.counts.n_rows) >= SMALL
-        fitted: Fitted = yield Work(
-            "weighting",
-            lambda threads, advance: fit_ensemble_members(
-                self.families.counts,
-                self.members,
-                by_views,
-                threads,
-                advance,
-                frugal=frugal,
-                has_correction=self.choice.has_correction,
-            ),
-            "networks",
-        )
-        members, solved, scores, rows, own = fitted
-        pool, words = self.choice.within_bytes(Pool(members, solved), self.schema.n_classes)
-        if len(members) < len(self.members):
-            words.insert(0, f"{len(members)} of {len(self.members)} members: the last two lowered the loss by little.")
-
-        n_kept, n_fitted = len(pool.members), len(members)
-        compiled = compile_ensemble_pool(self.views.schema, class_counts, pool)
-        del fitted, members, solved, pool  # the trees are in no use any more
-        release_free_memory()
-
-        def left_out(threads: int, which: slice) -> Floats:
-            of_own = own[:n_kept, which].mean(axis=0)
-            return leave_one_out_log_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
-
-        if self._is_small:
-            ks = self.ks[:n_kept]
-            scores = yield Work(
-                "cross-fitting",
-                lambda threads, advance: out_of_fold_scores(self.schema, self.rows, ks, self.seed, threads, advance),
-                "folds",
-            )
-            assert self.rows.y is not None
-            rows = Rows(self.rows.y, leave_one_out_log_prior(class_counts, self.rows.y))
-        elif n_kept < n_fitted:
-            scores = yield Work("weighting", lambda threads, _: left_out(threads, slice(rows.y.size)))
-        temperature = fit_pool_temperature(scores, rows)
-        facts = {
-            "learner": name,
-            "parameters": parameters,
-            "n_rows": self.families.counts.n_rows,
-            "choice": [*self.choice.words, *words],
-            "temperature": temperature,
-            "left_out_loss": mean_log_loss(temperature * scores, rows),
-            "left_out": "cross-fitted" if self._is_small else "leave-one-out",
-        }
-        share, correction = 1.0, None
-        if self.choice.has_correction:
-
-            def correct(threads: int, advance: Advance) -> object:
-                others = left_out(threads, slice(scores.shape[0], None))
-                margins = np.concatenate([scores, others])
-                return self._corrected(log_softmax(temperature * margins), threads, advance, facts)
-
-            share, correction = yield Work("correcting", correct, "rounds")
-        networks: tuple[LookupModel, ...] = yield Work(
-            "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
-        )
-        scaled = compiled.scaled(share * temperature)
-        return EnsembleModel(self.schema, class_counts, *scaled, Joints(self.schema, networks), correction, facts)
-
-    @property
-    def _is_small(self) -> bool:
-        """Whether members are learned again without each row's fold, to score it."""
-        n = int(self.families.counts.n_rows)
-        return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
-
-    def _corrected(
-        self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]
-    ) -> tuple[float, Correction | None]:
-        """The share of the ensemble, and the trees beside it."""
-        from learners.ensembles.correction.boosting import boost_ensemble_correction
-
-        boosted = boost_ensemble_correction(self.schema, self.rows, scores, self.seed, threads, advance)
-        if boosted is None:
-            facts["correction"] = "no number of rounds lowered the loss of rows left out"
-            return 1.0, None
-        facts["correction"] = boosted.facts
-        return boosted.share, boosted.correction(self.schema)
-
-    def _joint_model(self, joint: Member, threads: int) -> LookupModel:
-        """A member that answers for the joint distribution: unweighted."""
-        counts = self.families.counts.only(joint.families)
-        sizes = counts.schema.domain_sizes
-        trees = [
-            context_tree_from_cells(*counts.cells(i), int(sizes[family.attribute]))
-            for i, family in enumerate(counts.families)
-        ]
-        posteriors = hdp_map_estimates(trees, HDPParameters(), threads, tolerance=TOLERANCE)
-        own = joint.schema(self.views)
-        facts = {"learner": "kdb", "member": "joint", "n_rows": counts.n_rows}
-        estimates, variances = [one.estimates for one in posteriors], [one.variance for one in posteriors]
-        return LookupModel.of(own, joint.structure, counts.class_counts, trees, estimates, facts, variances)

@@ -8,11 +8,11 @@ from learners.kernels.jit import kernel
 
 
 @kernel
-def add_attribute_prefix_losses(log_p, depths, log_prior, y, first, last, losses):
+def add_attribute_prefix_losses(log_p, depths, log_prior, y, row_weights, first, last, losses):
     """Squared losses of the true class for every largest number of parents and every prefix of the attributes.
 
-    log_p (n, m, k + 1, C) float32, depths (m,) int64 parents that each attribute has, log_prior (n, C) float64, y (n,);
-    rows first..last-1. OUT losses (k + 1, m + 1) float64.
+    log_p (n, m, k + 1, C) float32, depths (m,) int64 parents that each attribute has, log_prior (n, C) float64, y (n,),
+    row_weights (n,) float64; rows first..last-1. OUT losses (k + 1, m + 1) float64.
     """
     joint = np.empty(log_prior.shape[1])
     for row in range(first, last):
@@ -28,14 +28,14 @@ def add_attribute_prefix_losses(log_p, depths, log_prior, y, first, last, losses
                 total = 0.0
                 for c in range(joint.size):
                     total += np.exp(min(joint[c] - joint[label], 700.0))
-                losses[k, prefix] += (1.0 - 1.0 / total) ** 2
+                losses[k, prefix] += row_weights[row] * (1.0 - 1.0 / total) ** 2
 
 
 @kernel
-def add_term_weight_gradient(terms, start, y, weights, first, last, gradient):
+def add_term_weight_gradient(terms, start, y, row_weights, weights, first, last, gradient):
     """Log loss of rows first..last-1, and its gradient in the weights.
 
-    terms (n, f, C) float32, start (n, C) float64, y (n,), weights (f,); OUT gradient (f,) float64, to
+    terms (n, f, C) float32, start (n, C) float64, y (n,), row_weights (n,), weights (f,); OUT gradient (f,) float64, to
     which is added. Returns the sum of the losses.
     """
     n_classes = start.shape[1]
@@ -55,7 +55,7 @@ def add_term_weight_gradient(terms, start, y, weights, first, last, gradient):
         for c in range(n_classes):
             joint[c] = np.exp(joint[c] - largest)
             total += joint[c]
-        loss -= np.log(max(joint[y[row]] / total, 1e-300))
+        loss -= row_weights[row] * np.log(max(joint[y[row]] / total, 1e-300))
         for c in range(n_classes):
             joint[c] /= total
         joint[y[row]] -= 1.0
@@ -63,5 +63,5 @@ def add_term_weight_gradient(terms, start, y, weights, first, last, gradient):
             change = 0.0
             for c in range(n_classes):
                 change += joint[c] * own[f, c]
-            gradient[f] += change
+            gradient[f] += row_weights[row] * change
     return loss

@@ -10,13 +10,17 @@ from typing import TypeVar
 import numpy as np
 
 from learners.ensembles.weight_kernels import add_attribute_prefix_losses, add_term_weight_gradient
-from learners.kernels.arrays import Codes, Float32s, Floats, Integers
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers, read_only_array
 
 T = TypeVar("T")
 
 # Sums are made block by block and added in order, so that they do not depend on the number of threads.
 BLOCK_ROWS = 256
 PRIOR_STRENGTH = 10.0
+# Rows of each class, if it has as many, that weights are fitted to.
+LEAST_OF_CLASS = 500
+# Of the search for offsets; a step is a difference of logs.
+MOST_STEPS, MOST_STEP, ENOUGH = 100, 3.0, 1e-4
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,12 @@ class Rows:
 
     y: Codes  # (n,) uint8
     log_prior: Floats  # (n, n_classes) float64: log shares of the classes, the row itself left out
+    # (n,) float64, one in the mean: how many rows of the table each stands for; None: all for equally many.
+    weights: Floats | None = None
+
+    def weight_array(self) -> Floats:
+        """(n,) float64: the weights, ones if there are none."""
+        return read_only_array(np.ones(self.y.size) if self.weights is None else self.weights)
 
 
 def leave_one_out_log_prior(class_counts: Integers, y: Codes) -> Floats:
@@ -46,11 +56,11 @@ def attribute_prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, 
     ----------
     Martínez, Webb, Chen, Zaidi (2016), section 4.
     """
-    levels = np.array(depths, np.int64)
+    levels, row_weights = np.array(depths, np.int64), rows.weight_array()
 
     def of_block(first: int, last: int) -> Floats:
         losses = np.zeros((log_p.shape[2], log_p.shape[1] + 1))
-        add_attribute_prefix_losses(log_p, levels, rows.log_prior, rows.y, first, last, losses)
+        add_attribute_prefix_losses(log_p, levels, rows.log_prior, rows.y, row_weights, first, last, losses)
         return losses
 
     return np.asarray(sum(_blocks(of_block, rows.y.size, threads)) / rows.y.size)
@@ -74,12 +84,16 @@ def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
 
-    n = rows.y.size
+    n, row_weights = rows.y.size, rows.weight_array()
 
     def objective(weights: Floats) -> tuple[float, Floats]:
+        def loss_of_block(weights: Floats, first: int, last: int, gradient: Floats) -> float:
+            start = rows.log_prior
+            return float(add_term_weight_gradient(terms, start, rows.y, row_weights, weights, first, last, gradient))
+
         def of_block(first: int, last: int) -> tuple[float, Floats]:
             gradient = np.zeros(weights.size)
-            return add_term_weight_gradient(terms, rows.log_prior, rows.y, weights, first, last, gradient), gradient
+            return loss_of_block(weights, first, last, gradient), gradient
 
         losses, gradients = zip(*_blocks(of_block, rows.y.size, threads), strict=True)
         away = weights - start
@@ -101,14 +115,14 @@ def fit_pool_temperature(pooled: Floats, rows: Rows) -> float:
     n, against = rows.y.size, _against_true(pooled, rows)
 
     def objective(log_t: float) -> float:
-        return _mean_loss(np.exp(log_t) * against) + PRIOR_STRENGTH / (2 * n) * log_t**2
+        return _mean_loss(np.exp(log_t) * against, rows.weights) + PRIOR_STRENGTH / (2 * n) * log_t**2
 
     return float(np.exp(minimize_scalar(objective, bounds=(-3.0, 3.0), method="bounded").x))
 
 
 def mean_log_loss(scores: Floats, rows: Rows) -> float:
     """Of log scores (n, n_classes), in nats."""
-    return _mean_loss(_against_true(scores, rows))
+    return _mean_loss(_against_true(scores, rows), rows.weights)
 
 
 def _against_true(scores: Floats, rows: Rows) -> Floats:
@@ -116,7 +130,48 @@ def _against_true(scores: Floats, rows: Rows) -> Floats:
     return scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
 
 
-def _mean_loss(against: Floats) -> float:
+def _mean_loss(against: Floats, weights: Floats | None) -> float:
     largest = against.max(axis=1)
     losses = largest + np.log(np.exp(against - largest[:, np.newaxis]).sum(axis=1))
+    if weights is not None:
+        losses *= weights
     return float(losses.sum() / len(against))
+
+
+def representative_rows(y: Codes, class_counts: Integers, n: int) -> tuple[Integers, Floats | None]:
+    """Rows to fit to: the first n, and more of a class that has less than `LEAST_OF_CLASS` there; with their weights.
+
+    A weight is the table's rows of a class for each of its rows here, one in the mean; there are none if the first n have
+    enough of every class. `y` (n_drawn,) codes, `class_counts` (n_classes,) int64 of the table. Returns (m,) int64
+    ascending, and (m,) float64 or None.
+    """
+    first = np.bincount(y[:n], minlength=class_counts.size)
+    rare = np.flatnonzero(first < np.minimum(class_counts, LEAST_OF_CLASS))
+    more = [n + np.flatnonzero(y[n:] == one)[: LEAST_OF_CLASS - first[one]] for one in rare]
+    rows = np.sort(np.concatenate([np.arange(min(n, y.size)), *more]))
+    if rows.size == min(n, y.size):
+        return rows, None
+    counts = np.bincount(y[rows], minlength=class_counts.size)
+    weights = (class_counts / np.maximum(counts, 1))[y[rows]]
+    return rows, np.asarray(weights * (rows.size / weights.sum()))
+
+
+def class_offsets(scores: Floats, class_counts: Integers, weights: Floats | None = None) -> Floats:
+    """(n_classes,) float64 to add to log scores (n, n_classes), so that the mean probability of a class is its share.
+
+    Rows are left out of what scores them; `weights` (n,) as of `Rows`. A class without rows gets no offset.
+    """
+    share = class_counts / class_counts.sum()
+    is_known = class_counts > 0
+    offsets = np.zeros(share.size)
+    for _ in range(MOST_STEPS):
+        p = scores + offsets
+        p -= p.max(axis=1, keepdims=True)
+        np.exp(p, out=p)
+        p /= p.sum(axis=1, keepdims=True)
+        mean = np.average(p, axis=0, weights=weights)
+        step = np.where(is_known, np.log(np.where(is_known, share, 1.0) / np.maximum(mean, 1e-300)), 0.0)
+        offsets += np.clip(step, -MOST_STEP, MOST_STEP)
+        if np.abs(step).max() < ENOUGH:
+            break
+    return np.asarray(offsets - np.average(offsets, weights=share))

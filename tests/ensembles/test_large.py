@@ -1,6 +1,7 @@
 """Tables with more rows than the drawn ones of small tables: networks that would be learned alone, and trees over all rows."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from learners import Source, encode
@@ -113,3 +114,16 @@ def test_tables_that_leave_rows_out_say_what_the_trees_say(n_classes):
         found = found[np.arange(700), rows.y] - tables.log_prior[rows.y]
         assert found == pytest.approx(own, abs=tolerance)
         assert pool.levels, "the trees stay"
+
+
+@pytest.mark.parametrize("drawn", [None, 6_000])
+def test_a_rare_class_keeps_its_share(drawn):
+    """By large tables and by the recipe of small ones; one row in 400 is rare, and the columns tell a little of it."""
+    random = np.random.default_rng(2)
+    y = np.arange(8_000) % 400 == 7
+    columns = {f"x{i}": random.normal(size=8_000) + (i < 2) * y for i in range(3)}
+    table = pa.table(columns | {"class": np.where(y, "rare", "common")})
+    parameters = {"members": 2} | ({} if drawn is None else {"drawn": drawn})
+    model = drive(learner("auto", parameters, "class"), Source.of_table(table))
+    p = model.predict_proba(encode(table.drop_columns(["class"]), model.schema))
+    assert p[:, model.schema.classes.index("rare")].mean() == pytest.approx(20 / 8_000, rel=0.1)

@@ -6,11 +6,15 @@ from scipy.optimize import approx_fprime
 
 from learners.ensembles.weight_kernels import add_term_weight_gradient
 from learners.ensembles.weights import (
+    LEAST_OF_CLASS,
     Rows,
     attribute_prefix_losses,
+    class_offsets,
     fit_pool_temperature,
     fit_term_weights,
     leave_one_out_log_prior,
+    mean_log_loss,
+    representative_rows,
 )
 from tests.naive import ensembles as naive
 
@@ -27,7 +31,7 @@ def test_the_gradient_is_that_of_the_log_loss():
     terms, rows = problem(40)
     weights = np.array([0.3, -0.2, 1.0, 0.0])
     gradient = np.zeros(4)
-    loss = add_term_weight_gradient(terms, rows.log_prior, rows.y, weights, 0, 40, gradient)
+    loss = add_term_weight_gradient(terms, rows.log_prior, rows.y, rows.weight_array(), weights, 0, 40, gradient)
     expected = lambda w: 40 * naive.mean_log_loss(terms, rows.log_prior, rows.y, w)  # noqa: E731
     assert loss == pytest.approx(expected(weights))
     assert gradient == pytest.approx(approx_fprime(weights, expected, 1e-6), abs=1e-3)
@@ -64,3 +68,43 @@ def test_the_temperature_undoes_a_wrong_scale():
 def test_the_prior_leaves_the_row_out():
     log_prior = leave_one_out_log_prior(np.array([3, 1]), np.array([0, 1]))
     assert np.exp(log_prior) == pytest.approx(np.array([[2.5, 1.5], [3.5, 0.5]]) / 4)
+
+
+def test_weighted_rows_are_as_rows_that_come_more_than_once():
+    terms, rows = problem(300)
+    n = np.random.default_rng(3).integers(1, 4, 300)
+    many = Rows(np.repeat(rows.y, n), np.repeat(rows.log_prior, n, axis=0))
+    few = Rows(rows.y, rows.log_prior, n * (300 / n.sum()))
+    start = np.zeros(4)
+    expected = fit_term_weights(np.repeat(terms, n, axis=0), many, start, 1)
+    # The penalty is that of as many rows as there are.
+    assert fit_term_weights(terms, few, start, 1) == pytest.approx(expected, abs=0.05)
+    scores, repeated = rows.log_prior + terms[:, 0], many.log_prior + np.repeat(terms[:, 0], n, axis=0)
+    assert mean_log_loss(scores, few) == pytest.approx(mean_log_loss(repeated, many))
+
+
+def test_rare_classes_are_among_the_rows_that_weights_are_fitted_to():
+    y = np.zeros(20_000, np.uint8)
+    y[5::200], y[[9, 19_000, 19_500]] = 1, 2
+    counts = 10 * np.bincount(y)
+    rows, weights = representative_rows(y, counts, 2_000)
+    assert np.array_equal(rows[:2_000], np.arange(2_000))
+    found = np.bincount(y[rows])
+    assert found.tolist() == [1989, 100, 3]
+    of_class = np.bincount(y[rows], weights)
+    assert of_class / of_class.sum() == pytest.approx(counts / counts.sum())
+    assert weights.mean() == pytest.approx(1.0)
+    common = np.arange(20_000, dtype=np.int64).astype(np.uint8) % 2
+    rows, weights = representative_rows(common, np.bincount(common), 2 * LEAST_OF_CLASS)
+    assert rows.size == 2 * LEAST_OF_CLASS and weights is None
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_offsets_make_the_mean_probability_the_share(n_classes):
+    rng = np.random.default_rng(1)
+    scores = 3 * rng.normal(size=(5_000, n_classes)) - 4 * (np.arange(n_classes) == 1)
+    counts = np.array([60_000, 40, 100_000])[:n_classes]
+    weights = rng.uniform(0.5, 1.5, 5_000)
+    moved = scores + class_offsets(scores, counts, weights)
+    p = np.exp(moved) / np.exp(moved).sum(axis=1, keepdims=True)
+    assert np.average(p, axis=0, weights=weights) == pytest.approx(counts / counts.sum(), rel=1e-3)

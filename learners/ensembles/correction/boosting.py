@@ -52,6 +52,7 @@ class Boosters:
     weights: tuple[float, ...]
     boosters: tuple[Any, ...]
     facts: dict[str, object]  # rounds used and tried, weights, and log losses of rows left out, by name
+    left_out: Floats  # (n_left_out, n_classes) the scores of rows that chose rounds and weights
 
     def correction(self, schema: Schema) -> Correction | None:
         """As a model keeps it; None if the ensemble's share alone has changed."""
@@ -240,4 +241,5 @@ def boost_ensemble_correction(
         | {name: min(one.losses) for name, one in zip(STARTS, ways, strict=True)},
         "weights": dict(zip(STARTS, weights.tolist(), strict=True)),
     }
-    return Boosters(float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts)
+    left_out = np.einsum("rfc,f->rc", terms, weights)
+    return Boosters(float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts, left_out)

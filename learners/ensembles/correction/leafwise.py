@@ -13,7 +13,7 @@ import xgboost
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
 from learners.ensembles.correction.boosting import STARTS, Boosters
 from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
-from learners.kernels.arrays import Codes, Floats, Integers, read_only_array
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, read_only_array
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 
@@ -175,9 +175,7 @@ def boost_leafwise_correction(
     nothing; the work is bounded by rows, columns and leaves, never by seconds. Rows left out stop the rounds and weigh
     the sum; they are not learned. The result does not depend on `threads`.
     """
-    random = np.random.default_rng([seed, rows.n_rows])
-    share = min(LEFT_OUT, MOST_LEFT_OUT / rows.n_rows)
-    is_left_out = random.random(rows.n_rows) < share
+    is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]))
     pace = Pace.of(rows.n_rows, effort)
     data = _Data(schema, rows, scores, pace.max_bin)
     start, race = _race(data, is_left_out, seed, threads)
@@ -210,10 +208,22 @@ def boost_leafwise_correction(
     weight = float(fit_term_weights(terms, own, np.ones(1), threads)[0])
     facts["weights"] = {start: weight}
     booster = boosting.booster[: boosting.best]
-    return Boosters(weight * STARTS[start], (weight,), (booster,), facts)
+    return Boosters(weight * STARTS[start], (weight,), (booster,), facts, weight * terms[:, 0].astype(np.float64))
 
 
-def _race(data: _Data, is_left_out: Any, seed: int, threads: int) -> tuple[str, dict[str, float]]:
+def _left_out_rows(rows: Chunk, random: np.random.Generator) -> Mask:
+    """(n_rows,) which rows are not learned: of each class the same share, at least one row of two or more."""
+    assert rows.y is not None
+    share = min(LEFT_OUT, MOST_LEFT_OUT / rows.n_rows)
+    is_left_out = np.zeros(rows.n_rows, bool)
+    number, order = random.random(rows.n_rows), np.argsort(rows.y, kind="stable")
+    for own in np.split(order, np.cumsum(np.bincount(rows.y))[:-1]):
+        n = max(round(share * own.size), int(own.size > 1))
+        is_left_out[own[np.argsort(number[own], kind="stable")[:n]]] = True
+    return is_left_out
+
+
+def _race(data: _Data, is_left_out: Mask, seed: int, threads: int) -> tuple[str, dict[str, float]]:
     """The start of the least loss on rows left out of the first ones, and the loss of each."""
     first = is_left_out[:RACE_ROWS]
     pace = Pace(RACE_LEAVES, RACE_RATE, RACE_ROUNDS, data.max_bin)

@@ -1,0 +1,235 @@
+"""From the statistics of an ensemble to its model: networks weighted and chosen, trees boosted, shares of the classes kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from learners.classifiers.estimates.context_tree import context_tree_from_cells
+from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
+from learners.classifiers.lookup.lookup import LookupModel
+from learners.counts.multi_view_counts import ViewedFamilies
+from learners.ensembles.budget import Choice
+from learners.ensembles.fit import (
+    Fitted,
+    Pool,
+    fit_ensemble_members,
+    leave_one_out_log_scores,
+    log_softmax,
+    max_member_rows_in_memory,
+)
+from learners.ensembles.joint_members import Joints
+from learners.ensembles.large import Large, fit_large_table
+from learners.ensembles.levels import TOLERANCE
+from learners.ensembles.members import (
+    Member,
+)
+from learners.ensembles.model import Correction, EnsembleModel
+from learners.ensembles.pool import N_FOLDS, SMALL, compile_ensemble_pool, out_of_fold_scores
+from learners.ensembles.weights import (
+    Rows,
+    class_offsets,
+    fit_pool_temperature,
+    leave_one_out_log_prior,
+    mean_log_loss,
+    representative_rows,
+)
+from learners.kernels.arrays import Floats
+from learners.passes.engine import Advance
+from learners.passes.learner import Passes, Work
+from learners.passes.memory import release_free_memory
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.column_views import Views
+
+if TYPE_CHECKING:  # a process that only serves should not load XGBoost
+    from learners.ensembles.correction.boosting import Boosters
+    from learners.ensembles.correction.leafwise import Effort
+
+# A class with a smaller share of the rows is rare.
+RARE = 0.005
+
+
+@dataclass(eq=False)
+class Training:
+    """What the passes have found, and what is made of it without the rows."""
+
+    schema: Schema
+    views: Views
+    members: tuple[Member, ...]
+    ks: tuple[int, ...]
+    seed: int
+    families: ViewedFamilies
+    rows: Chunk
+    is_whole: bool  # whether all rows are among those that were drawn
+    choice: Choice
+
+    def large_model(
+        self, name: str, parameters: Mapping[str, object], plain: Member, joints: Sequence[Member]
+    ) -> Passes[EnsembleModel]:
+        """Choose among the networks and boost from what they say of all drawn rows."""
+        counts = self.families.counts
+        large: Large = yield Work(
+            "weighting",
+            lambda threads, advance: fit_large_table(
+                counts, self.members, plain, self.views, self.rows, threads, advance
+            ),
+            "networks",
+        )
+        facts: dict[str, object] = {
+            "learner": name,
+            "parameters": parameters,
+            "n_rows": counts.n_rows,
+            "choice": [*self.choice.words, large.words],
+            "temperature": large.temperature,
+            "left_out_loss": large.losses[large.chosen],
+            "left_out": "leave-one-out",
+            "networks": {"chosen": large.chosen, "left_out_losses": large.losses, "rows": large.n_deciding},
+            "drawn_rows": self.rows.n_rows,
+        }
+        share, correction, left_out = 1.0, None, large.scores
+        if self.choice.has_correction:
+            effort: Effort = "high" if parameters.get("effort") == "high" else "normal"
+
+            def correct(threads: int, advance: Advance) -> Boosters | None:
+                from learners.ensembles.correction.leafwise import boost_leafwise_correction
+
+                return boost_leafwise_correction(
+                    self.schema, self.rows, large.scores, effort, self.seed, threads, advance
+                )
+
+            boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")
+            facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the loss of rows left out"
+            if boosted:
+                share, correction, left_out = boosted.share, boosted.correction(self.schema), boosted.left_out
+        networks: tuple[LookupModel, ...] = yield Work(
+            "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
+        )
+        scaled = large.compiled.scaled(share * large.temperature).moved(class_offsets(left_out, counts.class_counts))
+        return EnsembleModel(
+            self.schema, counts.class_counts, *scaled, Joints(self.schema, networks), correction, facts
+        )
+
+    def model(self, name: str, parameters: Mapping[str, object], joints: Sequence[Member]) -> Passes[EnsembleModel]:
+        """Solve, weight, pool and correct."""
+        class_counts = self.families.counts.class_counts
+        n_fitted, weights = self.rows.n_rows, None
+        if self._has_rare:
+            assert self.rows.y is not None
+            n = max_member_rows_in_memory(self.members, self.schema.n_classes)
+            first, weights = representative_rows(self.rows.y, class_counts, n)
+            self.rows = self.rows.rows(np.concatenate([first, np.setdiff1d(np.arange(self.rows.n_rows), first)]))
+            n_fitted = first.size
+        by_views = self.views.chunk(self.rows)
+        frugal = int(self.families.counts.n_rows) >= SMALL
+        fitted: Fitted = yield Work(
+            "weighting",
+            lambda threads, advance: fit_ensemble_members(
+                self.families.counts,
+                self.members,
+                by_views,
+                threads,
+                advance,
+                frugal=frugal,
+                has_correction=self.choice.has_correction,
+                n_fitted=n_fitted if self._has_rare else None,
+                weights=weights,
+            ),
+            "networks",
+        )
+        members, solved, scores, rows, own = fitted
+        pool, words = self.choice.within_bytes(Pool(members, solved), self.schema.n_classes)
+        if len(members) < len(self.members):
+            words.insert(0, f"{len(members)} of {len(self.members)} members: the last two lowered the loss by little.")
+
+        n_kept, n_fitted = len(pool.members), len(members)
+        compiled = compile_ensemble_pool(self.views.schema, class_counts, pool)
+        del fitted, members, solved, pool  # the trees are in no use any more
+        release_free_memory()
+
+        def left_out(threads: int, which: slice) -> Floats:
+            of_own = own[:n_kept, which].mean(axis=0)
+            return leave_one_out_log_scores(compiled.tables, class_counts, of_own, by_views.rows(which), threads)
+
+        if self._is_small:
+            ks = self.ks[:n_kept]
+            scores = yield Work(
+                "cross-fitting",
+                lambda threads, advance: out_of_fold_scores(self.schema, self.rows, ks, self.seed, threads, advance),
+                "folds",
+            )
+            assert self.rows.y is not None
+            rows = Rows(self.rows.y, leave_one_out_log_prior(class_counts, self.rows.y))
+        elif n_kept < n_fitted:
+            scores = yield Work("weighting", lambda threads, _: left_out(threads, slice(rows.y.size)))
+        temperature = fit_pool_temperature(scores, rows)
+        facts = {
+            "learner": name,
+            "parameters": parameters,
+            "n_rows": self.families.counts.n_rows,
+            "choice": [*self.choice.words, *words],
+            "temperature": temperature,
+            "left_out_loss": mean_log_loss(temperature * scores, rows),
+            "left_out": "cross-fitted" if self._is_small else "leave-one-out",
+        }
+        share, correction, held = 1.0, None, None
+        if self.choice.has_correction:
+
+            def correct(threads: int, advance: Advance) -> object:
+                others = left_out(threads, slice(scores.shape[0], None))
+                margins = np.concatenate([scores, others])
+                return self._corrected(log_softmax(temperature * margins), threads, advance, facts)
+
+            share, correction, held = yield Work("correcting", correct, "rounds")
+        networks: tuple[LookupModel, ...] = yield Work(
+            "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
+        )
+        offsets = None
+        if self._has_rare and held is not None:
+            offsets = class_offsets(held, class_counts)
+        elif self._has_rare:
+            offsets = class_offsets(temperature * scores, class_counts, rows.weights)
+        scaled = compiled.scaled(share * temperature).moved(offsets)
+        return EnsembleModel(self.schema, class_counts, *scaled, Joints(self.schema, networks), correction, facts)
+
+    @property
+    def _has_rare(self) -> bool:
+        """Whether some class is so rare that the first rows do not tell its share."""
+        counts = self.families.counts.class_counts
+        n = int(counts.sum())
+        return n > SMALL and bool((counts[counts > 0] < RARE * n).any())
+
+    @property
+    def _is_small(self) -> bool:
+        """Whether members are learned again without each row's fold, to score it."""
+        n = int(self.families.counts.n_rows)
+        return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
+
+    def _corrected(
+        self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]
+    ) -> tuple[float, Correction | None, Floats | None]:
+        """The share of the ensemble, the trees beside it, and the scores of rows that both leave out."""
+        from learners.ensembles.correction.boosting import boost_ensemble_correction
+
+        boosted = boost_ensemble_correction(self.schema, self.rows, scores, self.seed, threads, advance)
+        if boosted is None:
+            facts["correction"] = "no number of rounds lowered the loss of rows left out"
+            return 1.0, None, None
+        facts["correction"] = boosted.facts
+        return boosted.share, boosted.correction(self.schema), boosted.left_out
+
+    def _joint_model(self, joint: Member, threads: int) -> LookupModel:
+        """A member that answers for the joint distribution: unweighted."""
+        counts = self.families.counts.only(joint.families)
+        sizes = counts.schema.domain_sizes
+        trees = [
+            context_tree_from_cells(*counts.cells(i), int(sizes[family.attribute]))
+            for i, family in enumerate(counts.families)
+        ]
+        posteriors = hdp_map_estimates(trees, HDPParameters(), threads, tolerance=TOLERANCE)
+        own = joint.schema(self.views)
+        facts = {"learner": "kdb", "member": "joint", "n_rows": counts.n_rows}
+        estimates, variances = [one.estimates for one in posteriors], [one.variance for one in posteriors]
+        return LookupModel.of(own, joint.structure, counts.class_counts, trees, estimates, facts, variances)
