@@ -13,7 +13,7 @@ COPY learners learners
 COPY storage storage
 COPY service service
 COPY fewpass fewpass
-RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[postgres]' \
+RUN /opt/fewpass/bin/python -m pip install --no-cache-dir --disable-pip-version-check --constraint constraints.txt '.[postgres,gibbs,pictures]' \
     # Tests, and what only compilers of C and C++ read.
     && find /opt/fewpass -type d -name tests -prune -exec rm -r {} + \
     && find /opt/fewpass/lib -type f -regextype posix-extended -regex '.*\.(h|hpp|c|cc|cpp|cu|cuh|pyx|pxd|pxi|a|f|f90)' -delete \

@@ -1,23 +1,39 @@
-# One word each, the same for a person and for CI. `make demo` and `make test` set everything up by themselves.
+# One word each, the same for a person and for CI. `make demo` and `make test` set everything up by themselves: `make demo` installs
+# what fewpass runs with, `make test` adds its tools to the same environment.
 PYTHON ?= python3
 VENV ?= .venv
 EXTRAS ?= dev,evaluation
 BIN := $(VENV)/bin
 # Each of the many processes of the tests would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
+CORE := $(VENV)/.core
 READY := $(VENV)/.ready
+UV := $(shell command -v uv || echo build/uv/bin/uv)
 
 .PHONY: demo test pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup interchange container-test audit sbom load
 
 setup: $(READY)
 
-$(READY): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
-	touch $@
+# uv installs in a tenth of pip's time. pip fetches it into build/, and does the work itself where uv cannot.
+define install
+	@echo "installing $(2) into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(UV) || $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --target build/uv uv \
+		|| echo "no uv: pip installs, which takes minutes"
+	@$(UV) pip install --quiet --python $(BIN)/python --constraint constraints.txt --editable '$(1)' \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '$(1)'
+	@touch $@
+endef
 
-demo: $(READY)
-	$(BIN)/fewpass demo
+$(CORE): pyproject.toml constraints.txt
+	$(call install,.,what fewpass runs with)
+
+$(READY): pyproject.toml constraints.txt
+	$(call install,.[$(EXTRAS)],fewpass and the tools of its tests)
+	@touch $(CORE)
+
+demo: $(CORE)
+	@$(BIN)/fewpass demo
 
 test: $(READY)
 	$(BIN)/fewpass precompile

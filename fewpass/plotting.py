@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from learners.circuits.bayesian.model import BayesianCircuit
-from learners.errors import InvalidParameter
+from learners.errors import InvalidParameter, require_matplotlib
 from learners.estimators.columns import KnownColumns
 from learners.estimators.table_inputs import are_paths, rows_as_record_batches
 from learners.models.graph_layout import layered_graph_layout, trim_edge_route_to_nodes, truncate_xml_text
@@ -49,6 +49,7 @@ class Plots:
     """
 
     def __init__(self, estimator: Any, fitted: Fitted) -> None:
+        require_matplotlib("model.plot")
         self._estimator = estimator
         self._columns = KnownColumns(type(estimator).__name__, fitted.model, fitted.columns, fitted.is_named)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from importlib.util import find_spec
 
 MOST_NAMED = 8  # columns in one sentence
 
@@ -40,6 +41,24 @@ class LearnerError(Exception):
 
 class ColumnWarning(UserWarning):
     """Columns or values of a table that are not used, or that a model misses."""
+
+
+class ExtraMissing(LearnerError, ImportError):
+    """A library that a plain install does not bring is needed."""
+
+    def __init__(self, purpose: str, library: str, extra: str) -> None:
+        super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'fewpass[{extra}]'.")
+
+
+def require_extra(purpose: str, module: str, library: str, extra: str) -> None:
+    """Refuse what needs a library that is not installed, before any work is done (ExtraMissing)."""
+    if find_spec(module) is None:
+        raise ExtraMissing(purpose, library, extra)
+
+
+def require_matplotlib(purpose: str) -> None:
+    """Refuse a picture where matplotlib is not installed (ExtraMissing)."""
+    require_extra(purpose, "matplotlib", "matplotlib", "pictures")
 
 
 class UnknownColumn(LearnerError, KeyError):

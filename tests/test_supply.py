@@ -1,10 +1,20 @@
-"""What an installation brings."""
+"""What an installation brings, and what runs with a plain one."""
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from packaging.requirements import Requirement
+
+from learners import Source, drive
+from learners.errors import ExtraMissing
+from learners.registry import recipes
+from service.product.views.pictures import draw_svg_picture
 
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = [
@@ -35,3 +45,72 @@ def test_both_names_of_xgboost_are_pinned_to_one_version_and_no_gpu_library_is()
 def test_every_requirement_of_a_plain_install_is_pinned():
     names = {name.lower().replace("_", "-") for name in PINNED}
     assert [r.name for r in REQUIREMENTS if r.name.lower() not in names] == []
+
+
+# Imported by none of what a plain install must run, with all that they bring.
+OF_EXTRAS = [
+    "matplotlib",
+    "optuna",
+    "arviz_stats",
+    "pandas",
+    "fsspec",
+    "psycopg2",
+    "networkx",
+    "PIL",
+    "psutil",
+    "tenacity",
+]
+PLAIN = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {extras!r}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import fewpass
+from service.cli import app
+from service.http.app import create_app
+from service.settings import Settings
+from starlette.testclient import TestClient
+
+def run(*words):
+    try:
+        app(list(words), standalone_mode=False)
+    except SystemExit as done:
+        assert not done.code, words
+
+run("train", "rows.parquet", "--target", "class", "--name", "of-trees")
+run("predict", "of-trees", "rows.parquet", "--out", "answers.parquet")
+run("query", "of-trees", "--of", "class", "--given", "a=1")
+settings = Settings(job_workers=0, warm_up=False)
+with TestClient(create_app(settings), base_url="http://localhost") as client:
+    assert client.post("/v1/models/of-trees/predict", json={{"records": [{{"a": 1}}]}}).status_code == 200
+print(fewpass.NB().fit("rows.parquet", "class").predict_proba({{"a": 1}}).sum())
+"""
+
+
+def test_a_plain_install_trains_predicts_queries_and_serves(tmp_path):
+    a, b = np.random.default_rng(0).integers(0, 3, (2, 300))
+    pq.write_table(pa.table({"a": a, "b": b, "class": np.char.mod("c%d", (a + b) % 2)}), tmp_path / "rows.parquet")
+    path = str(ROOT)
+    code = f"import sys; sys.path.insert(0, {path!r})" + PLAIN.format(extras=OF_EXTRAS)
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("1.0\n") and (tmp_path / "answers.parquet").exists()
+
+
+def test_what_needs_an_extra_names_it_before_it_works(tmp_path, monkeypatch):
+    for name in ("matplotlib", "arviz_stats", "optuna"):
+        monkeypatch.setitem(sys.modules, name, None)
+    message = r"A picture needs matplotlib, which is not installed: pip install 'fewpass\[pictures\]'\."
+    with pytest.raises(ExtraMissing, match=message):
+        draw_svg_picture(lambda axes: None, tmp_path / "none.svg", "", 1, 1)
+    rows = Source.of_table(pa.table({"a": [0, 1] * 20}))
+    message = r"learning=gibbs needs arviz-stats, which is not installed: pip install 'fewpass\[gibbs\]'\."
+    with pytest.raises(ExtraMissing, match=message):
+        drive(recipes.learner("spn", {"learning": "gibbs"}, None), rows)
+    monkeypatch.delitem(sys.modules, "arviz_stats")
+    with pytest.raises(ExtraMissing, match=r"Tuning of priors \(trials\) needs optuna"):
+        drive(recipes.learner("spn", {"learning": "gibbs", "trials": 2}, None), rows)

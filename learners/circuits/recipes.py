@@ -40,6 +40,7 @@ from learners.circuits.variables import circuit_columns
 from learners.counts.family_counts import Family, FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.counts.row_samples import HoldOut
+from learners.errors import require_extra
 from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, quantile_binned_schema
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Rows, RowWork
@@ -66,6 +67,10 @@ def spn(
     columns.
     References: Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
+    if parameters.learning == "gibbs":
+        require_extra("learning=gibbs", "arviz_stats", "arviz-stats", "gibbs")
+        if parameters.trials:
+            require_extra("Tuning of priors (trials)", "optuna", "optuna", "gibbs")
     if parameters.learning == "gibbs" and parameters.structure == "auto":
         return (yield from bayesian_circuit_recipe(target, parameters, given, overrides or {}))
     read, cuts = read_circuit(parameters.circuit) if parameters.structure == "file" else (None, NO_CUTS)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from learners.errors import require_matplotlib
 from learners.evaluation.comparison import LOSSES, SCORES, TIMES, Comparison, LearningCurve
 from learners.kernels.arrays import Floats
 
@@ -287,6 +288,7 @@ def draw_learning_curves(curves: Sequence[LearningCurve], score: str, path: Path
 
 
 def _canvas(width: float, height: float) -> tuple[Figure, Axes]:
+    require_matplotlib("A report with pictures")
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
     figure = Figure(figsize=(width, height), layout="tight")

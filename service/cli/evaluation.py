@@ -71,10 +71,13 @@ def compare_command(
     json_output: JsonOption = False,
 ) -> None:
     """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
+    from learners.errors import require_matplotlib
     from learners.evaluation.comparison import compare, learning_curves
     from learners.evaluation.crossvalidation import cross_validate
     from learners.evaluation.report import comparison_report_summary, write_report
 
+    if output is not None:
+        require_matplotlib("A report (--output)")
     learners = learner or ["nb", "tan", "kdb:k=2"]
     pictures = [_two_learners(text, learners) for text in picture or []]
     with terminal_progress_bar(not json_output) as bar:

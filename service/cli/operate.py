@@ -72,7 +72,7 @@ def worker_command(
 def demo_command(
     rows: Annotated[int, Option("--rows", min=10_000, help="Orders to learn from.")] = 500_000,
     output: Annotated[
-        Path, Option("--out", help="Folder for pictures and results.", callback=check_local_folder_option)
+        Path, Option("--out", help="Folder for the picture and results.", callback=check_local_folder_option)
     ] = Path("demo-output"),
     seed: Annotated[int, Option("--seed", min=0)] = 0,
     json_output: JsonOption = False,

@@ -6,7 +6,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from learners.evaluation.metrics import evaluate, reliability_diagram_points
+from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import RawColumns
-from learners.kernels.arrays import Codes, Floats
+from learners.kernels.arrays import Floats
 from learners.passes.sources.source import Source
 from service import product
 from service.operations.bench import peak_rss_bytes, run_in_fresh_process
@@ -26,11 +27,10 @@ from service.operations.demo_orders import TARGET, USER, Orders, write_orders
 from service.operations.precompile import DEMO, precompile_in_processes
 from service.processes.local_server import local_server
 from service.product.inference.scoring import probabilities_and_true_classes
-from service.product.views import pictures
 from service.requests.json_values import JSONObject
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings, available_threads
-from service.terminal_output import COMPILING, err, out, print_json_document, print_table, terminal_progress_bar
+from service.terminal_output import err, out, print_json_document, print_table, terminal_progress_bar
 from service.workspace import Workspace
 
 MEMORY = "64MiB"
@@ -44,7 +44,7 @@ METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
 
 
 def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
-    """Run the demo into a folder, with pictures and results.json, and print tables or that; all it starts has ended then."""
+    """Run the demo into a folder, with a picture and results.json, and print tables or that; all it starts has ended then."""
 
     def say(text: str) -> None:
         if not json_output:
@@ -52,16 +52,20 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
 
     output.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory:
+    with tempfile.TemporaryDirectory(prefix="fewpass-demo-") as directory, ThreadPoolExecutor(3) as threads:
         root = Path(directory)
-        say(COMPILING)
-        precompile_in_processes(available_threads(Settings()), DEMO)  # so that the times below are those of training
-        say(f"writing {rows:,} orders")
+        settings = Settings(
+            workspace=root / "workspace", memory=MEMORY, threads=1, job_workers=0, log_level="warning", warm_up=False
+        )
+        say(f"1 of 3: compiling kernels (once on a machine) while {rows:,} orders are written")
+        compiled = threads.submit(precompile_in_processes, available_threads(Settings()), DEMO)
         orders = write_orders(root / "orders", rows, seed)
-        settings = Settings(workspace=root / "workspace", memory=MEMORY, threads=1, job_workers=0, log_level="warning")
-        say(f"training kDB-2, auto and XGBoost on {rows:,} orders, one after the other, each in a process of its own")
-        answers, labels, models = train_demo_models(settings, orders)
-        written = draw_demo_pictures(settings, answers, labels, output)
+        compiled.result()  # so that the times below are those of training
+        say("2 of 3: training kDB-2, auto and XGBoost side by side, each in a process of its own")
+        models = train_demo_models(settings, orders, threads)
+        picture = output / "orders-structure.svg"
+        with Workspace(settings) as workspace:
+            picture.write_bytes(product.draw_version_structure(workspace, MODEL))
         results: JSONObject = {
             "n_train": orders.n_train,
             "n_test": orders.n_test,
@@ -72,34 +76,41 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
             "models": models,
             "least_losses": bayes_optimal_losses(orders),
         }
-        say(f"tomorrow's file: {orders.n_tomorrow:,} orders more")
+        say(
+            f"3 of 3: {orders.n_tomorrow:,} orders more; a customer asks to be deleted; a server on a free loopback port"
+        )
         results["refresh"] = refresh_demo_model(settings, orders)
-        say("a customer asks to be deleted")
         results["forget"] = forget_demo_customer(settings, orders, not json_output)
-        say("starting a server on a free loopback port")
         with local_server(settings) as server:
             results["requests"] = query_demo_server(server.url, orders)
-    written.append(output / "results.json")
+    written = [picture, output / "results.json"]
     results |= {"files": [str(path) for path in written], "seconds": time.perf_counter() - started}
     written[-1].write_text(json.dumps(results, indent=2) + "\n")
     if json_output:
         print_json_document(results)
         return
     _show(results)
-    out.print("Pictures and numbers: " + ", ".join(str(path) for path in written), soft_wrap=True, highlight=False)
+    files = ", ".join(str(path) for path in written)
+    out.print(
+        f"Picture and numbers: {files}. The demo took {results['seconds']:.0f} s.", soft_wrap=True, highlight=False
+    )
 
 
 class Cost(NamedTuple):
-    """What a training took, from the start of its process: wall and processor seconds, and its peak resident memory."""
+    """What a training took, from the start of its process: wall and processor seconds, and its peak resident memory.
+
+    `loaded_bytes` of the peak were there before the first row: Python and libraries.
+    """
 
     wall_s: float
     cpu_s: float
     peak_bytes: int
+    loaded_bytes: int
 
     @classmethod
-    def since(cls, started: float) -> Cost:
+    def since(cls, started: float, loaded_bytes: int) -> Cost:
         """Up to now, for a process that began at a time of `time.time`."""
-        return cls(time.time() - started, time.process_time(), peak_rss_bytes())
+        return cls(time.time() - started, time.process_time(), peak_rss_bytes(), loaded_bytes)
 
 
 def demo_train_request(orders: Orders) -> TrainRequest:
@@ -116,40 +127,46 @@ def demo_train_request(orders: Orders) -> TrainRequest:
     )
 
 
-def train_demo_models(settings: Settings, orders: Orders) -> tuple[dict[str, Floats], Codes, list[JSONObject]]:
-    """Train our models and XGBoost's from the same files, each in a process of its own, on one thread.
-
-    Returns the probabilities of the test rows by learner, their classes, and what results.json says of each.
-    """
+def train_demo_models(settings: Settings, orders: Orders, threads: ThreadPoolExecutor) -> list[JSONObject]:
+    """Train our models and XGBoost's from the same files, each in a process of its own, on one thread; what results.json says of each."""
     kdb = demo_train_request(orders)
     auto = TrainRequest(uris=kdb.uris, target=TARGET, learner="auto", model=AUTO_MODEL)
-    costs, answers = {}, {}
-    for learner, request in (("kDB-2", kdb), ("auto", auto)):
-        costs[learner], _ = run_in_fresh_process(_trained, settings, request.model_dump(), time.time())
-        with Workspace(settings) as workspace:
+    files = [str(path) for path in orders.train]
+    running = {
+        "kDB-2": threads.submit(run_in_fresh_process, _trained, settings, kdb.model_dump(), time.time()),
+        "auto": threads.submit(run_in_fresh_process, _trained, settings, auto.model_dump(), time.time()),
+        "XGBoost": threads.submit(
+            run_in_fresh_process, train_demo_xgboost, files, str(orders.test), TARGET, time.time()
+        ),
+    }
+    done = {learner: future.result()[0] for learner, future in running.items()}
+    costs = {"kDB-2": done["kDB-2"], "auto": done["auto"], "XGBoost": done["XGBoost"][0]}
+    answers = {"XGBoost": done["XGBoost"][1]}
+    with Workspace(settings) as workspace:
+        for learner, request in (("kDB-2", kdb), ("auto", auto)):
             model = product.load_served_model(workspace, request.model).model
             answers[learner], labels = probabilities_and_true_classes(model, Source.open(str(orders.test)))
-    files = [str(path) for path in orders.train]
-    (costs["XGBoost"], answers["XGBoost"]), _ = run_in_fresh_process(
-        train_demo_xgboost, files, str(orders.test), TARGET, time.time()
-    )
-    results = [
-        {"learner": learner, **costs[learner]._asdict(), "metrics": vars(evaluate(probabilities, labels))}
-        for learner, probabilities in answers.items()
+    return [
+        {"learner": learner, **cost._asdict(), "metrics": vars(evaluate(answers[learner], labels))}
+        for learner, cost in costs.items()
     ]
-    return answers, labels, results
 
 
 def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
+    from learners.registry import recipes  # what a training loads before it reads
+
+    recipes.learner(request["learner"], request["parameters"], request["target"])
+    loaded = peak_rss_bytes()
     with Workspace(settings) as workspace:
         product.train_model_version(workspace, TrainRequest(**request))
-    return Cost.since(started)
+    return Cost.since(started, loaded)
 
 
 def train_demo_xgboost(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
     """XGBoost on one thread, all rows in memory, texts as codes: its cost, and (n_test, 2) probabilities by class."""
     import xgboost
 
+    loaded = peak_rss_bytes()
     pa.set_cpu_count(1)
     tables = [pq.read_table(path) for path in files]
     whole = pa.concat_tables(tables)
@@ -160,7 +177,7 @@ def train_demo_xgboost(files: Sequence[str], test: str, target: str, started: fl
     del tables, whole
     settings = {"objective": "binary:logistic", "tree_method": "hist", "max_depth": DEPTH, "nthread": 1}
     booster = xgboost.train(settings, xgboost.QuantileDMatrix(rows, y, nthread=1), ROUNDS)
-    cost = Cost.since(started)
+    cost = Cost.since(started, loaded)
     p = booster.inplace_predict(columns.numbers_of(pq.read_table(test)).astype(np.float32)).astype(np.float64)
     return cost, np.stack([1 - p, p], axis=1)
 
@@ -245,42 +262,33 @@ def bayes_optimal_losses(orders: Orders) -> dict[str, float]:
     }
 
 
-def draw_demo_pictures(settings: Settings, answers: Mapping[str, Floats], labels: Codes, output: Path) -> list[Path]:
-    """The structure of kDB-2, and the reliability of all of them."""
-    structure, diagram = output / "orders-structure.svg", output / "orders-reliability.svg"
-    with Workspace(settings) as workspace:
-        structure.write_bytes(product.draw_version_structure(workspace, MODEL))
-    curves = [
-        (name, reliability_diagram_points(p.max(axis=1), p.argmax(axis=1) == labels)) for name, p in answers.items()
-    ]
-    title = "Reliability on late parcels"
-    pictures.draw_svg_picture(lambda axes: pictures.draw_reliability_on_axes(axes, curves), diagram, title, 6, 6)
-    return [structure, diagram]
-
-
 def _show(story: JSONObject) -> None:
     """The orders, one line for each thing that happened."""
     print_table(
-        f"Late parcels: {story['n_train']:,} orders × {story['n_columns']} columns, {_mib(story['bytes_in_memory'])} in "
-        f"memory; counts may take {story['memory']}",
-        ["learner", "train", "processor", "peak", "error", "RMSE", "log loss", "ECE"],
+        f"Late parcels: {story['n_train']:,} orders × {story['n_columns']} columns, {_mib(story['bytes_in_memory'])} as a "
+        f"table in memory; FEWPASS_MEMORY={story['memory']} bounds counts",
+        ["learner", "train s", "CPU s", "peak", "loaded", "error", "RMSE", "log loss", "ECE"],
         [
             [
                 one["learner"],
-                f"{one['wall_s']:.1f} s",
-                f"{one['cpu_s']:.1f} s",
-                _mib(one["peak_bytes"]),
+                f"{one['wall_s']:.1f}",
+                f"{one['cpu_s']:.1f}",
+                f"{one['peak_bytes'] / 2**20:.0f}",
+                f"{one['loaded_bytes'] / 2**20:.0f}",
                 *_metrics(one["metrics"]),
             ]
             for one in story["models"]
         ]
-        + [["the truth", None, None, None, *_metrics(story["least_losses"])]],
+        + [["the truth", None, None, None, None, *_metrics(story["least_losses"])]],
     )
     refresh, forget, requests = story["refresh"], story["forget"], story["requests"]
     verdict = "equals, bit for bit," if forget["is_equal"] else "DIFFERS from"
     low, high = requests["interval"]
     evidence = ", ".join(f"{name} {value}" for name, value in requests["case"].items())
     lines = [
+        "[bold]Memory[/]: FEWPASS_MEMORY bounds what is counted, however many rows there are. The peak, in MiB, is that of the whole process: "
+        "Python and libraries, loaded before the first row, then counts, batches of rows being read, and the model. "
+        "XGBoost holds all rows.",
         f"[bold]Refresh[/]: {refresh['n_rows_read']:,} orders came. Version {refresh['version']} took "
         f"{refresh['seconds']:.1f} s: it read the new file and reused the counts of {refresh['n_rows_reused']:,} orders.",
         f"[bold]Forget[/]: {forget['where']}, {forget['n_rows']:,} orders. Version {forget['version']} took "

@@ -281,9 +281,9 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
 
 
 def _learned(model: Any) -> tuple[JSONObject, JSONObject]:
-    """Header and arrays of a model, without what does not come from the rows."""
+    """Header and arrays of a model, without what does not come from the rows; facts as JSON keeps them, which knows no tuples."""
     header, arrays = model.to_arrays()
-    facts = {name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}
+    facts = json.loads(json.dumps({name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}))
     return {**header, "facts": facts}, arrays
 
 

@@ -4,8 +4,10 @@ import base64
 import hashlib
 import hmac
 import json
+import random
 import secrets
 import socket
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import cast
@@ -164,12 +166,6 @@ def _post(
 ) -> tuple[int, int | None, str | None]:
     """Attempts, the last status, and what was wrong."""
     import httpx  # a tenth of a second to import, which a command that sends nothing need not wait for
-    from tenacity import RetryError, Retrying, retry_if_result, stop_after_attempt, wait_random_exponential
-
-    waits = wait_random_exponential(multiplier=FIRST_WAIT_S, max=LONGEST_WAIT_S)
-    retrying = Retrying(
-        stop=stop_after_attempt(ATTEMPTS), wait=waits, retry=retry_if_result(lambda answer: answer[1] is not None)
-    )
 
     def once() -> tuple[int | None, str | None]:
         try:
@@ -180,11 +176,11 @@ def _post(
         except httpx.HTTPError as error:
             return None, f"{type(error).__name__}: {error}"
 
-    try:
-        status, error = retrying(once)
-    except RetryError as failed:
-        status, error = failed.last_attempt.result()
-    return int(retrying.statistics["attempt_number"]), status, error
+    attempt, (status, error) = 1, once()
+    while error is not None and attempt < ATTEMPTS:
+        time.sleep(random.uniform(0, min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S)))
+        attempt, (status, error) = attempt + 1, once()
+    return attempt, status, error
 
 
 def _post_once(webhook: WebhookRecord, event_id: str, body: bytes, address: str) -> tuple[int | None, str | None]:

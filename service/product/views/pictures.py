@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from learners.errors import require_matplotlib
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -18,6 +20,7 @@ def draw_svg_picture(
     on: Callable[["Axes"], None], file: Path | BinaryIO, title: str, width: float, height: float
 ) -> None:
     """Draw a picture of so many inches as SVG, by what `on` draws on its axes."""
+    require_matplotlib("A picture")
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
     figure = Figure(figsize=(width, height))

@@ -32,7 +32,7 @@ def test_demo_learns_refreshes_forgets_and_answers(tmp_path, monkeypatch):
     for model in orders["models"]:
         # Nothing beats the true probabilities by more than the noise of 1,000 rows.
         assert orders["least_losses"]["log_loss"] - 0.05 < model["metrics"]["log_loss"] < 0.7
-        assert model["cpu_s"] > 0 and model["peak_bytes"] > 1 << 20
+        assert model["cpu_s"] > 0 and model["peak_bytes"] > model["loaded_bytes"] > 1 << 20
     assert [model["learner"] for model in orders["models"]] == ["kDB-2", "auto", "XGBoost"]
     refresh, forget, requests = orders["refresh"], orders["forget"], orders["requests"]
     expected = {"version": 2, "n_rows": 10_500, "n_rows_read": 500, "n_rows_reused": 10_000}
@@ -42,8 +42,7 @@ def test_demo_learns_refreshes_forgets_and_answers(tmp_path, monkeypatch):
     low, high = requests["interval"]
     assert 0 < low < requests["probability"] < high < 1
     assert requests["n_requests"] == 200 and requests["median_ms"] <= requests["p99_ms"]
-    for name in ("orders-structure.svg", "orders-reliability.svg"):
-        assert "<svg" in (tmp_path / name).read_text()
+    assert "<svg" in (tmp_path / "orders-structure.svg").read_text()
     assert json.loads((tmp_path / "results.json").read_text()) == orders
 
 
