@@ -47,6 +47,9 @@ def train_command(
     name: Annotated[str, Option("--name", "-n", help="Name of the model; each training adds a version.")],
     learner: Annotated[str, Option("--learner", "-l", help="auto (the default), eskdb, nb, tan, kdb, ...")] = "auto",
     k: Annotated[int | None, Option("--k", help="Parents per attribute, for kdb and skdb.")] = None,
+    effort: Annotated[
+        str | None, Option("--effort", help="For auto: low (networks only), normal, or high (more and larger trees).")
+    ] = None,
     parameters: Annotated[Texts, Option("--set", help="Another parameter, as name=value; may be repeated.")] = None,
     test: Annotated[Texts, Option("--test", help="Files to evaluate on instead of rows kept back.")] = None,
     holdout: Annotated[
@@ -109,7 +112,12 @@ def train_command(
         target=target,
         learner=learner,
         parameters=parse_option(
-            parse_name_value_pairs, [*(parameters or []), *([] if k is None else [f"k={k}"])], "--set"
+            parse_name_value_pairs,
+            [
+                *(parameters or []),
+                *(f"{option}={given}" for option, given in (("k", k), ("effort", effort)) if given is not None),
+            ],
+            "--set",
         ),
         model=name,
         test_uris=test or None,

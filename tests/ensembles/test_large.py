@@ -8,7 +8,7 @@ from learners import Source, encode
 from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.counts.family_counts import FamilyCounts
 from learners.ensembles import large, recipes
-from learners.ensembles.correction.leafwise import Pace
+from learners.ensembles.correction.leafwise import FAST, Pace
 from learners.ensembles.fit import (
     FittedMember,
     Pool,
@@ -65,15 +65,19 @@ def test_trees_go_on_from_what_the_networks_say_of_all_rows(effort):
     trees = facts["correction"]
     assert trees["rows"] + trees["rows_left_out"] == ROWS
     assert trees["effort"] == effort
-    assert trees["start"] == min(trees["race"], key=trees["race"].get)
+    assert min(trees["race"], key=trees["race"].get).split(", step ")[0] == trees["start"]
     assert trees["left_out_losses"]["trees"] < trees["left_out_losses"]["ensemble"]
-    assert 0 < trees["rounds"] <= trees["tried"] <= Pace.of(ROWS, effort).n_rounds
+    pace = Pace.of(ROWS, effort)
+    assert trees["rate"] in {pace.rate, FAST}
+    assert 0 < trees["rounds"] <= trees["tried"] <= pace.at(trees["rate"]).n_rounds
 
 
 def test_more_rows_get_more_leaves_and_fewer_rounds():
     paces = [Pace.of(n, "normal") for n in (60_000, 250_000, 1_000_000, 2_000_000, 20_000_000)]
-    assert [pace.n_leaves for pace in paces] == [64, 64, 250, 500, 512]
+    assert [pace.n_leaves for pace in paces] == [64, 250, 512, 512, 512]
     assert [pace.n_rounds for pace in paces] == sorted((pace.n_rounds for pace in paces), reverse=True)
+    slower = paces[0].at(paces[0].rate / 2)
+    assert slower.n_rounds == pytest.approx(2 * paces[0].n_rounds, abs=1)
     high = Pace.of(20_000_000, "high")
     assert (high.n_leaves, high.max_bin) == (2048, 1024)
     assert high.n_rounds > paces[-1].n_rounds
