@@ -151,7 +151,7 @@ class Settings(BaseSettings):
         description="Folders or URI prefixes from which REST may read data. Default: anywhere where no keys are required, nowhere where they are.",
     )
     max_listed_entries: int = Field(
-        default=100_000,
+        default=50_000,
         ge=1,
         description="Most entries of folders that REST may look through to find the files of one request.",
     )

@@ -1,9 +1,13 @@
 """What a connection may take beside its requests: so long for a head, and so many bytes; so long to take an answer."""
 
 import asyncio
+import os
+import threading
+import time
 from collections.abc import Iterator
 from errno import EADDRINUSE
 from socket import AF_INET, AF_INET6, SO_REUSEADDR, SOL_SOCKET, socket
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -14,6 +18,7 @@ from service.requests.problems import InvalidRequest
 
 MAX_HEAD_BYTES = 256 << 10
 LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
+LAST_WORDS_S = 1.5  # from the end of the time for open requests until the process ends, with all its threads
 LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
@@ -46,6 +51,16 @@ class Server(uvicorn.Server):
     """Uvicorn's, which when it stops would reset the connections that wait at its door, or have not said anything yet."""
 
     config: ServerConfig
+    stopping_since: float | None = None  # of time.monotonic; of the process, whose keepers of workers ask, too
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Begin to stop; the process ends in time whatever its threads do."""
+        if Server.stopping_since is None:
+            Server.stopping_since = time.monotonic()
+            last = threading.Timer((self.config.timeout_graceful_shutdown or 0) + LAST_WORDS_S, os._exit, (0,))
+            last.daemon = True
+            last.start()
+        super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
         """Let in who is there, close the door, and answer everybody's last request."""

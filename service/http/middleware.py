@@ -21,8 +21,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.http.api.bodies import UNCOUNTED, Hold, InFlight, content_length, read_body, send_problem_body
 from service.http.api.json_bodies import check_json_size, check_json_structure
-from service.http.paths import IMPORTING, QUERYING, READING, STREAMING
+from service.http.paths import QUERYING, READING, SIGNING_IN, STREAMING
 from service.http.security import security_headers
+from service.requests.abandonment import ASKED, Asked
 from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow
 from service.settings import Settings
 from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 # https://www.w3.org/TR/trace-context/
 TRACE = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+SIGN_IN_BYTES = 16 << 10  # a key, and the page to go to
 MAX_QUERY_BYTES = 4 << 20  # 10,000 queries of 400 bytes; to read them all takes a tenth of a second
 UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
@@ -205,16 +207,25 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its body, or answer 413."""
         has_body = scope["type"] == "http" and scope["method"] in {"POST", "PUT", "PATCH"}
-        if not has_body or IMPORTING.take(scope):
+        if scope["type"] != "http" or STREAMING.take(scope):
             await self.app(scope, receive, send)
+            return
+        if not has_body:
+            await self._watched(scope, receive, send, b"", is_watched=True)
             return
         with Hold(self.in_flight) as hold:
             await self._with_body(scope, receive, send, hold)
 
+    def _most_bytes(self, scope: Scope) -> int:
+        """Of a body that this path needs; nobody has shown a key on one that is open to all."""
+        if "fewpass.role" not in scope:
+            return SIGN_IN_BYTES if SIGNING_IN.take(scope) else 0
+        return min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes
+
     async def _with_body(self, scope: Scope, receive: Receive, send: Send, hold: Hold) -> None:
         try:
-            most = min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes
-            body = await read_body(receive, content_length(scope), most, hold)
+            most = self._most_bytes(scope)
+            body = await read_body(receive, content_length(scope), most, hold) if most else b""
             is_read_here = not READING.take(scope)  # those look themselves
             if len(body) > UNCOUNTED and is_read_here:
                 hold.add(check_json_size(body, self.max_decoded_bytes, is_shaped=True))
@@ -226,12 +237,36 @@ class BodyLimit:
             await send_problem_body(error, scope, send)
             return
         scope["fewpass.hold"] = hold
-        messages = iter([{"type": "http.request", "body": body, "more_body": False}])
+        await self._watched(scope, receive, send, body, is_watched=most > 0)
+
+    async def _watched(self, scope: Scope, receive: Receive, send: Send, body: bytes, *, is_watched: bool) -> None:
+        """Pass the request on with its body; note when nobody waits for its answer any more."""
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        left = asyncio.get_running_loop().create_future()
 
         async def receive_again() -> Message:
-            return next(messages, None) or await receive()
+            return unread.pop() if unread else await asyncio.shield(left)
 
-        await self.app(scope, receive_again, send)
+        asked = Asked()
+        ASKED.set(asked)
+        watch = asyncio.create_task(_watch(receive, left, asked)) if is_watched else None
+        try:
+            await self.app(scope, receive_again, send)
+        except asyncio.CancelledError:  # it is late, or the server stops
+            asked.is_abandoned = True
+            raise
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+
+async def _watch(receive: Receive, left: asyncio.Future[Message], asked: Asked) -> None:
+    """Wait until the client leaves: whatever is done for it ends then."""
+    while (message := await receive())["type"] != "http.disconnect":
+        pass
+    asked.is_abandoned = True
+    if not left.done():
+        left.set_result(message)
 
 
 async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None:

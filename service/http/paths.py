@@ -67,6 +67,8 @@ ROWS = Routes(
 KEYS = "/v1/keys"  # also what a later release puts below
 # They look themselves what their bodies will hold, which may be other than JSON.
 READING = Routes(*_OF_ROWS)
+# Of the paths that are open to all, those that read a body.
+SIGNING_IN = Routes("POST /console/session")
 # Their bodies are read by Python on the event loop.
 QUERYING = Routes("POST /v1/models/{name}/query")
 # Go to the disk piece by piece, and have limits of their own.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 GONE = 4  # as in service.jobs.worker, which takes DBOS along
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
 MAX_RESTART_S = 30.0
+MOMENT_S = 1.0
 STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the same way
 # New serving processes one by one; one more; one less: uvicorn's supervisor takes these from whoever runs it.
 FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
@@ -205,7 +206,7 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         while process.poll() is None and not stop.wait(0.1):
             pass
         if process.poll() is None:
-            end_process(process, settings.shutdown_s)
+            end_process(process, _seconds_to_stop(settings))
             return
         pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
         log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
@@ -214,6 +215,14 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
         while process.returncode == GONE and not there.exists() and not stop.wait(RESTART_S):
             pass
         pause = min(pause * 2, MAX_RESTART_S)
+
+
+def _seconds_to_stop(settings: Settings) -> float:
+    """What a worker is given to stop: of the time for open requests, which run out meanwhile, what is left and a moment."""
+    from service.http.connections import Server
+
+    since = time.monotonic() if Server.stopping_since is None else Server.stopping_since
+    return max(MOMENT_S, settings.shutdown_s + MOMENT_S - (time.monotonic() - since))
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:

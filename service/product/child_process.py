@@ -10,6 +10,7 @@ from service.jobs import children
 from service.jobs.children import Children
 from service.jobs.job_limits import format_byte_size, job_limits
 from service.jobs.steps import Report
+from service.requests.abandonment import check_still_asked
 from service.requests.problems import InvalidRequest, JobFailed, OutOfMemory, TooSlow
 from service.settings import Settings
 from service.telemetry import configure_logs
@@ -38,6 +39,7 @@ def run_in_child_process(
     deadline = None if time_limit_s is None else time.monotonic() + time_limit_s
 
     def check() -> None:
+        check_still_asked()
         if deadline is not None and time.monotonic() > deadline:
             raise TooSlow(
                 f"What the request names takes longer than {time_limit_s:g} s to read.", timeout_s=time_limit_s

@@ -10,6 +10,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 
 import numpy as np
@@ -191,6 +192,10 @@ class Found:
     n_expanded: int  # nodes of the search tree whose bounds were computed
 
 
+# Called every few milliseconds of a search; what it raises ends the search.
+look_up: ContextVar[Callable[[], object]] = ContextVar("look_up", default=lambda: None)
+
+
 def branch_and_bound_assignment(
     problem: MaxProblem, time_limit_s: float, k: int = 10, clock: Callable[[], float] = time.perf_counter
 ) -> Found:
@@ -231,6 +236,7 @@ def _search(problem: MaxProblem, looks_ahead: bool, x: Integers, deadline: float
         started = clock()
         search_kernels.continue_branch_and_bound(arrays, log_bound, frames, room, progress, looks_ahead, budget)
         depth = int(progress.counts[0])
+        look_up.get()()
         now = clock()
         if depth < 0 or now >= deadline:
             break

@@ -24,6 +24,7 @@ class FileAccess:
     check: Callable[[str], object] | None = None
     most_entries: int = 10_000_000
     most_s: float = float("inf")
+    pause: Callable[[], object] | None = None  # called every few hundred entries; what it raises ends the look
 
     def require(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
         """Raise what `check` raises where one of the paths may not be read; object stores have no links."""
@@ -59,7 +60,11 @@ class Look:
                 path,
                 f"has more than {self.access.most_entries:,} entries of folders to look through. Name its folders more exactly.",
             )
-        if self.n_entries % 256 == 0 and time.monotonic() - self.started > self.access.most_s:
+        if self.n_entries % 256 and n_entries == 1:
+            return
+        if self.access.pause is not None:
+            self.access.pause()
+        if time.monotonic() - self.started > self.access.most_s:
             raise SourceError(
                 path, f"takes more than {self.access.most_s:g} s to look through. Name its folders more exactly."
             )

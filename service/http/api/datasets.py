@@ -71,7 +71,9 @@ async def register_dataset_endpoint(
     request: DatasetRequest, workspace: Ours, opening: Opening, response: Response
 ) -> DatasetShape:
     """Files, globs, folders or object store URIs; repeating the same registration changes nothing."""
-    dataset = await opening.of(request.uris).run(partial(product.register_dataset, workspace, request, is_remote=True))
+    dataset = await opening.of(request.uris, are_read=True).run(
+        partial(product.register_dataset, workspace, request, is_remote=True)
+    )
     response.headers["location"] = f"/v1/datasets/{dataset.name}"
     return DatasetShape.model_validate(dataset)
 
@@ -118,7 +120,7 @@ async def profile_dataset_endpoint(
     """Ten rows, and of each column the share that is missing and its values by class, over at most 5,000 rows."""
     look = partial(product.dataset_profile, workspace, name, target, search)
     uris = product.get_dataset(workspace, name).uris
-    return ProfileShape.model_validate(await opening.of(uris).run(look))
+    return ProfileShape.model_validate(await opening.of(uris, are_read=True).run(look))
 
 
 @router.delete("/{name}", name="delete", status_code=204, summary="Forget a data set")

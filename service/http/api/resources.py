@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from learners.errors import Cancelled
 from service.console.page_requests import workspace_from_request
 from service.http.api.bodies import content_length
+from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject, ShownObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
 from service.workspace import Workspace
@@ -96,6 +97,7 @@ class Threads:
             if not begun.acquire(blocking=False):
                 raise Cancelled("The client has gone away.")
             try:
+                check_still_asked()
                 return function(*arguments)
             finally:
                 with contextlib.suppress(RuntimeError):  # the server has stopped meanwhile
@@ -110,15 +112,18 @@ class Threads:
 
 
 class Openings:
-    """Threads on which data sets are opened, at most `n_most` of each kind: object stores, which hang, have their own."""
+    """Threads on which data sets are opened, at most `n_most` of each kind: object stores, which hang, have their own.
+
+    So have files that are read, which may take as long as a request may, beside those that are only looked for.
+    """
 
     def __init__(self, n_most: int) -> None:
-        self.here, self.elsewhere = Threads(n_most), Threads(n_most)
+        self.here, self.elsewhere, self.reading = Threads(n_most), Threads(n_most), Threads(n_most)
 
-    def of(self, uris: Iterable[str]) -> Threads:
+    def of(self, uris: Iterable[str], *, are_read: bool = False) -> Threads:
         """Where to open these; what is named and not told is taken for one of this machine's."""
         is_elsewhere = any("://" in uri and not uri.lower().startswith("file://") for uri in uris)
-        return self.elsewhere if is_elsewhere else self.here
+        return self.elsewhere if is_elsewhere else self.reading if are_read else self.here
 
 
 TAR = "application/x-tar"

@@ -28,6 +28,7 @@ from learners.passes.sources.lake.lake_tables import parse_lake_table_uri
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.dataset_statistics import load_column_order
+from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest, OutsideRoots
 from service.settings import Settings
@@ -151,7 +152,7 @@ def check_data_roots(uris: Sequence[str], settings: Settings) -> None:
 def remote_file_access(settings: Settings, *, checks_paths: bool = True) -> FileAccess:
     """What a request may make the server read, and how much it may look through to find it."""
     rule = RootRule.of(settings) if checks_paths else None
-    return FileAccess(rule, settings.max_listed_entries, settings.max_listing_s)
+    return FileAccess(rule, settings.max_listed_entries, settings.max_listing_s, check_still_asked)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
+from learners.circuits.map.solvers import look_up
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import circuit_answer_size
@@ -26,6 +27,7 @@ from learners.orders.queries.queries import n_graphs_to_draw
 from learners.orders.queries.queries import structure_answer_size as structures_size
 from learners.registry.networks.model_networks import model_arc_network
 from learners.registry.networks.network_answers import answer_network_queries, is_circuit_query
+from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
 from service.serving.compiled_networks import compiled_network
@@ -175,6 +177,7 @@ def query_deadline_check(deadline: float, time_limit_s: float, kind: str = "quer
     what, fewer = ("queries", "Ask fewer at once") if kind == "query" else ("rows", "Send fewer rows")
 
     def pause() -> None:
+        check_still_asked()
         if time.monotonic() > deadline:
             raise TooSlow(
                 f"The {what} took longer than the {time_limit_s:g} s that one request may ask (FEWPASS_QUERY_S). {fewer}, or "
@@ -195,6 +198,8 @@ def answer_model_queries(
     NoGraphs or TablesTooLarge; of posteriors over structures ImpossibleEdges, NotGaussian, NetworkFileError,
     InvalidParameter or NoRows.
     """
+    pause = pause or check_still_asked
+    look_up.set(pause)
     joint, structures = joint_queries(model, queries), structure_queries(queries)
     own = model.joint if isinstance(model, EnsembleModel) else model
     with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, joint))) else nullcontext():

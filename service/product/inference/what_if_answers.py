@@ -5,16 +5,16 @@ Each part is what another verb answers; a part that a model cannot answer says w
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import SEVERAL, read_evidence_likelihoods
 from learners.circuits.variables import circuit_columns
 from learners.ensembles.model import EnsembleModel
-from learners.errors import LearnerError, NoClass, UnknownColumn
+from learners.errors import Cancelled, LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, RawValue
 from learners.models.explanation import explain
 from learners.models.model import Model
@@ -23,6 +23,7 @@ from learners.orders.model import OrderModel
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records, json_number_reader
 from service.product.inference.queries import answer_model_queries, non_finite_to_none, queryable_circuit
+from service.requests.abandonment import check_still_asked
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served, credible_intervals_of_rows
@@ -33,10 +34,19 @@ PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior
 OF_CLASS = ("prediction", "interval", "contributions")
 # A question of more values would go through the circuit once for each.
 MAX_ANSWERS = 64
+MOST_NAMES = 10_000  # of columns or edges
 
 
 class NoAnswer(LearnerError, ValueError):
     """A part that does not exist for this model or this evidence."""
+
+
+def _distinct(names: list[Any]) -> list[Any]:
+    """The names, each once."""
+    return list(dict.fromkeys(names))
+
+
+Names = Annotated[list[str], Field(max_length=MOST_NAMES), AfterValidator(_distinct)]
 
 
 class WhatIfRequest(Body):
@@ -59,14 +69,16 @@ class WhatIfRequest(Body):
     )
     target: str | None = Field(default=None, description="The column in question; the class unless given.")
     level: float = Field(default=0.9, gt=0, lt=1, description="Probability of each interval.")
-    parts: list[Part] = Field(default_factory=lambda: list(PARTS), description="All unless given.")
-    columns: list[str] | None = Field(
-        default=None, description="Columns whose distribution is wanted; all unless given."
+    parts: Annotated[list[Part], Field(max_length=len(PARTS)), AfterValidator(_distinct)] = Field(
+        default_factory=lambda: list(PARTS), description="All unless given."
     )
-    present: list[str] = Field(
-        default_factory=list, description="Of posteriors over structures: edges that are known.", examples=[["a->b"]]
+    columns: Names | None = Field(default=None, description="Columns whose distribution is wanted; all unless given.")
+    present: Names = Field(
+        default_factory=list,
+        description="Of posteriors over structures: edges that are known.",
+        examples=[["a->b"]],
     )
-    absent: list[str] = Field(default_factory=list, description="Edges that are known not to be.")
+    absent: Names = Field(default_factory=list, description="Edges that are known not to be.")
     time_limit_s: float = Field(default=0.3, ge=0, le=60, description="Of the search for the most probable completion.")
     best: int = Field(default=1, ge=1, le=20, description="How many of the most probable completions are told.")
 
@@ -81,9 +93,10 @@ class WhatIfRequest(Body):
         return [*(name for name, value in self.evidence.items() if isinstance(value, SEVERAL)), *self.likely]
 
 
-def answer_what_if(served: Served, case: WhatIfRequest) -> JSONObject:
+def answer_what_if(served: Served, case: WhatIfRequest, pause: Callable[[], None] = check_still_asked) -> JSONObject:
     """Answer every part of a case: `parts` by name, and in `absent` why each other one has no answer.
 
+    `pause` is called before each part and while queries are answered; what it raises ends the answering.
     Raises UnknownColumn of evidence or a question that the model has no column for; InvalidEvidence, SchemaError or
     InvalidRequest of a value that a column cannot have.
     """
@@ -98,17 +111,20 @@ def answer_what_if(served: Served, case: WhatIfRequest) -> JSONObject:
         "prediction": lambda: _prediction(served, chunk),
         "interval": lambda: _interval(served, case, chunk),
         "contributions": lambda: _contributions(served, chunk),
-        "posterior": lambda: _posterior(model, case, target),
-        "completion": lambda: _completion(model, case),
+        "posterior": lambda: _posterior(model, case, target, pause),
+        "completion": lambda: _completion(model, case, pause),
         "edges": lambda: _edges(model, case),
     }
     parts: dict[str, JSONObject] = {}
     absent: dict[str, str] = {}
     for part in case.parts:
+        pause()
         try:
             if part in OF_CLASS:
                 _check_asks_class(served, case, target)
             parts[part] = by_part[part]()
+        except Cancelled:
+            raise
         except LearnerError as reason:
             absent[part] = str(reason)
     return {
@@ -249,7 +265,7 @@ def _contributions(served: Served, chunk: Chunk) -> JSONObject:
     }
 
 
-def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObject:
+def _posterior(model: Model, case: WhatIfRequest, target: str | None, pause: Callable[[], None]) -> JSONObject:
     """By the joint distribution: how surprising the evidence is, every column given it, and what to ask next.
 
     One pass with the evidence, and one with the evidence and each answer y of the question. From P(x | e, y) of every
@@ -258,11 +274,11 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
     """
     known = _known(model, case)
     discrete, numeric = _free(queryable_circuit(model), {**known["evidence"], **case.do})
-    (of_evidence,) = answer_model_queries(model, [Marginal(**known)])
+    (of_evidence,) = answer_model_queries(model, [Marginal(**known)], pause)
     log_evidence = of_evidence["log_probability"]
     distributions: dict[str, Mapping[str, float]] = {}
     if discrete and log_evidence is not None:
-        distributions = answer_model_queries(model, [Conditional(discrete, **known)])[0]["distributions"]
+        distributions = answer_model_queries(model, [Conditional(discrete, **known)], pause)[0]["distributions"]
     columns = set(distributions if case.columns is None else case.columns)
     posterior: JSONObject = {
         "log_evidence": log_evidence,
@@ -274,11 +290,11 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None) -> JSONObj
     if case.do:
         posterior["intervention"] = of_evidence["intervention"]
     if numeric and log_evidence is not None:
-        posterior["moments"] = answer_model_queries(model, [Moments(numeric, **known)])[0]["moments"]
+        posterior["moments"] = answer_model_queries(model, [Moments(numeric, **known)], pause)[0]["moments"]
     if isinstance(model, EnsembleModel):
         posterior["member"] = "joint"
     if target is not None:
-        posterior |= _about(model, known, target, distributions)
+        posterior |= _about(model, known, target, distributions, pause)
     return posterior
 
 
@@ -314,7 +330,11 @@ def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tup
 
 
 def _about(
-    model: Model, known: dict[str, Any], target: str, distributions: Mapping[str, Mapping[str, float]]
+    model: Model,
+    known: dict[str, Any],
+    target: str,
+    distributions: Mapping[str, Mapping[str, float]],
+    pause: Callable[[], None],
 ) -> JSONObject:
     """The question's own distribution, and what each other column would tell of it."""
     if target not in distributions:
@@ -333,7 +353,7 @@ def _about(
     # With its value known, what else is known of the target says nothing more.
     known = known | {"likely": {name: weights for name, weights in known["likely"].items() if name != target}}
     queries = [Conditional(**known | {"evidence": {**known["evidence"], target: label}}) for label, _ in possible]
-    each = [answer["distributions"] for answer in answer_model_queries(model, queries)]
+    each = [answer["distributions"] for answer in answer_model_queries(model, queries, pause)]
     weights = np.array([p for _, p in possible])
     return {"question": dict(own), "entropy": _entropy(weights), "ask_next": _drops(weights / weights.sum(), each)}
 
@@ -350,9 +370,10 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
     return sorted(drops, key=lambda drop: (-drop["entropy_drop"], drop["column"]))
 
 
-def _completion(model: Model, case: WhatIfRequest) -> JSONObject:
+def _completion(model: Model, case: WhatIfRequest, pause: Callable[[], None]) -> JSONObject:
     """The most probable values of everything that is not given."""
-    return answer_model_queries(model, [Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)])[0]
+    query = Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)
+    return answer_model_queries(model, [query], pause)[0]
 
 
 def _edges(model: Model, case: WhatIfRequest) -> JSONObject:

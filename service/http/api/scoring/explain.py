@@ -168,4 +168,5 @@ def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request) -> What
     """
     settings: Settings = request.app.state.settings
     case = body.model_copy(update={"time_limit_s": min(body.time_limit_s, settings.query_s)})
-    return WhatIfResponse.model_validate(answer_what_if(served_model_from_request(request, name), case))
+    pause = queries.query_deadline_check(time.monotonic() + settings.query_s, settings.query_s)
+    return WhatIfResponse.model_validate(answer_what_if(served_model_from_request(request, name), case, pause))

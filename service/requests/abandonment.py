@@ -1,0 +1,25 @@
+"""Whether anybody still waits for what a request makes the server do: its threads look, and end when nobody does."""
+
+from contextvars import ContextVar
+
+from learners.errors import Cancelled
+
+
+class Asked:
+    """A request that is being answered; `is_abandoned` once it was answered otherwise, its client has left, or the server stops."""
+
+    __slots__ = ("is_abandoned",)
+
+    def __init__(self) -> None:
+        self.is_abandoned = False
+
+
+# Threads that a request starts have it, too: their context is a copy.
+ASKED: ContextVar[Asked | None] = ContextVar("asked", default=None)
+
+
+def check_still_asked() -> None:
+    """Raise Cancelled if nobody waits for the answer any more; outside of requests somebody always does."""
+    asked = ASKED.get()
+    if asked is not None and asked.is_abandoned:
+        raise Cancelled("Nobody waits for this answer any more.")

@@ -1,0 +1,182 @@
+"""Without a key no body is read beyond what its path needs, and what a request has begun ends when nobody waits for it."""
+
+import asyncio
+import json
+import threading
+
+import anyio.to_thread
+import pytest
+
+from learners.circuits.map.solvers import look_up
+from learners.errors import Cancelled
+from service.http.api.bodies import InFlight
+from service.http.middleware import MAX_QUERY_BYTES, SIGN_IN_BYTES, BodyLimit, Deadlines
+from service.http.security import OPEN
+from service.product.inference import what_if_answers
+from service.product.inference.queries import answer_model_queries, query_deadline_check
+from service.product.inference.what_if_answers import PARTS, WhatIfRequest
+from service.requests.abandonment import ASKED, Asked, check_still_asked
+from service.settings import Settings
+
+CHUNK = 64 << 10
+
+
+class Client:
+    """Sends a body for as long as it is asked for, then leaves when it is told to; counts what was taken of it."""
+
+    def __init__(self, n_bytes, announces=True):
+        self.n_bytes, self.n_taken = n_bytes, 0
+        self.headers = [(b"content-length", str(n_bytes).encode())] if announces else []
+        self.leaves, self.sent = asyncio.Event(), []
+
+    async def receive(self):
+        if self.n_taken >= self.n_bytes:
+            await self.leaves.wait()
+            return {"type": "http.disconnect"}
+        piece = min(CHUNK, self.n_bytes - self.n_taken)
+        self.n_taken += piece
+        return {"type": "http.request", "body": b"x" * piece, "more_body": self.n_taken < self.n_bytes}
+
+    async def send(self, message):
+        self.sent.append(message)
+
+    @property
+    def status(self):
+        return self.sent[0]["status"]
+
+
+def scope_of(client, method, path, **more):
+    return {"type": "http", "method": method, "path": path, "headers": client.headers, **more}
+
+
+async def answering(scope, receive, send):
+    """What a route does that reads its body, and one that does not."""
+    if scope["path"] == "/console/session":
+        await receive()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("announces", [True, False])
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+@pytest.mark.parametrize("path", sorted({*OPEN, "/console/static/x.js", "/console/session/"}))
+def test_paths_that_are_open_to_all_read_no_body_but_that_of_the_sign_in(path, method, announces):
+    async def asked(n_bytes):
+        client, held = Client(n_bytes, announces), InFlight(1 << 40)
+        await BodyLimit(answering, Settings(), held)(scope_of(client, method, path), client.receive, client.send)
+        assert held.n_bytes == 0
+        return client
+
+    client = asyncio.run(asked(33_000_000))
+    signs_in = path == "/console/session" and method == "POST"
+    assert client.n_taken == (0 if not signs_in or announces else CHUNK)
+    assert client.status == (413 if signs_in else 200)
+    if signs_in:
+        assert asyncio.run(asked(SIGN_IN_BYTES)).status == 200
+
+
+def test_with_a_key_a_body_is_read_as_far_as_its_path_may():
+    async def asked(path):
+        client = Client(MAX_QUERY_BYTES + 1, announces=False)
+        app = BodyLimit(answering, Settings(), InFlight(1 << 40))
+        await app(scope_of(client, "POST", path, **{"fewpass.role": "predict"}), client.receive, client.send)
+        return client
+
+    assert asyncio.run(asked("/v1/models/m/query")).status == 413
+    assert asyncio.run(asked("/v1/datasets")).n_taken > MAX_QUERY_BYTES
+
+
+# What is begun ends
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+@pytest.mark.parametrize("end", ["client leaves", "deadline", "server stops"])
+def test_a_thread_ends_when_nobody_waits_for_its_answer(end, method):
+    steps, has_begun, has_ended = [], threading.Event(), threading.Event()
+
+    def work():
+        has_begun.set()
+        try:
+            while len(steps) < 100_000:
+                steps.append(1)
+                check_still_asked()
+                threading.Event().wait(0.001)
+        finally:
+            has_ended.set()
+
+    async def app(scope, receive, send):
+        del scope, receive, send
+        await anyio.to_thread.run_sync(work)
+
+    async def asked():
+        client = Client(1 if method == "POST" else 0)
+        limited = BodyLimit(app, Settings(), InFlight(1 << 40))
+        outer = Deadlines(limited, 0.05) if end == "deadline" else limited
+        scope = scope_of(client, method, "/v1/models/m/whatif", **{"fewpass.role": "predict", "fewpass.started": 0.0})
+        request = asyncio.create_task(outer(scope, client.receive, client.send))
+        await asyncio.to_thread(has_begun.wait)
+        if end == "deadline":
+            sweeping = asyncio.create_task(outer.sweep())
+        elif end == "client leaves":
+            client.leaves.set()
+        else:
+            request.cancel()
+        await asyncio.gather(request, return_exceptions=True)
+        if end == "deadline":
+            sweeping.cancel()
+            assert client.status == 503
+        await asyncio.to_thread(has_ended.wait, 60)
+
+    asyncio.run(asked())
+    assert has_ended.is_set() and len(steps) < 100_000
+
+
+@pytest.fixture
+def abandoned():
+    asked = Asked()
+    token = ASKED.set(asked)
+    asked.is_abandoned = True
+    yield
+    ASKED.reset(token)
+
+
+@pytest.mark.usefixtures("abandoned")
+def test_queries_what_ifs_and_searches_look_whether_somebody_waits():
+    with pytest.raises(Cancelled, match="Nobody waits for this answer any more"):
+        query_deadline_check(float("inf"), 10.0)()
+    with pytest.raises(Cancelled, match="Nobody waits"):
+        check_still_asked()
+
+
+def test_a_search_looks_up_while_it_goes_on(site):
+    model = site.learn("searched", "kdb", k=2)
+    looks = []
+    from learners.models.query import Map
+
+    answer_model_queries(model_of(model), [Map(solver="exact", time_limit_s=5.0)], lambda: looks.append(1))
+    assert looks and look_up.get() is not None
+
+
+def model_of(version):
+    from learners.registry.model_kinds import load_model
+    from storage.models.compiled import map_compiled
+
+    return load_model(*map_compiled(version.arrow_path))
+
+
+@pytest.mark.parametrize("member", ["parts", "columns", "present", "absent"])
+def test_lists_of_a_what_if_are_sets_of_bounded_size(member):
+    value = "completion" if member == "parts" else "a"
+    most = len(PARTS) if member == "parts" else what_if_answers.MOST_NAMES
+    assert getattr(WhatIfRequest(**{member: [value] * most}), member) == [value]
+    with pytest.raises(ValueError, match=f"at most {most}"):
+        WhatIfRequest(**{member: [value] * (most + 1)})
+
+
+def test_a_what_if_of_many_equal_parts_is_refused_by_the_server(site):
+    body = {"parts": ["completion"] * 100_000}
+    answer = site.client.post("/v1/models/weather/whatif", json=body)
+    assert answer.status_code in (413, 422), json.dumps(answer.json())[:200]
+    assert site.client.post("/v1/models/weather/whatif", json={"parts": ["posterior"] * 6}).json()["parts"].keys() == {
+        "posterior"
+    }
