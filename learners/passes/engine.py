@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -183,7 +184,7 @@ def collect(
     if not isinstance(statistic, Statistic) or not isinstance(source, Source):
         kinds = f"{type(statistic).__name__}, {type(source).__name__}"
         raise InvalidParameter("statistic, source", kinds, "give an empty statistic and a Source")
-    saved = _Saved(statistic, checkpoint)
+    saved = _Saved(statistic, checkpoint, [zlib.crc32(repr(file.stamp).encode()) for file in source.files])
     walk: _Walk[S] = _Walk(source, saved.done)
     n_threads = max(1, min(threads or available_cores(), len(source.fragments)))
     started = time.perf_counter()
@@ -212,13 +213,13 @@ def collect(
 class _Saved(Generic[S]):
     """What the threads of a pass have handed over, and its checkpoint."""
 
-    def __init__(self, statistic: S, checkpoint: Checkpoint | None) -> None:
-        self.checkpoint = checkpoint
+    def __init__(self, statistic: S, checkpoint: Checkpoint | None, stamps: list[int]) -> None:
+        self.checkpoint, self.stamps = checkpoint, stamps  # of the files: half a pass over others is none
         self.statistic = statistic.empty()
         self.done: list[int] = []
         self.written_at = time.perf_counter()
         saved = None if checkpoint is None else checkpoint.load()
-        if saved is not None:
+        if saved is not None and saved[1].get("stamps", stamps) == stamps:
             table, note = saved
             self.statistic, self.done = statistic.empty().from_arrow(table), list(note["fragments"])
 
@@ -227,7 +228,7 @@ class _Saved(Generic[S]):
         if self.checkpoint is None:
             return
         if self.merge_handed(walk):
-            self.checkpoint.save(self.statistic.to_arrow(), {"fragments": self.done})
+            self.checkpoint.save(self.statistic.to_arrow(), {"fragments": self.done, "stamps": self.stamps})
             self.written_at = time.perf_counter()
         elif time.perf_counter() - self.written_at >= self.checkpoint.every_s:
             walk.handover += 1

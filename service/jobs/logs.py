@@ -45,6 +45,8 @@ class JobLogs(logging.Handler):
             line = self.format(record)
             with self._writing, job_log_path(self.directory, job_id).open("a", encoding="utf-8") as file:
                 file.write(line + "\n")
+        except OSError:
+            pass  # the process' own log has the line
         except Exception:
             self.handleError(record)
 

@@ -33,6 +33,7 @@ APPLICATION_VERSION = "fewpass-jobs-1"
 QUEUE = "fewpass-jobs"
 WORKFLOW = "fewpass.job"
 PROGRESS = "progress"
+RECORDED_AT = "recorded_at"  # within it, for those who ask whether anybody works on a job
 MAX_PAGE = 500
 NO_CURSOR = "The cursor is not one that this server gave."
 MAX_PLACE = 1 << 40  # of a page in a list
@@ -170,6 +171,16 @@ class JobQueue:
             jobs[status.executor_id or ""].append(status.workflow_id)
         return jobs
 
+    def silent(self, seconds: float) -> Sequence[str]:
+        """The jobs that run and have recorded nothing for so long: nobody works on them, or nothing can be recorded."""
+        silent, now = [], time.time()
+        for jobs in self.running().values():
+            for job_id in jobs:
+                progress = self.client.get_event(job_id, PROGRESS, timeout_seconds=0) or {}
+                if now - progress.get(RECORDED_AT, now) > seconds:
+                    silent.append(job_id)
+        return silent
+
     def count(self, state: State) -> int:
         """How many jobs are in a state that is not final (at most 10,000 are counted)."""
         return len(self._in_states({state}, load_input=False, load_output=False))
@@ -216,6 +227,10 @@ class JobQueue:
             raise NotFound("job", job_id)
         return workflows[0]
 
+    def _progress(self, job_id: str) -> JSONObject | None:
+        progress: JSONObject | None = self.client.get_event(job_id, PROGRESS, timeout_seconds=0)
+        return progress and {name: value for name, value in progress.items() if name != RECORDED_AT}
+
     def _job(self, status: WorkflowStatus, with_progress: bool = True) -> Job:
         document = _document(status)
         state = STATES[status.status]
@@ -225,7 +240,7 @@ class JobQueue:
             kind=document["kind"],
             state=state,
             request=document["request"],
-            progress=self.client.get_event(status.workflow_id, PROGRESS, timeout_seconds=0) if with_progress else None,
+            progress=self._progress(status.workflow_id) if with_progress else None,
             result=status.output if state == "succeeded" else None,
             error=_error(status) if state == "failed" else None,
             attempts=status.recovery_attempts or 0,

@@ -5,12 +5,14 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NoReturn
 
 import structlog
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
+from dbos._dbos import _get_dbos_instance as dbos_of_process
+from dbos._utils import INTERNAL_QUEUE_NAME, GlobalParams
 
 from service.jobs import workflows
 from service.jobs.children import Children, SocketFolder
@@ -86,6 +88,8 @@ def run_worker_loop(
         lease_s=settings.lease_s,
         recover=DBOS._recover_pending_workflows,  # public once, and in no other way: `resume` forgets the attempts
         lost=_start_over,
+        active=_active_jobs,
+        requeue=_queue_again,
     )
     children = Children(
         partial(open_kinds, keeper.worker), n_kept=settings.job_concurrency, silence_s=settings.lease_s / 2
@@ -103,7 +107,7 @@ def run_worker_loop(
     DBOS(config=config)
     adopt_library_logger("dbos")
     logging.getLogger("dbos").addFilter(OfDbos())
-    workflows.register_job_workflows(workspace, queue, kinds, children, budget)
+    workflows.register_job_workflows(workspace, queue, kinds, children, budget, keeper.beat)
     DBOS.listen_queues([QUEUE])
     DBOS.launch()
     keeper.start()
@@ -127,6 +131,17 @@ def run_worker_loop(
     SocketFolder.end()
     # A thread that waits for its child would keep the process alive; its job stays "running" and is taken over.
     os._exit(0)
+
+
+def _active_jobs() -> Sequence[str]:
+    """The jobs that this process works on, as DBOS has them."""
+    jobs: Sequence[str] = dbos_of_process()._active_workflows_set.activeList()
+    return jobs
+
+
+def _queue_again(job_id: str) -> None:
+    """Queue a job that this worker is said to run; unlike `resume` it keeps the number of attempts."""
+    dbos_of_process()._sys_db.reenqueue_for_recovery(job_id, [GlobalParams.executor_id], INTERNAL_QUEUE_NAME)
 
 
 def _start_over(error: LeaseLost) -> NoReturn:

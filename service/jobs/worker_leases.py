@@ -25,6 +25,7 @@ from storage.control.leases import Lease, end_lease, list_worker_leases, renew_l
 from storage.errors import ControlUnavailable, LeaseLost, Unwritable
 
 BEATS = 6  # in the time of one lease
+IDLE_LOOKS = 3  # a job begins, and its end is recorded, between two of them
 AWAY = (ControlUnavailable, Unwritable, OperationalError, InterfaceError)
 LOCKS = "workers"  # the folder of the slot locks, in the workspace
 
@@ -61,7 +62,8 @@ class LeaseKeeper:
 
     What it writes by `control` is fenced from here on. After `lease_s` of silence others may take its jobs.
     `recover(workers)` queues the jobs again that those workers were running; `lost` is called when others have ended this
-    lease, and must not return.
+    lease, and must not return. `active()` are the jobs that this process works on; `requeue(job)` queues one again of which the
+    database says that this worker runs it, though it does not: its end could not be recorded, as on a full disk.
     """
 
     def __init__(
@@ -74,10 +76,13 @@ class LeaseKeeper:
         lease_s: float,
         recover: Callable[[list[str]], object],
         lost: Callable[[LeaseLost], object],
+        active: Callable[[], Iterable[str]] | None = None,
+        requeue: Callable[[str], object] = lambda _job: None,
     ) -> None:
         self.control, self.queue, self.locks, self.slot = control, queue, locks, slot
         self.beat_s = lease_s / BEATS
-        self.recover, self.lost = recover, lost
+        self.recover, self.lost, self.active, self.requeue = recover, lost, active, requeue
+        self._idle: dict[str, int] = {}
         self.worker = f"worker-{slot}-{secrets.token_hex(6)}"
         self.silence = Silence(self.beat_s)
         self.log = structlog.get_logger("worker")
@@ -116,6 +121,19 @@ class LeaseKeeper:
             for worker in sorted(orphans):
                 self.log.warning("jobs of a worker that is gone are taken over", gone=worker, jobs=jobs[worker])
 
+        self._take_up(jobs.get(self.worker, ()))
+
+    def _take_up(self, jobs: Iterable[str]) -> None:
+        """Queue the jobs again that this worker is said to run, and at several looks did not."""
+        if self.active is None:
+            return
+        active = set(self.active())
+        self._idle = {job: self._idle.get(job, 0) + 1 for job in jobs if job not in active}
+        for job in [job for job, n_looks in self._idle.items() if n_looks >= IDLE_LOOKS]:
+            self.requeue(job)
+            del self._idle[job]
+            self.log.warning("a job whose end was not recorded starts again", job=job)
+
     def _is_gone(self, lease: Lease, silent_s: float) -> bool:
         if lease.host == lease_host_name() and (
             lease.slot == self.slot or not is_worker_slot_taken(self.locks, lease.slot)
@@ -144,17 +162,28 @@ class Crew:
     """The workers of a workspace, as a process sees them that is none, and how many jobs are queued.
 
     Gone are those whose slot is free, or that were silent for longer than their lease by the clock; `stranded` jobs are said
-    to run, but their worker is gone.
+    to run, but their worker is gone. `silent` jobs have a worker, and have recorded nothing for longer than a lease.
     """
 
     alive: tuple[Lease, ...]
     gone: tuple[Lease, ...]
     n_waiting: int
     stranded: tuple[str, ...]
+    silent: tuple[str, ...] = ()
 
     @property
     def complaint(self) -> str | None:
-        """What is wrong: jobs that nobody runs and nobody will run."""
+        """What is wrong: jobs that nobody runs, or that cannot record how far they are."""
+        if self.alive and self.stranded:
+            return (
+                f"{len(self.stranded)} jobs have lost their worker, such as {self.stranded[0]}. A worker that lives takes them "
+                "over within its lease (FEWPASS_LEASE_S)."
+            )
+        if self.alive and self.silent:
+            return (
+                f"{len(self.silent)} jobs have recorded nothing for longer than a lease, such as {self.silent[0]}. If the disk "
+                "of the workspace is full, free it: their workers then go on with them or end them by name."
+            )
         if self.alive or not (self.stranded or self.n_waiting):
             return None
         return (
@@ -177,7 +206,8 @@ def worker_crew_status(workspace: Workspace) -> Crew:
     alive = tuple(lease for lease in leases if lease not in gone)
     known = {lease.id for lease in alive}
     stranded = tuple(job for worker, jobs in running.items() if worker not in known for job in jobs)
-    return Crew(alive, gone, queue.count("queued"), stranded)
+    silent = tuple(job for job in queue.silent(workspace.settings.lease_s) if job not in stranded)
+    return Crew(alive, gone, queue.count("queued"), stranded, silent)
 
 
 class CrewWatch:

@@ -11,20 +11,21 @@ from typing import Any, NoReturn, TypeVar
 import structlog
 from dbos import DBOS, PortableWorkflowError
 from dbos import error as dbos_errors
-from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
 
 from learners.errors import Cancelled
 from service.jobs.children import Child, Children, SocketFolder
 from service.jobs.job_limits import LESS, format_byte_size, job_limits, job_timeout_error
-from service.jobs.queue import PROGRESS, WORKFLOW, JobQueue
+from service.jobs.queue import PROGRESS, RECORDED_AT, WORKFLOW, JobQueue
 from service.jobs.steps import Kinds, Run, Steps, remove_job_scratch
 from service.jobs.worker_slots import Budget
 from service.requests.json_values import JSONObject
-from service.requests.problems import OutOfMemory, is_expected_error, problem_from_error
+from service.requests.problems import OutOfMemory, is_disk_write_refused, is_expected_error, problem_from_error
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.audit import Actor, acting_as
-from storage.errors import ControlUnavailable, LeaseLost, NotFound
+from storage.control.control import translate_database_error
+from storage.errors import ControlUnavailable, LeaseLost, NotFound, Unwritable
 
 AWAY = (ControlUnavailable, OperationalError, InterfaceError)
 AWAY_S = 1.0
@@ -32,7 +33,12 @@ Answer = TypeVar("Answer")
 
 
 def register_job_workflows(
-    workspace: Workspace, queue: JobQueue, kinds: Kinds, children: Children, budget: Budget
+    workspace: Workspace,
+    queue: JobQueue,
+    kinds: Kinds,
+    children: Children,
+    budget: Budget,
+    write: Callable[[], object] = lambda: None,
 ) -> None:
     """Tell DBOS how to run jobs, before it is launched.
 
@@ -44,6 +50,7 @@ def register_job_workflows(
     kinds : the steps of each kind of job; the last receipt is the job's result
     children : in which the steps run: each has opened the same kinds
     budget : of which a job gets its share of memory before it begins
+    write : writes a little to the control database; a job whose end could not be recorded waits until that can be done
     """
     settings, layout = workspace.settings, workspace.layout
     # DBOS hands a recovered job to its internal queue, which knows no limit, so the limit is kept here once more.
@@ -67,11 +74,17 @@ def register_job_workflows(
             except PortableWorkflowError:  # its own failure, as recorded
                 remove_job_scratch(layout, job_id)
                 raise
-            except Exception:
+            except Exception as error:
                 # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
                 # If the job is taken over, it needs its files; if it has failed, `Leftovers` removes them.
-                structlog.get_logger("jobs").warning("the job stops without a record of it", job=job_id, exc_info=True)
-                raise
+                ours = translate_database_error(error) if isinstance(error, DBAPIError) else error
+                structlog.get_logger("jobs").warning(
+                    "the job stops without a record of it", job=job_id, reason=str(ours), exc_info=ours is error
+                )
+                if ours is error and not is_disk_write_refused(error):
+                    raise
+                _wait_until_writable(write)
+                raise _recorded(ours) from error
             finally:
                 budget.give_back(job_id)
             remove_job_scratch(layout, job_id)
@@ -201,10 +214,25 @@ def _patiently(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
             time.sleep(AWAY_S)
 
 
+def _wait_until_writable(write: Callable[[], object]) -> None:
+    """Return once the control database takes a write again; if the lease is lost meanwhile, the worker starts anew."""
+    while True:
+        try:
+            write()
+        except LeaseLost:
+            restart_worker_process()
+        except (*AWAY, Unwritable, DBAPIError, OSError):
+            time.sleep(AWAY_S)
+        else:
+            return
+
+
 def _recorded(error: Exception) -> PortableWorkflowError:
     """The error as it is kept with the job: its problem document; an unexpected one says its type and text."""
     if isinstance(error, MemoryError):
         error = OutOfMemory(f"The system has no such memory to give: {error}. {LESS}")
+    if isinstance(error, DBAPIError):
+        error = translate_database_error(error)
     problem = problem_from_error(error)
     body = problem.body()
     if not is_expected_error(error):
@@ -259,8 +287,13 @@ class _Reporter:
 
     def _record(self) -> None:
         try:
-            DBOS.set_event(PROGRESS, {"step": self.step, **self._latest})
+            DBOS.set_event(PROGRESS, {"step": self.step, **self._latest, RECORDED_AT: time.time()})
         except dbos_errors.DBOSBaseException as error:  # cancelled, or handed to another worker
             self.stopped = error
-        except Exception:
-            structlog.get_logger("jobs").warning("progress was not recorded", exc_info=True)
+        except Exception as error:
+            is_expected = isinstance(error, DBAPIError)
+            structlog.get_logger("jobs").warning(
+                "progress was not recorded",
+                reason=str(translate_database_error(error) if isinstance(error, DBAPIError) else error),
+                exc_info=not is_expected,
+            )

@@ -274,7 +274,7 @@ def _clock(workspace: Workspace) -> Iterator[Finding]:
 
 def _workers(workspace: Workspace) -> Iterator[Finding]:
     crew = worker_crew_status(workspace)
-    if crew.complaint is not None:
+    if crew.complaint is not None and not crew.alive:
         yield Finding("workers", "warning", crew.complaint, "Start fewpass serve or fewpass worker.")
         return
     yield Finding("workers", "ok", f"{len(crew.alive)} run; {crew.n_waiting} jobs wait.")
@@ -283,6 +283,8 @@ def _workers(workspace: Workspace) -> Iterator[Finding]:
         yield Finding(
             "jobs", "warning", detail, "Wait: within its lease (FEWPASS_LEASE_S) a living worker takes it over."
         )
+    elif crew.complaint is not None:
+        yield Finding("jobs", "warning", crew.complaint, "Look at disk space, and at the log of the worker.")
 
 
 def _door(workspace: Workspace) -> Iterator[Finding]:

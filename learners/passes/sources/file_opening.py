@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
@@ -31,6 +32,7 @@ from learners.passes.sources.source_files import (
     arrow_type_family,
     file_format_by_extension,
     file_with_digest,
+    stamped_file,
 )
 from learners.schema.reading import Reading
 
@@ -128,7 +130,7 @@ def open_source_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: 
 
     `types`: types of columns of CSV and JSON lines, and how they are written. Raises SourceError.
     """
-    files = _agreeing([_opened(filesystem, path, types) for path in paths])
+    files = _agreeing([stamped_file(filesystem, path, partial(_opened, filesystem, path, types)) for path in paths])
     added = _of_folders(files, types)
     return [
         file_with_digest(file_with_constant_columns(file, values)) for file, values in zip(files, added, strict=True)

@@ -111,6 +111,8 @@ class SourceFile:
     hints: Mapping[str, str] = slot(default_factory=dict, compare=False, repr=False)
     # `footer_sha256` before the digest of types, folders and deleted rows went into it; empty where none did.
     stored_sha256: str = slot(default="", compare=False, repr=False)
+    # What it was when it was opened, see `file_stamp`; None where nobody looks. No part of its identity.
+    stamp: tuple[int | str, ...] | None = slot(default=None, compare=False, repr=False)
 
     @property
     def arrow_schema(self) -> pa.Schema:
@@ -258,9 +260,11 @@ def fragment_rows(
         for batch in file.content.batches(filesystem, file, fragment.row_group, columns):
             n_rows += batch.num_rows
             yield batch
+        require_unchanged_file(filesystem, file)
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
+        require_unchanged_file(filesystem, file)  # it was replaced while it was read, which says more
         where = f"{piece} cannot be read ({one_line_error_text(error)})"
         raise SourceError(
             file.path, store_error_reason(error) or f"{where}. Restore the file from its source."
@@ -276,8 +280,39 @@ def require_unchanged_file(filesystem: pafs.FileSystem, file: SourceFile) -> Non
     now = filesystem.get_file_info(file.path)
     if now.type != pafs.FileType.File:
         raise SourceError(file.path, "was removed while it was being read. Put it back, or register the data again.")
-    if now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns):
+    is_other = now.size != file.size or (file.mtime_ns is not None and now.mtime_ns != file.mtime_ns)
+    if is_other or (file.stamp is not None and file_stamp(filesystem, file.path) != file.stamp):
         raise SourceError(file.path, "has changed since it was opened. Start again to read it as it is now.")
+
+
+def file_stamp(filesystem: pafs.FileSystem, path: str) -> tuple[int | str, ...] | None:
+    """What a file is at a moment, beside its size and time of change, which a program may set: inode and ctime; in stores its ETag.
+
+    It is compared within one training alone: a restored file or a `chmod` between two trainings recounts nothing. None if the
+    store tells nothing.
+    """
+    try:
+        if isinstance(filesystem, pafs.LocalFileSystem):
+            own = os.stat(path)  # noqa: PTH116
+            return own.st_ino, own.st_ctime_ns
+        if isinstance(filesystem, pafs.PyFileSystem):
+            about = filesystem.handler.fs.info(path)
+            tag = about.get("ETag") or about.get("etag")
+        else:
+            with filesystem.open_input_file(path) as stream:
+                tag = stream.metadata().get(b"ETag")
+    except (OSError, ValueError, AttributeError, pa.ArrowException):  # of a file that is gone, others tell
+        return None
+    return None if not tag else (tag.decode() if isinstance(tag, bytes) else str(tag),)
+
+
+def stamped_file(filesystem: pafs.FileSystem, path: str, read: Callable[[], SourceFile]) -> SourceFile:
+    """What `read` says of a file, which must be the same before and after. Raises SourceError."""
+    stamp = file_stamp(filesystem, path)
+    file = replace(read(), stamp=stamp)
+    if file_stamp(filesystem, path) != stamp:
+        raise SourceError(path, "has changed while it was opened. Start again to read it as it is now.")
+    return file
 
 
 @dataclass(frozen=True)

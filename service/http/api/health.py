@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from sqlalchemy.exc import DBAPIError
 
 from service import product
+from service.jobs.worker_leases import worker_crew_status
 from service.requests.problems import NotReady
 from service.telemetry import CONTROL_UP, JOBS, MODEL_AGE, PASSES, ROWS_PER_S, metrics_text
 from service.version import VERSION
@@ -108,6 +109,8 @@ def _look_at_jobs(workspace: Workspace) -> None:
     queue = product.job_queue(workspace)
     JOBS.labels("queued").set(queue.count("queued"))
     JOBS.labels("running").set(queue.count("running"))
+    crew = worker_crew_status(workspace)
+    JOBS.labels("stranded").set(len(crew.stranded) + len(crew.silent))
     running = [job.progress or {} for job in queue.list(state="running", limit=100).items]
     PASSES.set(sum("pass_number" in progress for progress in running))
     ROWS_PER_S.set(sum(progress.get("rows_per_s") or 0 for progress in running))

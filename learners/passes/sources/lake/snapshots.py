@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,7 @@ from learners.kernels.arrays import Integers
 from learners.passes.sources.adapted_files import Adapted
 from learners.passes.sources.file_access import ANYWHERE, FileAccess
 from learners.passes.sources.parquet import read_parquet_footer
-from learners.passes.sources.source_files import NO_ROWS, SourceFile, arrow_type_family, file_with_digest
+from learners.passes.sources.source_files import NO_ROWS, SourceFile, arrow_type_family, file_with_digest, stamped_file
 
 DELTA, ICEBERG = "Delta Lake", "Iceberg"
 LOG, METADATA, METADATA_END = "_delta_log", "metadata", ".metadata.json"
@@ -82,7 +83,7 @@ def open_snapshot_files(
 
 
 def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile) -> SourceFile:
-    parquet = read_parquet_footer(filesystem, lake_file.path)
+    parquet = stamped_file(filesystem, lake_file.path, partial(read_parquet_footer, filesystem, lake_file.path))
     own, deleted = _names_in_file(snapshot, parquet.arrow_schema), lake_file.deleted
     if deleted.size and deleted[-1] >= parquet.n_rows:
         raise SourceError(
