@@ -28,7 +28,7 @@ from service.http.api.bodies import send_problem_body
 from service.http.browser_sessions import Sessions, check_session_csrf, request_origin, session_id_from_cookie
 from service.http.company_login import CompanyLogin
 from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
-from service.requests.problems import Forbidden, KeyNeeded, TooManyRequests
+from service.requests.problems import Forbidden, InvalidRequest, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
 from service.telemetry import REQUEST_ID
 from storage.control.api_keys_and_sessions import ApiKey, Role, api_key_token_sha256, api_keys_by_hash
@@ -46,6 +46,7 @@ PAGES = "/console"
 ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 NO_KEY = "a request without a key"
 MAX_VERIFIED = 1_000
+ONCE = (b"authorization", b"x-api-key", b"host")
 
 
 def needed_role(method: str, path: str) -> Role | None:
@@ -116,7 +117,7 @@ class Guard:
                 if session_id is None or self._control is None:
                     return _refuse(error, scope, receive, send)
                 return self._by_session(session_id, self._control, scope, receive, send)
-            except (InvalidKey, Forbidden, TooManyRequests) as error:
+            except (InvalidKey, Forbidden, InvalidRequest, TooManyRequests) as error:
                 return send_problem_body(error, scope, send)
         return self.app(scope, receive, send)
 
@@ -149,7 +150,10 @@ class Guard:
         """
         headers = scope["fewpass.headers"]
         known = self._verified.get(headers.get(b"authorization"))
+        if len(headers) != len(scope["headers"]):
+            check_single_headers(scope["headers"])
         if known is not None and scope["fewpass.is_hot"] and known.is_valid():
+            self.visitors.check_known_host(headers.get(b"host"))
             self._admit(known, Role.PREDICT, scope)
             return
         token = api_token_from_headers(headers)
@@ -230,6 +234,16 @@ def api_token_from_headers(headers: dict[bytes, bytes]) -> bytes | None:
     return headers.get(b"x-api-key", None if value is None else b"")
 
 
+def check_single_headers(raw: list[tuple[bytes, bytes]]) -> None:
+    """Refuse two headers of one name where they say who asks, or whom: programs take the one or the other (InvalidRequest)."""
+    names = [name for name, _ in raw]
+    for name in ONCE:
+        if names.count(name) > 1:
+            raise InvalidRequest(
+                f"The request has two headers {name.decode().title()}. Send one.", header=name.decode()
+            )
+
+
 def check_api_keys_exist(settings: Settings, control: Control) -> None:
     """Refuse to listen where others can ask, before there is a key (KeyNeeded)."""
     if not settings.needs_keys or settings.admin_key is not None or api_keys_by_hash(control):
@@ -288,6 +302,10 @@ class Visitors:
                 "Pages of other sites and ports may neither change anything here nor ask for predictions. "
                 "Send the request without a browser, or from one of this server's own pages."
             )
+        self.check_known_host(host)
+
+    def check_known_host(self, host: bytes | None) -> None:
+        """As `check_host`, quicker for one that was seen before."""
         if host not in self._seen:
             self.check_host(host)
             if len(self._seen) < MAX_SEEN:

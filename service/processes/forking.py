@@ -23,6 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import Connection, Server, ServerConfig
+from service.processes.supervisor import end_with_parent
 from service.settings import Settings
 from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
 from service.telemetry import configure_logs
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 # A process answers from a thread, which waits for others: on a machine that does much else, for several seconds.
 HANG_S = 20
 AGAIN_S = 1.0
-PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 KEPT_BYTES, MAPPED_BYTES = 8 * 2**20, 4 * 2**20
 # pyarrow's allocator starts it when it is loaded, stops it before a fork and starts it anew behind it.
@@ -173,13 +173,6 @@ def _serve(target: Callable[..., None], sockets: list[socket], parent: int) -> N
     configure_logs(Settings(), "serve")  # anew, for the process id in each line
     with contextlib.suppress(KeyboardInterrupt):
         target(sockets=sockets)
-
-
-def end_with_parent(parent: int) -> None:
-    """Let the kernel send SIGTERM when the parent dies, however it dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it was faster
-        sys.exit(0)
 
 
 def threads_lost_by_fork() -> list[str]:

@@ -21,6 +21,7 @@ from storage.files.workspace_layout import checked_resource_name
 
 _KEYS = tables.keys
 _PREFIX = "fp_"
+MOST_SESSIONS = 100  # of one key at the same time
 _SESSIONS = tables.browser_sessions
 
 
@@ -125,12 +126,17 @@ class BrowserSession:
 
 
 def create_browser_session(control: Control, key_sha256: str, origin: str, lifetime: timedelta) -> str:
-    """Begin a session, and forget those that have expired; returns its id, which is not stored and cannot be shown again."""
+    """Begin a session, and forget those that have expired, and of this key the oldest beyond `MOST_SESSIONS`; returns its id, which is not stored and cannot be shown again."""
     session_id = secrets.token_urlsafe(32)
     now = tables.utc_now()
     row = BrowserSession(browser_session_sha256(session_id), key_sha256, origin, now + lifetime)
     with control.writing() as connection:
         connection.execute(sa.delete(_SESSIONS).where(_SESSIONS.c.expires_at <= now))
+        own = sa.select(_SESSIONS.c.id_sha256).where(_SESSIONS.c.key_sha256 == key_sha256)
+        newest = own.order_by(_SESSIONS.c.expires_at.desc()).limit(MOST_SESSIONS - 1)
+        kept = [row_id for (row_id,) in connection.execute(newest)]
+        too_many = (_SESSIONS.c.key_sha256 == key_sha256) & _SESSIONS.c.id_sha256.not_in(kept)
+        connection.execute(sa.delete(_SESSIONS).where(too_many))
         connection.execute(sa.insert(_SESSIONS).values(**vars(row)))
     return session_id
 

@@ -9,13 +9,12 @@ from typing import Annotated
 
 import anyio.to_thread
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
-from fastapi.responses import FileResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
 from service.console.page_requests import workspace_from_request
-from service.http.api.resources import Opening, Ours, PageShape, Shape, media_type_responses
+from service.http.api.resources import File, Opening, Ours, PageShape, Shape, media_type_responses
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import ShownObject
 from service.requests.requests import JobRequest
@@ -142,13 +141,13 @@ def job_log_endpoint(job_id: str, workspace: Ours) -> Response:
     "/{job_id}/output",
     name="output",
     summary="Download the rows that a job has written",
-    response_class=FileResponse,
+    response_class=File,
     responses=media_type_responses("application/vnd.apache.parquet"),
 )
-def job_output_endpoint(job_id: str, workspace: Ours) -> FileResponse:
+def job_output_endpoint(job_id: str, workspace: Ours) -> File:
     """The Parquet file of a job of kind score or impute, once it has succeeded; kept as long as the job is known."""
     path = product.job_output_path(workspace, job_id)
-    return FileResponse(path, media_type="application/vnd.apache.parquet", filename=path.name)
+    return File(path, media_type="application/vnd.apache.parquet", filename=path.name)
 
 
 def _accepted(job: Job, response: Response) -> JobShape:

@@ -4,13 +4,14 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from service import product
 from service.http.api.resources import (
     TAR,
     TAR_BODY,
+    File,
     Limit,
     ModelVersionShape,
     Ours,
@@ -184,11 +185,11 @@ def show_model_family_endpoint(
     return FamilyShape.model_validate(product.version_family_table(workspace, reference, column, limit))
 
 
-@router.get("/{reference}/download", name="download", summary="Download a version", response_class=FileResponse)
-def download_model_endpoint(reference: str, workspace: Ours) -> FileResponse:
+@router.get("/{reference}/download", name="download", summary="Download a version", response_class=File)
+def download_model_endpoint(reference: str, workspace: Ours) -> File:
     """Its DuckDB file, which `fewpass` and any DuckDB can read."""
     version = product.find_version(workspace, reference)
-    return FileResponse(
+    return File(
         version.duckdb_path, media_type="application/vnd.duckdb", filename=f"{version.name}-{version.version}.duckdb"
     )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -11,18 +12,21 @@ from typing import Annotated, Generic, TypeVar
 
 import anyio.to_thread
 from fastapi import Depends, Query, Request
+from fastapi.responses import FileResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import Message, Receive, Scope, Send
 
 from learners.errors import Cancelled
 from service.console.page_requests import workspace_from_request
-from service.http.api.bodies import content_length
+from service.http.api.bodies import content_length, send_body
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject, ShownObject
-from service.requests.problems import BodyTooLarge, UnsupportedMediaType
+from service.requests.problems import MEDIA_TYPE, BodyTooLarge, UnsupportedMediaType, problem_from_http_status
 from service.workspace import Workspace
 from storage.files.atomic_files import draft_file_path
 
 Item = TypeVar("Item")
+UNREADABLE_RANGES = (400, 416)
 
 
 class Shape(BaseModel):
@@ -124,6 +128,30 @@ class Openings:
         """Where to open these; what is named and not told is taken for one of this machine's."""
         is_elsewhere = any("://" in uri and not uri.lower().startswith("file://") for uri in uris)
         return self.elsewhere if is_elsewhere else self.reading if are_read else self.here
+
+
+class File(FileResponse):
+    """A file as an answer, or a part of it; a range that is none is a problem document, too."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with the file."""
+        refusal: list[Message] = []
+
+        async def send_problem_instead(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] in UNREADABLE_RANGES:
+                refusal.append(message)
+            elif refusal:
+                start, detail = refusal[0], message.get("body", b"").decode() or "The range is none of the file"
+                problem = problem_from_http_status(
+                    start["status"], f"{detail.rstrip('.')}. Send Range: bytes=FIRST-LAST."
+                )
+                ranges = [pair for pair in start["headers"] if pair[0] == b"content-range"]
+                body = json.dumps(problem.body(scope["path"])).encode()
+                await send_body(send, problem.status, MEDIA_TYPE, body, ranges)
+            else:
+                await send(message)
+
+        await super().__call__(scope, receive, send_problem_instead)
 
 
 TAR = "application/x-tar"
