@@ -7,6 +7,7 @@ the numbers and from the shop, which no Bayesian network generates. The texts fo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -249,6 +250,12 @@ def draw(n: int, rng: np.random.Generator) -> tuple[Columns, Array]:
 
 
 NULLS = {"discount": 0.2, "distance_km": 0.08, "weight_kg": 0.05, "balance": 0.3, "rating": 0.45}
+HALF_NULLABLE = (
+    "shop", "age", "n_visits", "hour", "has_coupon", "amount", "discount", "distance_km", "weight_kg", "balance", "day",
+    "region", "department", "category", "segment", "brand", "carrier", "device", "payment", "rating",
+)  # fmt: skip
+MANY_NULLS = dict(zip(HALF_NULLABLE, np.linspace(0.01, 0.3, len(HALF_NULLABLE)).round(3).tolist(), strict=True))
+"""Independent nulls in half of the columns, 1 to 30 % each: 19 of 20 rows have some, of thousands of patterns."""
 
 
 @cache
@@ -262,18 +269,17 @@ def _words(name: str, n_values: int) -> pa.Array:
     return pa.array(list(words))
 
 
-def arrow_table(n: int, rng: np.random.Generator) -> pa.Table:
-    """The rows as a table: texts as strings, the class last."""
+def arrow_table(n: int, rng: np.random.Generator, nulls: Mapping[str, float] = NULLS) -> pa.Table:
+    """The rows as a table: texts as strings, the class last, and in some columns a share of nulls."""
     columns, y = draw(n, rng)
     sizes = {"shop": N_SHOPS} | {text.name: text.n_values for text in TEXTS}
     arrays: dict[str, pa.Array] = {}
     for name, column in columns.items():
+        mask = rng.random(n) < nulls[name] if name in nulls else None
         if name in sizes:
-            arrays[name] = _words(name, sizes[name]).take(pa.array(column))
+            arrays[name] = _words(name, sizes[name]).take(pa.array(column, mask=mask))
         elif name == "day":
-            arrays[name] = pa.array((column + FIRST_DAY).astype(np.int32)).cast(pa.date32())
-        elif name in NULLS:
-            arrays[name] = pa.array(column, mask=rng.random(n) < NULLS[name])
+            arrays[name] = pa.array((column + FIRST_DAY).astype(np.int32), mask=mask).cast(pa.date32())
         else:
-            arrays[name] = pa.array(column)
+            arrays[name] = pa.array(column, mask=mask)
     return pa.table(arrays | {TARGET: pa.array(CLASSES).take(pa.array(y))})

@@ -58,7 +58,7 @@ class Joints:
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Of (n_attributes, n) codes in which nothing is missing (n,) the mean of their log P(known)."""
+        """Of (n_attributes, n) codes (n,) the mean of their log P(known) by look-ups: a missing parent ends the context."""
         return np.asarray(np.mean([model.log_evidence(own.x) for model, own in self._seen(x)], axis=0))
 
     def deviation(self, x: Codes) -> Floats:

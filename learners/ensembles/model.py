@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from learners.classifiers.description import training_facts_table
 from learners.classifiers.lookup import kernels
+from learners.classifiers.lookup.completeness import Completeness
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     attribute_log_factors,
@@ -21,7 +22,7 @@ from learners.classifiers.lookup.look_up_tables import (
     run_in_row_ranges,
     slice_lookup_tables,
 )
-from learners.classifiers.lookup.lookup import REMADE, Completeness, LookupModel, lookup_credible_intervals
+from learners.classifiers.lookup.lookup import REMADE, LookupModel, lookup_credible_intervals
 from learners.ensembles.correction.forest import forest_from_arrays, forest_shap_values
 from learners.ensembles.correction.forest_kernels import Forest, add_forest_scores
 from learners.ensembles.joint_members import LEAST, Joints

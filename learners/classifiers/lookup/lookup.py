@@ -1,8 +1,8 @@
-"""A Bayesian network classifier in the form that answers: one table per attribute; and how far a null is evidence."""
+"""A Bayesian network classifier in the form that answers: one table per attribute."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from statistics import NormalDist
 from typing import ClassVar, cast
@@ -22,8 +22,9 @@ from learners.classifiers.description import (
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_lookup_tables, compile_lookup_variance_tables
+from learners.classifiers.lookup.completeness import Completeness
 from learners.classifiers.lookup.elimination import Elimination
-from learners.classifiers.lookup.kernels import ManyClassTables, mark_unknown_and_null_rows, normalize_log_joint_rows
+from learners.classifiers.lookup.kernels import ManyClassTables, normalize_log_joint_rows
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     attribute_log_factors,
@@ -35,15 +36,13 @@ from learners.classifiers.lookup.look_up_tables import (
 from learners.classifiers.lookup.many_classes import compile_many_class_tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
-from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze_arrays, read_only_array
+from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze_arrays
 from learners.models.model import DerivedHeader
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
 
 TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
 MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
-
-LACKS_PARENT, HAS_NULL = 1, 2
 
 REMADE = ("_completeness", "_elimination", "_spread_elimination")
 """What pickled models of before 26 November 2026 hold in a form of then: it is made again when it is asked for."""
@@ -172,7 +171,7 @@ class LookupModel:
         return normalize_log_joints(self._elimination.log_joint(x)[0], self._tables.log_prior)
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Of (n_attributes, n) codes in which no parent is missing the (n,) log P(known)."""
+        """Of (n_attributes, n) codes the (n,) log P(known) where no parent is missing; one that is ends the context."""
         logs = np.empty((x.shape[1], self.schema.n_classes))
         fill_class_log_joints(self._tables, x, 0, x.shape[1], logs)
         return normalize_log_joints(logs, self._tables.log_prior)[1]
@@ -182,15 +181,15 @@ class LookupModel:
         """(n_classes,) float64: log P(class)."""
         return self._tables.log_prior
 
-    def family_logs(self, family: int) -> Floats:
+    def family_logs(self, family: int, unseen: Collection[int] = ()) -> Floats:
         """(n_combinations, n_classes) float64: log P(value | class, parents) of an entry of the network's order.
 
-        One row for each combination of codes of its parents and, fastest, its own.
+        One row for each combination of codes of its parents and, fastest, its own; with the unseen codes of the parents
+        that are in `unseen`, too.
         """
-        members = [*self.network.parents[family], self.network.order[family]]
-        return family_log_probabilities(
-            self._tables, family, self.schema.domain_sizes[members].tolist(), self.schema.code_dtype
-        )
+        parents, sizes = self.network.parents[family], self.schema.domain_sizes.tolist()
+        shape = [*(sizes[i] + (i in unseen) for i in parents), sizes[self.network.order[family]]]
+        return family_log_probabilities(self._tables, family, shape, self.schema.code_dtype)
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
         """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
@@ -269,86 +268,6 @@ class LookupModel:
         return describe_network_as_tables(
             self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances, self.facts
         )
-
-
-class Completeness:
-    """Finds the rows of a chunk that a table look-up alone does not answer.
-
-    `needed` are the attributes without which the look-ups of others are not right: parents, and what trees split on; `used`
-    are all that the model looks at.
-    """
-
-    def __init__(self, schema: Schema, needed: Sequence[int], used: Sequence[int]) -> None:
-        self.sizes: Integers = schema.domain_sizes
-        limits = np.full(schema.n_attributes, np.iinfo(np.uint16).max, np.uint16)
-        limits[list(needed)] = self.sizes[list(needed)]
-        nullable = np.array([schema.attributes[i].has_missing for i in range(schema.n_attributes)], np.bool_)
-        self._used = np.zeros(schema.n_attributes, np.bool_)
-        self._used[list(used)] = True
-        nullable &= self._used
-        freeze_arrays(limits, nullable)
-        self._limits, self.nullable = limits, nullable
-        self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
-
-    def answers(
-        self,
-        x: Codes,
-        look_up: Callable[[Codes], Floats],
-        answer_known: Callable[[Codes], tuple[Floats, Floats]],
-        log_evidence: Callable[[Codes], Floats],
-    ) -> Floats:
-        """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
-
-        A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
-        Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
-        and beforehand alike.
-
-        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
-        those of any rows with the (m,) log probability of what is known, `log_evidence` the latter alone of whole rows.
-        """
-        marks = np.zeros(x.shape[1], np.uint8)
-        mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
-        if not marks.any():
-            return look_up(x)
-        lacking, whole = np.flatnonzero(marks & LACKS_PARENT), np.flatnonzero(marks == HAS_NULL)
-        of_value = np.empty(x.shape[1])
-        if lacking.size:
-            probabilities, of_value[lacking] = answer_known(read_only_array(x[:, lacking]))
-            out = np.empty((x.shape[1], probabilities.shape[1]))
-            out[lacking] = probabilities
-            others = np.flatnonzero(marks & LACKS_PARENT == 0)
-            if others.size:
-                out[others] = look_up(read_only_array(x[:, others]))
-        else:
-            out = look_up(x)
-        if whole.size:
-            of_value[whole] = log_evidence(read_only_array(x[:, whole]))
-        with_null = np.flatnonzero(marks & HAS_NULL)
-        if not with_null.size:
-            return out
-        own = x[:, with_null]
-        is_null = (own == 0) & self.nullable[:, np.newaxis]
-        hidden, of_hidden = answer_known(
-            read_only_array(np.where(is_null, self.sizes[:, np.newaxis], own).astype(own.dtype))
-        )
-        n, s = (own < self.sizes[:, np.newaxis])[self._used].sum(axis=0), is_null.sum(axis=0)
-        weight = null_is_value_probability(of_value[with_null], of_hidden, self._log_hidden(s, n))[:, np.newaxis]
-        out[with_null] = weight * out[with_null] + (1 - weight) * hidden
-        return out
-
-    def _log_hidden(self, s: Integers, n: Integers) -> Floats:
-        """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""
-        return self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1]
-
-
-def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:
-    """(n,) probability that the nulls of each row are values, from the log probability of the row with them as values, and hidden.
-
-    `log_hidden` (n,) is the log probability of hiding just these. Where neither reading is possible, both give the prior.
-    """
-    is_neither = np.isneginf(of_value) & np.isneginf(of_hidden)  # -inf - -inf is NaN
-    log_odds = np.where(is_neither, 0.0, of_value) - np.where(is_neither, 0.0, of_hidden) - log_hidden
-    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -700, 700))))
 
 
 def normalize_log_joints(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:

@@ -28,6 +28,7 @@ class Families:
     first: int = 0  # number of the first family in the table of logarithms
     first_code: int = 0  # number of the first attribute in the table of codes
     takes_unseen: bool = False  # whether `logs` has the unseen codes of all members, too, the attribute's own included
+    nullable: frozenset[int] = frozenset()  # of these parents, too
 
     @property
     def parents(self) -> tuple[int, ...]:
@@ -36,7 +37,8 @@ class Families:
 
     def shape(self, family: int) -> tuple[int, ...]:
         """How many codes each parent of a family has, and last its attribute."""
-        return tuple(self.sizes[i] + self.takes_unseen for i in (*self.above[family], self.order[family]))
+        parents = (self.sizes[i] + (self.takes_unseen or i in self.nullable) for i in self.above[family])
+        return (*parents, self.sizes[self.order[family]] + self.takes_unseen)
 
     @property
     def n_cells(self) -> int:
@@ -77,6 +79,15 @@ def add_family_lookup_step(query: Query, families: Families, source: str, kept: 
         joins = _joins(query, families, block, lambda i: f"s.c{i}")
         source = query.add("looked_up", [*own, *_sums(query, block, "s")], f"{source} AS s{joins}")
     return source
+
+
+def add_family_evidence_step(query: Query, families: Families, source: str, log_prior: Sequence[float]) -> str:
+    """The step with `row_key` and `evidence`: log P(known) by look-ups, in which a nullable parent that is missing ends the context."""
+    codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
+    logs = [f"{query.dialect.number(x)} AS l{k}" for k, x in enumerate(log_prior)]
+    source = query.add("begun", ["row_key", *codes, *logs], source)
+    source = add_family_lookup_step(query, families, source, ["row_key"])
+    return query.softmax(source, ["row_key"], [math.exp(x) for x in log_prior], is_shared=True)
 
 
 def _joins(query: Query, families: Families, block: Iterable[int], code: Callable[[int], str]) -> str:

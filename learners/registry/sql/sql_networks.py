@@ -14,7 +14,12 @@ from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Floats, Integers, freeze_arrays
 from learners.registry.sql.dialects import Query, balanced_sql_sum
 from learners.registry.sql.encoding import binary_search_sql
-from learners.registry.sql.families import Families, add_family_elimination_step, add_family_lookup_step
+from learners.registry.sql.families import (
+    Families,
+    add_family_elimination_step,
+    add_family_evidence_step,
+    add_family_lookup_step,
+)
 from learners.registry.sql.tree_nodes import TreesInSQL
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
@@ -34,6 +39,9 @@ class Writable(Protocol):
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
         """The step with l0, l1, …: log P(class, row) but for a constant, of rows of which nothing that is needed is missing."""
+
+    def add_evidence(self, query: Query, source: str) -> str:
+        """The step with `row_key` and `evidence` of rows of which nothing that is needed is missing but hidden nulls, by look-ups."""
 
     def add_known(self, query: Query, source: str) -> str:
         """The step with `row_key`, p0, p1, … and `evidence` of rows of which anything may be missing."""
@@ -57,6 +65,10 @@ class NetworkInSQL:
         codes = [f"c{i}" for i in self.used]
         source = query.add("begun", [*kept, *codes, *_prior(query, self._log_prior)], source)
         return add_family_lookup_step(query, self.joint, source, kept)
+
+    def add_evidence(self, query: Query, source: str) -> str:
+        """As of `Writable`."""
+        return add_family_evidence_step(query, self.joint, source, self._log_prior)
 
     def add_known(self, query: Query, source: str) -> str:
         """As of `Writable`."""
@@ -94,6 +106,18 @@ class PoolInSQL:
             scores = [f"{query.dialect.number(x)} + t.t{k} AS l{k}" for k, x in enumerate(self._log_prior)]
         source = query.add("views", [*(f"s.{name}" for name in kept), *codes, *scores], joined)
         return add_family_lookup_step(query, self._pool, source, kept)
+
+    def add_evidence(self, query: Query, source: str) -> str:
+        """As of `Writable`: the mean of the joint members'."""
+        joints = []
+        for number, model in enumerate(self._joints.models):
+            coarse = self._add_coarse(query, source, number)
+            joints.append(add_family_evidence_step(query, self.summing[number], coarse, model.log_prior.tolist()))
+        joined = f"{joints[0]} AS b0"
+        for j, joint in enumerate(joints[1:], start=1):
+            joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = b0.row_key"
+        mean = f"({balanced_sql_sum([f'b{j}.evidence' for j in range(len(joints))])}) / {len(joints)}"
+        return query.add("evidence", ["b0.row_key", f"{mean} AS evidence"], joined, is_shared=True)
 
     def add_known(self, query: Query, source: str) -> str:
         """As of `Writable`: answers of the pool and of the joint members; see `Joints.share_of_ensemble`."""
@@ -148,17 +172,25 @@ class PoolInSQL:
 
     def _add_joint(self, query: Query, source: str, number: int) -> str:
         """The step with the answer of a joint member."""
-        views, model = self._joints.views[number], self._joints.models[number]
-        codes = [_view(views, i, f"c{i}") for i in self.used]
-        coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
-        prior = model.log_prior.tolist()
+        prior = self._joints.models[number].log_prior.tolist()
+        coarse = self._add_coarse(query, source, number)
         joint = add_family_elimination_step(query, self.summing[number], coarse, prior)
         return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
+
+    def _add_coarse(self, query: Query, source: str, number: int) -> str:
+        """The step with the codes of a joint member."""
+        codes = [_view(self._joints.views[number], i, f"c{i}") for i in self.used]
+        return query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
 
 
 def _families_of(model: LookupModel, first: int = 0, first_code: int = 0) -> Families:
     sizes = tuple(model.schema.domain_sizes.tolist())
-    return Families(model.network.order, model.network.parents, sizes, model.family_logs, first, first_code)
+    nullable = frozenset(i for i in model.network.order if model.schema.attributes[i].has_missing)
+
+    def logs(family: int) -> Floats:
+        return model.family_logs(family, nullable)
+
+    return Families(model.network.order, model.network.parents, sizes, logs, first, first_code, nullable=nullable)
 
 
 def _prior(query: Query, log_prior: Sequence[float]) -> list[str]:

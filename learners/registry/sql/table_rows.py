@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from learners.classifiers.lookup.completeness import SURE
 from learners.classifiers.lookup.elimination import MOST_COMBINATIONS
-from learners.registry.sql.dialects import Dialect, Query, balanced_sql_sum
+from learners.registry.sql.dialects import IMPOSSIBLE, Dialect, Query, balanced_sql_sum
 from learners.registry.sql.encoding import add_encoding_step
 from learners.registry.sql.sql_networks import Writable
 
@@ -29,15 +30,25 @@ def add_table_row_answers(
     nullable = [i for i in used if schema.attributes[i].has_missing]
     has_null = " OR ".join(f"c{i} = 0" for i in nullable)
     lacks = " OR ".join(f"c{i} >= {sizes[i]}" for i in writable.needed)
-    cases = [f"WHEN {has_null} THEN 2"] * bool(nullable) + [f"WHEN {lacks} THEN 1"] * bool(lacks)
+    cases = [f"WHEN {lacks} THEN {f'CASE WHEN {has_null} THEN 2 ELSE 1 END' if nullable else 1}"] * bool(lacks)
+    cases += [f"WHEN {has_null} THEN 3"] * bool(nullable)
     mark = f"CASE {' '.join(cases)} ELSE 0 END" if cases else "0"
     marked = query.add("marked", [*keys, *codes, f"{mark} AS mark"], coded, is_shared=True)
     direct = _complete(query, writable, marked, keys)
     if not cases:
         return direct
-    incomplete = _incomplete(query, writable, marked, keys, nullable)
     answers = ", ".join([*keys, *(f"p{k}" for k in query.classes)])
-    return query.add("answered", [answers], f"{direct}\n  UNION ALL SELECT {answers} FROM {incomplete}")
+    parts = [direct]
+    rest = f"{marked}\n  WHERE mark IN (1, 2)"
+    if nullable:
+        nulls = _nulls(query, writable, marked, keys, nullable)
+        parts.append(f"{nulls} WHERE is_sure = 1")
+        columns = ", ".join([*keys, *codes, "mark"])
+        rest = (
+            f"(SELECT {columns} FROM {rest}\n    UNION ALL SELECT {columns} FROM {nulls} WHERE is_sure = 0) AS the_rest"
+        )
+    parts.append(_incomplete(query, writable, rest, keys, nullable))
+    return query.add("answered", [answers], f"\n  UNION ALL SELECT {answers} FROM ".join(parts))
 
 
 def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]) -> str:
@@ -54,24 +65,66 @@ def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]
     return query.add("direct", answers, f"{complete} AS m JOIN {scored} AS a ON a.row_key = m.row_key")
 
 
-def _incomplete(query: Query, writable: Writable, marked: str, kept: Sequence[str], nullable: Sequence[int]) -> str:
-    """The step with the answers of rows that lack something.
+def _nulls(query: Query, writable: Writable, marked: str, kept: Sequence[str], nullable: Sequence[int]) -> str:
+    """The step with rows that lack nothing but have nulls, read as values: codes, answers, and whether they are sure to be such."""
+    dialect, codes = query.dialect, [f"c{i}" for i in writable.used]
+    keyed = [*kept, *codes, *_counted(writable, nullable), f"{_key(dialect, codes)} AS row_key"]
+    nulls = query.add("nulls", keyed, f"{marked}\n  WHERE mark = 3", is_shared=True)
+    source = query.add("different_nulls", ["row_key", *codes], nulls, distinct=True, is_shared=True)
+    scored = query.softmax(writable.add_scores(query, source, ["row_key"]), ["row_key"], writable.prior)
+    own = [f"{code} AS c{i}" for i, code in _hidden_codes(writable, nullable).items()]
+    hidden = query.add("hidden_nulls", ["row_key", *own], source, is_shared=True)
+    of_value, of_hidden = (writable.add_evidence(query, rows) for rows in (source, hidden))
+    sure = f"v.evidence >= {IMPOSSIBLE} AND v.evidence - h.evidence - {LOG_HIDDEN} >= {dialect.number(math.log(SURE / (1.0 - SURE)))}"
+    columns = [*(f"m.{name}" for name in (*kept, *codes)), "2 AS mark", *(f"a.p{k} AS p{k}" for k in query.classes)]
+    columns.append(f"CASE WHEN {sure} THEN 1 ELSE 0 END AS is_sure")
+    joins = f"{nulls} AS m JOIN {scored} AS a ON a.row_key = m.row_key"
+    joins += f" JOIN {of_value} AS v ON v.row_key = m.row_key JOIN {of_hidden} AS h ON h.row_key = m.row_key"
+    return query.add("nulls_as_values", columns, joins + _factorials(query), is_shared=True)
+
+
+def _hidden_codes(writable: Writable, nullable: Collection[int]) -> dict[int, str]:
+    """The code of each attribute in use, with nulls as missing values."""
+    sizes = writable.schema.domain_sizes.tolist()
+    return {i: f"CASE WHEN c{i} = 0 THEN {sizes[i]} ELSE c{i} END" if i in nullable else f"c{i}" for i in writable.used}
+
+
+def _counted(writable: Writable, nullable: Sequence[int]) -> list[str]:
+    """How many values of a row are known, and how many of these are nulls."""
+    sizes = writable.schema.domain_sizes.tolist()
+    n_known = balanced_sql_sum(["0", *(f"CASE WHEN c{i} < {sizes[i]} THEN 1 ELSE 0 END" for i in writable.used)])
+    n_null = balanced_sql_sum(["0", *(f"CASE WHEN c{i} = 0 THEN 1 ELSE 0 END" for i in nullable)])
+    return [f"{n_known} AS n_known", f"{n_null} AS n_null"]
+
+
+# Where the share of hidden values is as likely one as another, s of n are hidden with probability s! (n - s)! / (n + 1)!.
+LOG_HIDDEN = "(f1.log_factorial + f2.log_factorial - f3.log_factorial)"
+
+
+def _factorials(query: Query) -> str:
+    """The joins that `LOG_HIDDEN` needs, with the counts of m."""
+    factorials = query.table("factorials")
+    return (
+        f"\n    LEFT JOIN {factorials} AS f1 ON f1.n = m.n_null"
+        f"\n    LEFT JOIN {factorials} AS f2 ON f2.n = m.n_known - m.n_null"
+        f"\n    LEFT JOIN {factorials} AS f3 ON f3.n = m.n_known + 1"
+    )
+
+
+def _incomplete(query: Query, writable: Writable, rest: str, kept: Sequence[str], nullable: Sequence[int]) -> str:
+    """The step with the answers of the rest: rows that lack something, or whose nulls may hide something.
 
     Each row is asked as it is, and if it has a null that training saw as a value, also as if the null hid the value
-    (see `learners.classifiers.lookup.lookup.Completeness`). Rows with the same codes are asked once.
+    (see `learners.classifiers.lookup.completeness.Completeness`). Rows with the same codes are asked once.
     """
     dialect, used = query.dialect, writable.used
-    sizes = writable.schema.domain_sizes.tolist()
-    hidden = {i: f"CASE WHEN c{i} = 0 THEN {sizes[i]} ELSE c{i} END" if i in nullable else f"c{i}" for i in used}
+    hidden = _hidden_codes(writable, nullable)
     key_own = _key(dialect, [f"c{i}" for i in used])
     key_hidden = _key(dialect, [hidden[i] for i in used])
-    n_known = balanced_sql_sum(["0", *(f"CASE WHEN c{i} < {sizes[i]} THEN 1 ELSE 0 END" for i in used)])
-    n_null = balanced_sql_sum(["0", *(f"CASE WHEN c{i} = 0 THEN 1 ELSE 0 END" for i in nullable)])
-    codes = [f"c{i}" for i in used]
+    codes, counted = [f"c{i}" for i in used], _counted(writable, nullable)
     keys = [f"{key_own} AS key_own", f"CASE WHEN mark = 2 THEN {key_hidden} END AS key_hidden"]
-    counted = [f"{n_known} AS n_known", f"{n_null} AS n_null"]
     columns = [*kept, *codes, "mark", *keys, *counted, f"{_is_too_much(query, writable, hidden)} AS is_too_much"]
-    lacking = query.add("lacking", columns, f"{marked}\n  WHERE mark > 0", is_shared=True)
+    lacking = query.add("lacking", columns, rest, is_shared=True)
     select = f"SELECT key_own AS row_key, {', '.join(codes)} FROM {lacking} WHERE is_too_much = 0"
     if nullable:
         without = ", ".join(f"{hidden[i]} AS c{i}" for i in used)
@@ -85,17 +138,12 @@ def _incomplete(query: Query, writable: Writable, marked: str, kept: Sequence[st
         shares = [f"a.p{k} AS p{k}" for k in query.classes]
         return query.add("told", [*own, *shares], f"{lacking} AS m LEFT JOIN {source} AS a ON a.row_key = m.key_own")
     both = [f"a.p{k} AS a{k}" for k in query.classes] + [f"b.p{k} AS b{k}" for k in query.classes]
-    # Where the share of hidden values is as likely one as another, s of n are hidden with probability s! (n - s)! / (n + 1)!.
-    log_odds = "a.evidence - b.evidence - (f.log_factorial + g.log_factorial - h.log_factorial) AS log_odds"
-    factorials = query.table("factorials")
+    log_odds = f"a.evidence - b.evidence - {LOG_HIDDEN} AS log_odds"
     joins = (
         f"{lacking} AS m\n    LEFT JOIN {source} AS a ON a.row_key = m.key_own"
         f"\n    LEFT JOIN {source} AS b ON b.row_key = m.key_hidden"
-        f"\n    LEFT JOIN {factorials} AS f ON f.n = m.n_null"
-        f"\n    LEFT JOIN {factorials} AS g ON g.n = m.n_known - m.n_null"
-        f"\n    LEFT JOIN {factorials} AS h ON h.n = m.n_known + 1"
     )
-    source = query.add("readings", [*own, "m.mark", *both, log_odds], joins)
+    source = query.add("readings", [*own, "m.mark", *both, log_odds], joins + _factorials(query))
     clipped = "CASE WHEN log_odds > 7e2 THEN 7e2 WHEN log_odds < -7e2 THEN -7e2 ELSE log_odds END"
     weight = f"CASE WHEN mark = 2 THEN 1e0 / (1e0 + EXP(-({clipped}))) ELSE 1e0 END AS w"
     names = [f"{of}{k}" for of in "ab" for k in query.classes]

@@ -1,0 +1,114 @@
+"""Which rows a table look-up alone answers; and how far a null is evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from learners.classifiers.lookup.kernels import mark_unknown_and_null_rows
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, freeze_arrays, read_only_array
+from learners.schema import Schema
+
+LACKS_PARENT, HAS_NULL = 1, 2
+
+SURE = 0.95
+"""Nulls that are values with this probability, as look-ups tell it, are read as values: nothing is summed out."""
+
+
+class Completeness:
+    """Finds the rows of a chunk that a table look-up alone does not answer.
+
+    `needed` are the attributes without which the look-ups of others are not right: parents, and what trees split on; `used`
+    are all that the model looks at.
+    """
+
+    def __init__(self, schema: Schema, needed: Sequence[int], used: Sequence[int]) -> None:
+        self.sizes: Integers = schema.domain_sizes
+        limits = np.full(schema.n_attributes, np.iinfo(np.uint16).max, np.uint16)
+        limits[list(needed)] = self.sizes[list(needed)]
+        nullable = np.array([schema.attributes[i].has_missing for i in range(schema.n_attributes)], np.bool_)
+        self._used = np.zeros(schema.n_attributes, np.bool_)
+        self._used[list(used)] = True
+        nullable &= self._used
+        freeze_arrays(limits, nullable, self._used)
+        self._limits, self.nullable = limits, nullable
+        self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
+
+    def answers(
+        self,
+        x: Codes,
+        look_up: Callable[[Codes], Floats],
+        answer_known: Callable[[Codes], tuple[Floats, Floats]],
+        log_evidence: Callable[[Codes], Floats],
+    ) -> Floats:
+        """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
+
+        A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
+        Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
+        and beforehand alike. Where look-ups already tell that the nulls of a whole row are values with probability
+        `SURE`, they are read as values alone.
+
+        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
+        those of any rows with the (m,) log probability of what is known, `log_evidence` the latter alone by look-ups, in
+        which a missing parent ends the context.
+        """
+        marks = np.zeros(x.shape[1], np.uint8)
+        mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
+        if not marks.any():
+            return look_up(x)
+        parts, unsure = list[tuple[Integers, Floats]](), list[tuple[Integers, Floats]]()
+        for mark in np.flatnonzero(np.bincount(marks)).tolist():
+            rows = np.flatnonzero(marks == mark)
+            own = x if rows.size == marks.size else read_only_array(x[:, rows])
+            if mark & LACKS_PARENT:
+                p, of_value = answer_known(own)
+                if mark & HAS_NULL:
+                    unsure.append((rows, of_value))
+            else:
+                p = look_up(own)
+                if mark & HAS_NULL:
+                    of_value = log_evidence(own)
+                    places = np.flatnonzero(~self._is_sure(own, of_value, log_evidence))
+                    unsure.append((rows[places], of_value[places]))
+            parts.append((rows, p))
+        out = parts[0][1]
+        if len(parts) > 1:
+            out = np.empty((marks.size, out.shape[1]))
+            for rows, p in parts:
+                out[rows] = p
+        if any(rows.size for rows, _ in unsure):
+            rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
+            own = x[:, rows]
+            hidden, of_hidden = answer_known(self._hidden(own))
+            weight = null_is_value_probability(of_value, of_hidden, self._log_hidden(own))[:, np.newaxis]
+            out[rows] = weight * out[rows] + (1 - weight) * hidden
+        return out
+
+    def _is_sure(self, x: Codes, of_value: Floats, log_evidence: Callable[[Codes], Floats]) -> Mask:
+        """Whether look-ups tell that nulls are values; not where no class can produce the row with them."""
+        p = null_is_value_probability(of_value, log_evidence(self._hidden(x)), self._log_hidden(x))
+        return np.asarray((p >= SURE) & (of_value > -np.inf))
+
+    def _hidden(self, x: Codes) -> Codes:
+        """Rows (n_attributes, n) whose nulls are missing values."""
+        hidden = np.array(x)
+        for i in np.flatnonzero(self.nullable):
+            hidden[i, x[i] == 0] = self.sizes[i]
+        return read_only_array(hidden)
+
+    def _log_hidden(self, x: Codes) -> Floats:
+        """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""
+        n = (x < self.sizes[:, np.newaxis].astype(x.dtype))[self._used].sum(axis=0, dtype=np.uint16)
+        s = (x[self.nullable] == 0).sum(axis=0, dtype=np.uint16)
+        return np.asarray(self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1])
+
+
+def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:
+    """(n,) probability that the nulls of each row are values, from the log probability of the row with them as values, and hidden.
+
+    `log_hidden` (n,) is the log probability of hiding just these. Where neither reading is possible, both give the prior.
+    """
+    is_neither = np.isneginf(of_value) & np.isneginf(of_hidden)  # -inf - -inf is NaN
+    log_odds = np.where(is_neither, 0.0, of_value) - np.where(is_neither, 0.0, of_hidden) - log_hidden
+    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -700, 700))))

@@ -1,0 +1,96 @@
+"""Rows with nulls: which of them look-ups answer, how much work they are, and that it does not follow the number of their patterns."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from fewpass import ESKDB, KDB
+from learners.classifiers.lookup import completeness, look_up_tables
+from learners.classifiers.lookup.elimination import Elimination
+from learners.schema import Chunk
+from learners.schema.encoding.encode import encode
+
+N_COLUMNS = 30
+
+
+def table(n_rows, seed, share=0.2):
+    """Columns that follow from the class and from one another, half of them with independent nulls."""
+    random = np.random.default_rng(seed)
+    y = random.integers(0, 3, n_rows)
+    columns, last = {}, y
+    for i in range(N_COLUMNS):
+        last = np.where(random.random(n_rows) < 0.8, random.integers(0, 4, n_rows), (last + y + i) % 4)
+        mask = random.random(n_rows) < share if i % 2 else None
+        columns[f"c{i}"] = pa.array(last.astype(str), mask=mask)
+    return pa.table({**columns, "class": y.astype(str)})
+
+
+@pytest.fixture(scope="module", params=[lambda: KDB(k=2), lambda: ESKDB(members=2)], ids=["kdb", "eskdb"])
+def model(request):
+    return request.param().fit(table(3000, 0), "class").model_
+
+
+def rows_of(model, n_rows, seed=1, share=0.2):
+    (batch,) = table(n_rows, seed, share).combine_chunks().to_batches()
+    return encode(batch, model.schema)
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """Counts calls of the kernel that looks rows up, and the rows that are summed out."""
+    counts = {"look-ups": 0, "summed": 0}
+    look_up, log_joint = look_up_tables.look_up_class_probabilities, Elimination.log_joint
+
+    def counted(*arguments):
+        counts["look-ups"] += 1
+        look_up(*arguments)
+
+    def summed(self, x):
+        counts["summed"] += x.shape[1]
+        return log_joint(self, x)
+
+    monkeypatch.setattr(look_up_tables, "look_up_class_probabilities", counted)
+    monkeypatch.setattr(Elimination, "log_joint", summed)
+    return counts
+
+
+def test_the_work_does_not_follow_the_number_of_patterns(model, work):
+    for n_rows in (500, 4000):
+        rows = rows_of(model, n_rows, seed=2)
+        patterns = np.unique(np.packbits(rows.x == 0, axis=0), axis=1).shape[1]
+        assert patterns > n_rows // 2
+        work.update({"look-ups": 0, "summed": 0})
+        model.predict_proba(rows, threads=1)
+        assert work["summed"] <= n_rows // 50
+        assert work["look-ups"] <= 40 + 40 * work["summed"]
+
+
+def test_nulls_as_usual_are_read_as_values_with_nothing_lost(model, monkeypatch):
+    rows = rows_of(model, 1500)
+    answers = model.predict_proba(rows)
+    monkeypatch.setattr(completeness, "SURE", 2.0)  # never sure
+    mixed = model.predict_proba(rows)
+    of_class = np.arange(rows.n_rows), rows.y
+    assert abs(answers - mixed).mean() < 0.002
+    assert -np.log(answers[of_class]).mean() == pytest.approx(-np.log(mixed[of_class]).mean(), rel=0.005)
+
+
+def test_more_nulls_than_training_had_are_mixed_with_what_they_may_hide(model, monkeypatch, work):
+    rows = rows_of(model, 100, share=0.8)
+    answers = model.predict_proba(rows)
+    assert work["summed"] > 30
+    monkeypatch.setattr(completeness, "SURE", 2.0)
+    unsure = model.predict_proba(rows)
+    same = np.abs(answers - unsure).max(axis=1) < 1e-12
+    assert 30 < same.sum() < 100
+
+
+def test_rows_are_answered_alike_alone_and_together(model):
+    """Rows that lack nothing, nulls, absent and unseen values side by side."""
+    x = np.array(rows_of(model, 60).x)
+    x[2, ::3] = model.schema.domain_sizes[2]
+    x[:, ::7] = np.maximum(x[:, ::7], 1)
+    x.setflags(write=False)
+    together = model.predict_proba(Chunk(x, None))
+    alone = np.concatenate([model.predict_proba(Chunk(x[:, [i]], None)) for i in range(60)])
+    assert together == pytest.approx(alone, abs=1e-9)
