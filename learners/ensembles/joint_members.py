@@ -51,9 +51,14 @@ class Joints:
         for model, views in zip(self.models, self.views, strict=True):
             yield model, views.chunk(Chunk(x, None))
 
-    def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
-        """Of (n_attributes, n) codes the (n_models, n, n_classes) log probabilities, and the mean of their (n,) log P(known)."""
-        answers = [model.answer_known(own.x) for model, own in self._seen(x)]
+    def answer_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
+        """Of (n_attributes, n) codes the (n_models, n, n_classes) log probabilities, and the mean of their (n,) log P(known).
+
+        By look-ups a missing parent ends the context.
+        """
+        answers = [
+            model.look_up_known(own.x) if by_look_ups else model.answer_known(own.x) for model, own in self._seen(x)
+        ]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
 

@@ -115,7 +115,13 @@ class EnsembleModel:
             )
             return out
 
-        return self._completeness.answers(chunk.x, look_up, self.answer_known, self.joints.log_evidence)
+        return self._completeness.answers(
+            chunk.x,
+            look_up,
+            self.answer_known,
+            lambda x: self.answer_known(x, by_look_ups=True)[0],
+            self.joints.log_evidence,
+        )
 
     @property
     def joint(self) -> LookupModel:
@@ -127,17 +133,20 @@ class EnsembleModel:
         attributes = range(self.schema.n_attributes)
         return Completeness(self.schema, attributes, attributes)
 
-    def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
-        """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known)."""
-        share, log_ensemble, of_joints, log_evidence = self._answers_of_both(x)
+    def answer_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
+        """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known).
+
+        By look-ups a missing parent ends the context in the joint members, too.
+        """
+        share, log_ensemble, of_joints, log_evidence = self._answers_of_both(x, by_look_ups)
         return self.joints.pooled(share, log_ensemble, of_joints, self._tables.log_prior), log_evidence
 
-    def _answers_of_both(self, x: Codes) -> tuple[Floats, Floats, Floats, Floats]:
+    def _answers_of_both(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats, Floats, Floats]:
         """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""
         x = read_only_array(x)
         ensemble = np.empty((x.shape[1], self.schema.n_classes))
         self._answer_alone(x, ensemble)
-        of_joints, log_evidence = self.joints.answer_known(x)
+        of_joints, log_evidence = self.joints.answer_known(x, by_look_ups)
         return self.joints.share_of_ensemble(x), np.log(np.maximum(ensemble, LEAST)), of_joints, log_evidence
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:

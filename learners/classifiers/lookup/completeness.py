@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from learners.classifiers.lookup.kernels import mark_unknown_and_null_rows
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, freeze_arrays, read_only_array
+from learners.kernels.arrays import Codes, Floats, Integers, freeze_arrays, read_only_array
 from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2
+NOTHING: Floats = np.empty(0)
 
-SURE = 0.95
-"""Nulls that are values with this probability, as look-ups tell it, are read as values: nothing is summed out."""
+SURE, LIKELY = 0.95, 0.5
+"""Nulls that are values with these probabilities, as look-ups tell it: then what they may hide is left out, or itself looked up."""
 
 
 class Completeness:
@@ -40,18 +41,19 @@ class Completeness:
         x: Codes,
         look_up: Callable[[Codes], Floats],
         answer_known: Callable[[Codes], tuple[Floats, Floats]],
+        look_up_known: Callable[[Codes], Floats],
         log_evidence: Callable[[Codes], Floats],
     ) -> Floats:
         """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
 
         A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
         Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
-        and beforehand alike. Where look-ups already tell that the nulls of a whole row are values with probability
-        `SURE`, they are read as values alone.
+        and beforehand alike. Where look-ups already tell that the nulls are values with probability `SURE`, they are read
+        as values alone; in a row that lacks nothing else the other reading is looked up with `LIKELY`, and not summed out.
 
         Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
-        those of any rows with the (m,) log probability of what is known, `log_evidence` the latter alone by look-ups, in
-        which a missing parent ends the context.
+        those of any rows with the (m,) log probability of what is known, `look_up_known` and `log_evidence` the two by look-ups,
+        in which a missing parent ends the context.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
@@ -61,16 +63,17 @@ class Completeness:
         for mark in np.flatnonzero(np.bincount(marks)).tolist():
             rows = np.flatnonzero(marks == mark)
             own = x if rows.size == marks.size else read_only_array(x[:, rows])
-            if mark & LACKS_PARENT:
-                p, of_value = answer_known(own)
-                if mark & HAS_NULL:
-                    unsure.append((rows, of_value))
-            else:
-                p = look_up(own)
-                if mark & HAS_NULL:
-                    of_value = log_evidence(own)
-                    places = np.flatnonzero(~self._is_sure(own, of_value, log_evidence))
-                    unsure.append((rows[places], of_value[places]))
+            lacks = bool(mark & LACKS_PARENT)
+            p, of_value = answer_known(own) if lacks else (look_up(own), NOTHING)
+            if mark & HAS_NULL:
+                by_look_ups, without = log_evidence(own), self._hidden(own)
+                weight = null_is_value_probability(by_look_ups, log_evidence(without), self._log_hidden(own))
+                weight[by_look_ups == -np.inf] = 0.0  # no class can produce the row with its nulls as values
+                likely = np.flatnonzero((weight >= LIKELY) & (weight < SURE) & (not lacks))
+                if likely.size:
+                    p[likely] = _mean(weight[likely], p[likely], look_up_known(read_only_array(without[:, likely])))
+                places = np.flatnonzero(weight < (SURE if lacks else LIKELY))
+                unsure.append((rows[places], (of_value if lacks else by_look_ups)[places]))
             parts.append((rows, p))
         out = parts[0][1]
         if len(parts) > 1:
@@ -81,14 +84,8 @@ class Completeness:
             rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
             own = x[:, rows]
             hidden, of_hidden = answer_known(self._hidden(own))
-            weight = null_is_value_probability(of_value, of_hidden, self._log_hidden(own))[:, np.newaxis]
-            out[rows] = weight * out[rows] + (1 - weight) * hidden
+            out[rows] = _mean(null_is_value_probability(of_value, of_hidden, self._log_hidden(own)), out[rows], hidden)
         return out
-
-    def _is_sure(self, x: Codes, of_value: Floats, log_evidence: Callable[[Codes], Floats]) -> Mask:
-        """Whether look-ups tell that nulls are values; not where no class can produce the row with them."""
-        p = null_is_value_probability(of_value, log_evidence(self._hidden(x)), self._log_hidden(x))
-        return np.asarray((p >= SURE) & (of_value > -np.inf))
 
     def _hidden(self, x: Codes) -> Codes:
         """Rows (n_attributes, n) whose nulls are missing values."""
@@ -102,6 +99,12 @@ class Completeness:
         n = (x < self.sizes[:, np.newaxis].astype(x.dtype))[self._used].sum(axis=0, dtype=np.uint16)
         s = (x[self.nullable] == 0).sum(axis=0, dtype=np.uint16)
         return np.asarray(self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1])
+
+
+def _mean(weight: Floats, of_value: Floats, of_hidden: Floats) -> Floats:
+    """(n, n_classes) the mean of two, of which the first has a weight (n,)."""
+    share = weight[:, np.newaxis]
+    return np.asarray(share * of_value + (1 - share) * of_hidden)
 
 
 def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:

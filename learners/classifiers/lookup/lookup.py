@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from statistics import NormalDist
 from typing import ClassVar, cast
@@ -151,7 +151,7 @@ class LookupModel:
             )
             return out
 
-        return self._completeness.answers(chunk.x, look_up, self.answer_known, self.log_evidence)
+        return self._completeness.answers(chunk.x, look_up, self.answer_known, look_up, self.log_evidence)
 
     @cached_property
     def _completeness(self) -> Completeness:
@@ -170,25 +170,28 @@ class LookupModel:
         """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
         return normalize_log_joints(self._elimination.log_joint(x)[0], self._tables.log_prior)
 
-    def log_evidence(self, x: Codes) -> Floats:
-        """Of (n_attributes, n) codes the (n,) log P(known) where no parent is missing; one that is ends the context."""
+    def look_up_known(self, x: Codes) -> tuple[Floats, Floats]:
+        """As `answer_known`, by look-ups, in which a missing parent ends the context."""
         logs = np.empty((x.shape[1], self.schema.n_classes))
         fill_class_log_joints(self._tables, x, 0, x.shape[1], logs)
-        return normalize_log_joints(logs, self._tables.log_prior)[1]
+        return normalize_log_joints(logs, self._tables.log_prior)
+
+    def log_evidence(self, x: Codes) -> Floats:
+        """Of (n_attributes, n) codes the (n,) log P(known) where no parent is missing; one that is ends the context."""
+        return self.look_up_known(x)[1]
 
     @property
     def log_prior(self) -> Floats:
         """(n_classes,) float64: log P(class)."""
         return self._tables.log_prior
 
-    def family_logs(self, family: int, unseen: Collection[int] = ()) -> Floats:
+    def family_logs(self, family: int, unseen: bool = False) -> Floats:
         """(n_combinations, n_classes) float64: log P(value | class, parents) of an entry of the network's order.
 
-        One row for each combination of codes of its parents and, fastest, its own; with the unseen codes of the parents
-        that are in `unseen`, too.
+        One row for each combination of codes of its parents, with their `unseen` ones or not, and, fastest, its own.
         """
         parents, sizes = self.network.parents[family], self.schema.domain_sizes.tolist()
-        shape = [*(sizes[i] + (i in unseen) for i in parents), sizes[self.network.order[family]]]
+        shape = [*(sizes[i] + unseen for i in parents), sizes[self.network.order[family]]]
         return family_log_probabilities(self._tables, family, shape, self.schema.code_dtype)
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:

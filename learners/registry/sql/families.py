@@ -28,7 +28,7 @@ class Families:
     first: int = 0  # number of the first family in the table of logarithms
     first_code: int = 0  # number of the first attribute in the table of codes
     takes_unseen: bool = False  # whether `logs` has the unseen codes of all members, too, the attribute's own included
-    nullable: frozenset[int] = frozenset()  # of these parents, too
+    takes_unseen_parents: bool = False  # whether it has those of the parents
 
     @property
     def parents(self) -> tuple[int, ...]:
@@ -37,7 +37,8 @@ class Families:
 
     def shape(self, family: int) -> tuple[int, ...]:
         """How many codes each parent of a family has, and last its attribute."""
-        parents = (self.sizes[i] + (self.takes_unseen or i in self.nullable) for i in self.above[family])
+        more = int(self.takes_unseen or self.takes_unseen_parents)
+        parents = (self.sizes[i] + more for i in self.above[family])
         return (*parents, self.sizes[self.order[family]] + self.takes_unseen)
 
     @property
@@ -82,7 +83,7 @@ def add_family_lookup_step(query: Query, families: Families, source: str, kept: 
 
 
 def add_family_evidence_step(query: Query, families: Families, source: str, log_prior: Sequence[float]) -> str:
-    """The step with `row_key` and `evidence`: log P(known) by look-ups, in which a nullable parent that is missing ends the context."""
+    """As `add_family_elimination_step`, normalised, by look-ups, in which a missing parent ends the context."""
     codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
     logs = [f"{query.dialect.number(x)} AS l{k}" for k, x in enumerate(log_prior)]
     source = query.add("begun", ["row_key", *codes, *logs], source)

@@ -41,10 +41,10 @@ class Writable(Protocol):
         """The step with l0, l1, …: log P(class, row) but for a constant, of rows of which nothing that is needed is missing."""
 
     def add_evidence(self, query: Query, source: str) -> str:
-        """The step with `row_key` and `evidence` of rows of which nothing that is needed is missing but hidden nulls, by look-ups."""
+        """The step with `row_key` and `evidence` of rows, by look-ups in which a missing parent ends the context."""
 
-    def add_known(self, query: Query, source: str) -> str:
-        """The step with `row_key`, p0, p1, … and `evidence` of rows of which anything may be missing."""
+    def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
+        """The step with `row_key`, p0, p1, … and `evidence` of rows of which anything may be missing; by look-ups as of `add_evidence`."""
 
 
 class NetworkInSQL:
@@ -70,8 +70,10 @@ class NetworkInSQL:
         """As of `Writable`."""
         return add_family_evidence_step(query, self.joint, source, self._log_prior)
 
-    def add_known(self, query: Query, source: str) -> str:
+    def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
         """As of `Writable`."""
+        if by_look_ups:
+            return self.add_evidence(query, source)
         source = add_family_elimination_step(query, self.joint, source, self._log_prior)
         return query.softmax(source, ["row_key"], self.prior, is_shared=True)
 
@@ -109,21 +111,18 @@ class PoolInSQL:
 
     def add_evidence(self, query: Query, source: str) -> str:
         """As of `Writable`: the mean of the joint members'."""
-        joints = []
-        for number, model in enumerate(self._joints.models):
-            coarse = self._add_coarse(query, source, number)
-            joints.append(add_family_evidence_step(query, self.summing[number], coarse, model.log_prior.tolist()))
+        joints = [self._add_joint(query, source, number, by_look_ups=True) for number in range(len(self.summing))]
         joined = f"{joints[0]} AS b0"
         for j, joint in enumerate(joints[1:], start=1):
             joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = b0.row_key"
         mean = f"({balanced_sql_sum([f'b{j}.evidence' for j in range(len(joints))])}) / {len(joints)}"
         return query.add("evidence", ["b0.row_key", f"{mean} AS evidence"], joined, is_shared=True)
 
-    def add_known(self, query: Query, source: str) -> str:
+    def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
         """As of `Writable`: answers of the pool and of the joint members; see `Joints.share_of_ensemble`."""
         source = self._add_share(query, source)
         pool = query.softmax(self.add_scores(query, source, ["row_key", "share"]), ["row_key", "share"], self.prior)
-        joints = [self._add_joint(query, source, number) for number in range(len(self.summing))]
+        joints = [self._add_joint(query, source, number, by_look_ups) for number in range(len(self.summing))]
         joined = f"{pool} AS a"
         for j, joint in enumerate(joints):
             joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = a.row_key"
@@ -170,27 +169,26 @@ class PoolInSQL:
         source = query.add("heard", ["row_key", *codes, f"{less} AS less"], source)
         return query.add("shared", ["row_key", *codes, "less * less AS share"], source, is_shared=True)
 
-    def _add_joint(self, query: Query, source: str, number: int) -> str:
+    def _add_joint(self, query: Query, source: str, number: int, by_look_ups: bool) -> str:
         """The step with the answer of a joint member."""
-        prior = self._joints.models[number].log_prior.tolist()
-        coarse = self._add_coarse(query, source, number)
+        views, prior = self._joints.views[number], self._joints.models[number].log_prior.tolist()
+        codes = [_view(views, i, f"c{i}") for i in self.used]
+        coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
+        if by_look_ups:
+            return add_family_evidence_step(query, self.summing[number], coarse, prior)
         joint = add_family_elimination_step(query, self.summing[number], coarse, prior)
         return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
-
-    def _add_coarse(self, query: Query, source: str, number: int) -> str:
-        """The step with the codes of a joint member."""
-        codes = [_view(self._joints.views[number], i, f"c{i}") for i in self.used]
-        return query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
 
 
 def _families_of(model: LookupModel, first: int = 0, first_code: int = 0) -> Families:
     sizes = tuple(model.schema.domain_sizes.tolist())
-    nullable = frozenset(i for i in model.network.order if model.schema.attributes[i].has_missing)
+    has_nulls = any(model.schema.attributes[i].has_missing for i in model.network.order)
 
     def logs(family: int) -> Floats:
-        return model.family_logs(family, nullable)
+        return model.family_logs(family, has_nulls)
 
-    return Families(model.network.order, model.network.parents, sizes, logs, first, first_code, nullable=nullable)
+    order, above = model.network.order, model.network.parents
+    return Families(order, above, sizes, logs, first, first_code, takes_unseen_parents=has_nulls)
 
 
 def _prior(query: Query, log_prior: Sequence[float]) -> list[str]:

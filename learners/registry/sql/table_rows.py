@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from learners.classifiers.lookup.completeness import SURE
+from learners.classifiers.lookup.completeness import LIKELY, SURE
 from learners.classifiers.lookup.elimination import MOST_COMBINATIONS
 from learners.registry.sql.dialects import IMPOSSIBLE, Dialect, Query, balanced_sql_sum
 from learners.registry.sql.encoding import add_encoding_step
@@ -39,13 +39,13 @@ def add_table_row_answers(
         return direct
     answers = ", ".join([*keys, *(f"p{k}" for k in query.classes)])
     parts = [direct]
-    rest = f"{marked}\n  WHERE mark IN (1, 2)"
+    rest = f"{marked}\n  WHERE mark = 1"
     if nullable:
         nulls = _nulls(query, writable, marked, keys, nullable)
-        parts.append(f"{nulls} WHERE is_sure = 1")
+        parts.append(f"{nulls} WHERE is_told = 1")
         columns = ", ".join([*keys, *codes, "mark"])
         rest = (
-            f"(SELECT {columns} FROM {rest}\n    UNION ALL SELECT {columns} FROM {nulls} WHERE is_sure = 0) AS the_rest"
+            f"(SELECT {columns} FROM {rest}\n    UNION ALL SELECT {columns} FROM {nulls} WHERE is_told = 0) AS the_rest"
         )
     parts.append(_incomplete(query, writable, rest, keys, nullable))
     return query.add("answered", [answers], f"\n  UNION ALL SELECT {answers} FROM ".join(parts))
@@ -66,21 +66,48 @@ def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]
 
 
 def _nulls(query: Query, writable: Writable, marked: str, kept: Sequence[str], nullable: Sequence[int]) -> str:
-    """The step with rows that lack nothing but have nulls, read as values: codes, answers, and whether they are sure to be such."""
+    """The step with rows that have nulls: codes, answers where look-ups suffice, which is `is_told`, and else as what they are asked.
+
+    Of mark 3 are rows that lack nothing else; what is left of them is asked as that of mark 2. Rows of mark 2 whose nulls are
+    sure to be values are asked as of mark 1.
+    """
     dialect, codes = query.dialect, [f"c{i}" for i in writable.used]
-    keyed = [*kept, *codes, *_counted(writable, nullable), f"{_key(dialect, codes)} AS row_key"]
-    nulls = query.add("nulls", keyed, f"{marked}\n  WHERE mark = 3", is_shared=True)
-    source = query.add("different_nulls", ["row_key", *codes], nulls, distinct=True, is_shared=True)
-    scored = query.softmax(writable.add_scores(query, source, ["row_key"]), ["row_key"], writable.prior)
+    keyed = [*kept, *codes, f"{_key(dialect, codes)} AS row_key"]
+    nulls = query.add("nulls", [*keyed, "mark"], f"{marked}\n  WHERE mark IN (2, 3)", is_shared=True)
+    source = query.add("different_nulls", ["row_key", *codes, "mark"], nulls, distinct=True, is_shared=True)
+    whole = query.add("whole_nulls", ["row_key", *codes], f"{source} WHERE mark = 3", is_shared=True)
+    scored = query.softmax(writable.add_scores(query, whole, ["row_key"]), ["row_key"], writable.prior)
+    counted = ["row_key", *_counted(writable, nullable)]
     own = [f"{code} AS c{i}" for i, code in _hidden_codes(writable, nullable).items()]
-    hidden = query.add("hidden_nulls", ["row_key", *own], source, is_shared=True)
+    hidden = query.add("hidden_nulls", [*counted, *own, "mark"], source, is_shared=True)
     of_value, of_hidden = (writable.add_evidence(query, rows) for rows in (source, hidden))
-    sure = f"v.evidence >= {IMPOSSIBLE} AND v.evidence - h.evidence - {LOG_HIDDEN} >= {dialect.number(math.log(SURE / (1.0 - SURE)))}"
-    columns = [*(f"m.{name}" for name in (*kept, *codes)), "2 AS mark", *(f"a.p{k} AS p{k}" for k in query.classes)]
-    columns.append(f"CASE WHEN {sure} THEN 1 ELSE 0 END AS is_sure")
-    joins = f"{nulls} AS m JOIN {scored} AS a ON a.row_key = m.row_key"
-    joins += f" JOIN {of_value} AS v ON v.row_key = m.row_key JOIN {of_hidden} AS h ON h.row_key = m.row_key"
-    return query.add("nulls_as_values", columns, joins + _factorials(query), is_shared=True)
+    odds = f"CASE WHEN v.evidence < {IMPOSSIBLE} THEN -7e2 ELSE v.evidence - h.evidence - {LOG_HIDDEN} END AS log_odds"
+    joins = (
+        f"{hidden} AS m JOIN {of_value} AS v ON v.row_key = m.row_key JOIN {of_hidden} AS h ON h.row_key = m.row_key"
+    )
+    odds = query.add("null_odds", ["m.row_key", odds], joins + _factorials(query))
+    weighted = query.add("null_weights", ["row_key", f"{_weight('log_odds')} AS w"], odds, is_shared=True)
+    likely = f"{hidden} AS m JOIN {weighted} AS w ON w.row_key = m.row_key WHERE m.mark = 3 AND w.w >= {LIKELY} AND w.w < {SURE}"
+    likely = query.add("likely", ["m.row_key", *(f"m.{code}" for code in codes)], likely, is_shared=True)
+    other = writable.add_known(query, likely, by_look_ups=True)
+    mixed = [
+        f"CASE WHEN b.row_key IS NULL THEN a.p{k} ELSE w.w * a.p{k} + (1e0 - w.w) * b.p{k} END AS p{k}"
+        for k in query.classes
+    ]
+    asked = f"CASE WHEN m.mark = 2 AND w.w >= {SURE} THEN 1 ELSE 2 END AS mark"
+    columns = [*(f"m.{name}" for name in (*kept, *codes)), asked, *mixed]
+    columns.append(f"CASE WHEN m.mark = 3 AND w.w >= {LIKELY} THEN 1 ELSE 0 END AS is_told")
+    joins = (
+        f"{nulls} AS m JOIN {weighted} AS w ON w.row_key = m.row_key LEFT JOIN {scored} AS a ON a.row_key = m.row_key"
+    )
+    joins += f" LEFT JOIN {other} AS b ON b.row_key = m.row_key"
+    return query.add("nulls_looked_up", columns, joins, is_shared=True)
+
+
+def _weight(log_odds: str) -> str:
+    """The probability of log odds."""
+    clipped = f"CASE WHEN {log_odds} > 7e2 THEN 7e2 WHEN {log_odds} < -7e2 THEN -7e2 ELSE {log_odds} END"
+    return f"1e0 / (1e0 + EXP(-({clipped})))"
 
 
 def _hidden_codes(writable: Writable, nullable: Collection[int]) -> dict[int, str]:
@@ -123,7 +150,8 @@ def _incomplete(query: Query, writable: Writable, rest: str, kept: Sequence[str]
     key_hidden = _key(dialect, [hidden[i] for i in used])
     codes, counted = [f"c{i}" for i in used], _counted(writable, nullable)
     keys = [f"{key_own} AS key_own", f"CASE WHEN mark = 2 THEN {key_hidden} END AS key_hidden"]
-    columns = [*kept, *codes, "mark", *keys, *counted, f"{_is_too_much(query, writable, hidden)} AS is_too_much"]
+    asked = {i: f"CASE WHEN mark = 2 THEN {code} ELSE c{i} END" for i, code in hidden.items()}
+    columns = [*kept, *codes, "mark", *keys, *counted, f"{_is_too_much(query, writable, asked)} AS is_too_much"]
     lacking = query.add("lacking", columns, rest, is_shared=True)
     select = f"SELECT key_own AS row_key, {', '.join(codes)} FROM {lacking} WHERE is_too_much = 0"
     if nullable:
@@ -144,8 +172,7 @@ def _incomplete(query: Query, writable: Writable, rest: str, kept: Sequence[str]
         f"\n    LEFT JOIN {source} AS b ON b.row_key = m.key_hidden"
     )
     source = query.add("readings", [*own, "m.mark", *both, log_odds], joins + _factorials(query))
-    clipped = "CASE WHEN log_odds > 7e2 THEN 7e2 WHEN log_odds < -7e2 THEN -7e2 ELSE log_odds END"
-    weight = f"CASE WHEN mark = 2 THEN 1e0 / (1e0 + EXP(-({clipped}))) ELSE 1e0 END AS w"
+    weight = f"CASE WHEN mark = 2 THEN {_weight('log_odds')} ELSE 1e0 END AS w"
     names = [f"{of}{k}" for of in "ab" for k in query.classes]
     source = query.add("weighted", [*kept, "mark", *names, weight], source)
     pooled = [f"CASE WHEN mark = 2 THEN w * a{k} + (1e0 - w) * b{k} ELSE a{k} END AS p{k}" for k in query.classes]
@@ -156,13 +183,13 @@ def _key(dialect: Dialect, codes: Iterable[str]) -> str:
     return " || ',' || ".join(f"CAST({code} AS {dialect.text})" for code in codes)
 
 
-def _is_too_much(query: Query, writable: Writable, hidden: Mapping[int, str]) -> str:
+def _is_too_much(query: Query, writable: Writable, asked: Mapping[int, str]) -> str:
     """1 where the values of missing parents have more combinations than `predict` sums over exactly, 0 elsewhere."""
     limit, sizes = math.log(MOST_COMBINATIONS / query.n_classes), writable.schema.domain_sizes.tolist()
     conditions = []
     for families in writable.summing:
         logs = {i: math.log(families.sizes[i]) for i in families.parents}
         if sum(logs.values()) > limit:
-            terms = [f"CASE WHEN {hidden[i]} >= {sizes[i]} THEN {log!r} ELSE 0 END" for i, log in logs.items()]
+            terms = [f"CASE WHEN {asked[i]} >= {sizes[i]} THEN {log!r} ELSE 0 END" for i, log in logs.items()]
             conditions.append(f"{balanced_sql_sum(terms)} > {limit!r}")
     return f"CASE WHEN {' OR '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "0"
