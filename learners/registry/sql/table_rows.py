@@ -94,8 +94,8 @@ def _nulls(query: Query, writable: Writable, marked: str, kept: Sequence[str], n
         f"CASE WHEN b.row_key IS NULL THEN a.p{k} ELSE w.w * a.p{k} + (1e0 - w.w) * b.p{k} END AS p{k}"
         for k in query.classes
     ]
-    asked = f"CASE WHEN m.mark = 2 AND w.w >= {SURE} THEN 1 ELSE 2 END AS mark"
-    columns = [*(f"m.{name}" for name in (*kept, *codes)), asked, *mixed]
+    mark = f"CASE WHEN m.mark = 2 AND w.w >= {SURE} THEN 1 ELSE 2 END AS mark"
+    columns = [*(f"m.{name}" for name in (*kept, *codes)), mark, *mixed]
     columns.append(f"CASE WHEN m.mark = 3 AND w.w >= {LIKELY} THEN 1 ELSE 0 END AS is_told")
     joins = (
         f"{nulls} AS m JOIN {weighted} AS w ON w.row_key = m.row_key LEFT JOIN {scored} AS a ON a.row_key = m.row_key"
@@ -150,8 +150,8 @@ def _incomplete(query: Query, writable: Writable, rest: str, kept: Sequence[str]
     key_hidden = _key(dialect, [hidden[i] for i in used])
     codes, counted = [f"c{i}" for i in used], _counted(writable, nullable)
     keys = [f"{key_own} AS key_own", f"CASE WHEN mark = 2 THEN {key_hidden} END AS key_hidden"]
-    asked = {i: f"CASE WHEN mark = 2 THEN {code} ELSE c{i} END" for i, code in hidden.items()}
-    columns = [*kept, *codes, "mark", *keys, *counted, f"{_is_too_much(query, writable, asked)} AS is_too_much"]
+    own_or_hidden = {i: f"CASE WHEN mark = 2 THEN {code} ELSE c{i} END" for i, code in hidden.items()}
+    columns = [*kept, *codes, "mark", *keys, *counted, f"{_is_too_much(query, writable, own_or_hidden)} AS is_too_much"]
     lacking = query.add("lacking", columns, rest, is_shared=True)
     select = f"SELECT key_own AS row_key, {', '.join(codes)} FROM {lacking} WHERE is_too_much = 0"
     if nullable:
@@ -183,13 +183,13 @@ def _key(dialect: Dialect, codes: Iterable[str]) -> str:
     return " || ',' || ".join(f"CAST({code} AS {dialect.text})" for code in codes)
 
 
-def _is_too_much(query: Query, writable: Writable, asked: Mapping[int, str]) -> str:
+def _is_too_much(query: Query, writable: Writable, codes: Mapping[int, str]) -> str:
     """1 where the values of missing parents have more combinations than `predict` sums over exactly, 0 elsewhere."""
     limit, sizes = math.log(MOST_COMBINATIONS / query.n_classes), writable.schema.domain_sizes.tolist()
     conditions = []
     for families in writable.summing:
         logs = {i: math.log(families.sizes[i]) for i in families.parents}
         if sum(logs.values()) > limit:
-            terms = [f"CASE WHEN {asked[i]} >= {sizes[i]} THEN {log!r} ELSE 0 END" for i, log in logs.items()]
+            terms = [f"CASE WHEN {codes[i]} >= {sizes[i]} THEN {log!r} ELSE 0 END" for i, log in logs.items()]
             conditions.append(f"{balanced_sql_sum(terms)} > {limit!r}")
     return f"CASE WHEN {' OR '.join(conditions)} THEN 1 ELSE 0 END" if conditions else "0"

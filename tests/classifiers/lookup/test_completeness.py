@@ -69,20 +69,24 @@ def test_nulls_as_usual_are_read_as_values_with_nothing_lost(model, monkeypatch)
     rows = rows_of(model, 1500)
     answers = model.predict_proba(rows)
     monkeypatch.setattr(completeness, "SURE", 2.0)  # never sure
+    monkeypatch.setattr(completeness, "LIKELY", 2.0)
     mixed = model.predict_proba(rows)
     of_class = np.arange(rows.n_rows), rows.y
     assert abs(answers - mixed).mean() < 0.002
     assert -np.log(answers[of_class]).mean() == pytest.approx(-np.log(mixed[of_class]).mean(), rel=0.005)
 
 
-def test_more_nulls_than_training_had_are_mixed_with_what_they_may_hide(model, monkeypatch, work):
-    rows = rows_of(model, 100, share=0.8)
-    answers = model.predict_proba(rows)
-    assert work["summed"] > 30
-    monkeypatch.setattr(completeness, "SURE", 2.0)
-    unsure = model.predict_proba(rows)
-    same = np.abs(answers - unsure).max(axis=1) < 1e-12
-    assert 30 < same.sum() < 100
+def test_each_row_is_answered_in_one_of_three_ways(model, monkeypatch):
+    """Nulls as values alone; as the mean with what look-ups tell of them hidden; or with what a sum tells."""
+    rows = rows_of(model, 300, share=0.8)
+    answers, distances = model.predict_proba(rows), []
+    for sure, likely in ((0.0, 0.0), (2.0, 0.0), (2.0, 2.0)):
+        monkeypatch.setattr(completeness, "SURE", sure)
+        monkeypatch.setattr(completeness, "LIKELY", likely)
+        distances.append(np.abs(model.predict_proba(rows) - answers).max(axis=1))
+    assert np.min(distances, axis=0) == pytest.approx(np.zeros(300), abs=1e-12)
+    ways = np.argmin(distances, axis=0)
+    assert np.bincount(ways, minlength=3).min() >= 3
 
 
 def test_rows_are_answered_alike_alone_and_together(model):
