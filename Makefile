@@ -10,7 +10,7 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 UV := $(shell command -v uv || echo build/uv/bin/uv)
 
-.PHONY: demo test pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup interchange container-test audit sbom load
+.PHONY: demo test test-slow pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup interchange container-test audit sbom load
 
 setup: $(READY)
 
@@ -35,9 +35,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(CORE)
 	@$(BIN)/fewpass demo
 
+# TESTS=tests/storage: only some, and of these all.
 test: $(READY)
 	$(BIN)/fewpass precompile
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(or $(TESTS),--tier fast)
+
+# What is slow by nature (tests/conftest.py lists it), in a browser where one can be had, and a part of the tests under other Pythons.
+test-slow: $(READY) browser
+	$(BIN)/fewpass precompile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --tier slow
+	@$(MAKE) pythons TESTS="tests/fewpass tests/estimators tests/storage tests/service/cli"
 
 # The same tests, or TESTS, under other releases of Python, where they are at hand.
 pythons:
@@ -55,7 +62,7 @@ browser:
 screenshots: $(READY) browser
 	$(BIN)/python docs/screenshots.py
 
-# What takes minutes of killing and waiting, and so is not in `make test`.
+# Each promise under every fault instead of a seeded sample: hours of killing and waiting, before a release.
 faults: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m faults
 	FEWPASS_TEST_EDGES=1 $(BIN)/python -m pytest tests/service/http/test_schemathesis.py

@@ -9,6 +9,41 @@ from hypothesis import HealthCheck, settings
 
 from tests.processes import HAS_POSTGRES, NO_POSTGRES, postgres_cluster
 
+# What is slow by nature: browsers, clusters, histories, calibration, kills, clocks, damaged input, whole walks. `make test` does not even
+# collect these files, `make test-slow` collects nothing else; pytest without `--tier` takes all.
+SLOW = [
+    "benchmarks",
+    "circuits/bayesian/test_calibration.py",
+    "circuits/bayesian/test_geweke.py",
+    "faults",
+    "fuzz",
+    "passes/test_dask_cluster.py",
+    "passes/test_lake_histories.py",
+    "service/console/browser",
+    "service/http/test_connections.py",
+    "service/http/test_many_classes.py",
+    "service/http/test_schemathesis.py",
+    "service/jobs/test_clock_faults.py",
+    "service/jobs/test_crew_machine.py",
+    "service/jobs/test_hostile_files.py",
+    "service/jobs/test_jobs_machine.py",
+    "service/jobs/test_limit_faults.py",
+    "service/jobs/test_schedule_faults.py",
+    "service/operations/test_demo.py",
+    "service/operations/test_load.py",
+    "service/operations/test_precompile.py",
+    "service/processes",
+    "service/product/test_pruning_faults.py",
+    "service/product/test_s3.py",
+    "service/test_full_disk.py",
+    "service/test_readme.py",
+    "storage/test_registry_machine.py",
+    "test_docs_code.py",
+]
+
+# A loaded machine reads what a request names in its own time; tests of the limit set their own.
+os.environ.setdefault("FEWPASS_REQUEST_TIMEOUT_S", "600")
+
 # Before numpy is loaded, here and in what the tests start. Threads of OpenBLAS spin while they wait for each other: beside other
 # processes, on two cores, that was a third of the processor time of the tests of circuits.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -24,6 +59,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fewpass"))
 # of the tests, and a quarter of that of their collection.
 YOUNG_OBJECTS = 20_000
 gc.disable()
+
+
+def pytest_addoption(parser):
+    parser.addoption("--tier", choices=("fast", "slow"), help="only tests that are quick, or only those that are not")
+
+
+def pytest_ignore_collect(collection_path, config):
+    tier = config.getoption("--tier")
+    if tier is None or not collection_path.name.startswith("test_") or not collection_path.is_file():
+        return None
+    is_slow = any(collection_path.is_relative_to(Path(__file__).parent / place) for place in SLOW)
+    return True if is_slow == (tier == "fast") else None
 
 
 def pytest_collection_finish():

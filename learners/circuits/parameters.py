@@ -27,8 +27,6 @@ class GibbsParameters(Parameters):
     ----------
     children : int
         Children of each sum, C_s; a circuit over m columns has about (2 children)^log2(m) sums.
-    sampler : "lazy"
-        The collapsed sampler, whose state has only the sums that a row reaches.
     whole_moves, subtree_moves : float
         Proposals of a row's whole induced tree, and of parts of it, in each sweep.
     iterations : int or "auto"
@@ -62,7 +60,6 @@ class GibbsParameters(Parameters):
     """
 
     children: int = 2
-    sampler: Literal["lazy"] = "lazy"
     whole_moves: float = 1.0
     subtree_moves: float = 4.0
     iterations: int | Literal["auto"] = AUTO

@@ -172,8 +172,8 @@ def bayesian_circuit_recipe(
 def resume_sampling_recipe(known: BayesianCircuit) -> Passes[CircuitModel]:
     """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
     parameters: Any = known.facts["parameters"]
-    # Versions before named a structure and other parameters here that sampling did not follow.
-    used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING}
+    # Versions before named a structure and other parameters here that sampling did not follow, and 0.2.0 its one sampler.
+    used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING | {"sampler"}}
     sampling = restore_sampling(known, CircuitParameters(**(used | {"structure": "auto"})))
     return (yield RowWork("sampling", known.schema, partial(sampling.go_on, known), ""))
 
@@ -244,11 +244,11 @@ def _record_row_counts(
 ) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
     """The same passes; appends the number of rows that each of them counted."""
     try:
-        wanted = next(passes)
+        statistic = next(passes)
         while True:
-            counted = yield wanted
+            counted = yield statistic
             n_rows.append(counted.n_rows)
-            wanted = passes.send(counted)
+            statistic = passes.send(counted)
     except StopIteration as end:
         return cast(Circuit, end.value)
 

@@ -14,6 +14,13 @@ from service.settings import SECRETS, Settings, unknown_setting_warnings
 from storage.errors import Unwritable
 from storage.files.workspace_layout import Layout
 
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch):
+    """What tests/conftest.py sets for all other tests is not set here."""
+    monkeypatch.delenv("FEWPASS_REQUEST_TIMEOUT_S")
+
+
 NONSENSE = [
     ("PORT", "abc", "must be a whole number"),
     ("PORT", "70000", "at most 65535"),

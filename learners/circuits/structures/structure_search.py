@@ -104,7 +104,8 @@ def choose_circuit_structure(
     gained, and the better half goes on; the last have all work that is left. Then the best goes on with other
     pseudo-counts.
 
-    Work is counted, not timed: the same rows give the same circuit on any machine and on any number of threads.
+    Work is counted, not timed: the same rows give the same circuit however fast the machine is, and on any number of threads. k-means decides by
+    floating point, so another kind of processor may find another circuit.
     Raises EmptyData if there are no rows of either kind, and InvalidParameter.
 
     fit, valid: rows to fit and rows to choose by.

@@ -202,7 +202,6 @@ def test_a_circuit_that_does_not_fit_is_refused_in_words():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"sampler": "reference"}, "sampler='reference'.*there are 'lazy'"),
         ({"children": 1}, "children=1 .* from 2 to 256"),
         ({"alpha": 0.0}, "alpha=0.0 .* positive number"),
         ({"share": 1.5}, "share=1.5 .* above 0 and at most 1"),

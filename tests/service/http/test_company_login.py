@@ -125,7 +125,7 @@ WRONG = {
 
 @pytest.mark.parametrize("what", WRONG)
 def test_what_is_no_valid_token_is_refused(login, what):
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidKey, match=r"is not valid\. Ask an administrator"):
         login.key(WRONG[what]().encode())
 
 
@@ -136,12 +136,12 @@ def test_clocks_may_differ_a_little(login):
 
 def test_a_rotation_of_keys_is_followed(login, settings, monkeypatch):
     new = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidKey, match=r"is not valid\. Ask an administrator"):
         login.key(token("rsa-2", new, "RS256").encode())
     (settings.workspace.parent / "jwks.json").write_text(jwks(**{"rsa-2": new}))
     assert login.load()
     assert login.key(token("rsa-2", new, "RS256").encode()) is not None
-    with pytest.raises(InvalidKey):
+    with pytest.raises(InvalidKey, match=r"is not valid\. Ask an administrator"):
         login.key(token().encode())
     (settings.workspace.parent / "jwks.json").write_text("{")
     with pytest.raises(NotReady, match="cannot be read"):

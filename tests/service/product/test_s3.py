@@ -197,7 +197,7 @@ def test_an_interrupted_upload_leaves_all_or_nothing(bucket, throttled, tmp_path
     Throttled.interrupts = True
     with pytest.raises(KeyboardInterrupt):
         place.put(draft)
-        for _ in range(1000):  # which the interruption ends
+        for _ in range(30_000):  # which the interruption ends
             time.sleep(0.01)
     found = bucket.client.list_objects_v2(Bucket="shop", Prefix="interrupted").get("Contents", [])
     assert [one["Size"] for one in found] in ([], [25 << 20])

@@ -57,11 +57,11 @@ def test_acts_are_recorded_with_who_and_from_where(control):
 
 
 def test_an_act_that_fails_leaves_no_line(control):
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFound, match="never"):
         delete_dataset(control, "never")
-    with pytest.raises(RuntimeError), control.writing() as connection:
+    with pytest.raises(RuntimeError, match="afterwards"), control.writing() as connection:
         audit.record_act(connection, "dataset deleted", "never")
-        raise RuntimeError
+        raise RuntimeError("afterwards")
     assert lines(control) == ()
     assert faults(control) == []
 
