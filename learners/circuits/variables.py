@@ -85,12 +85,17 @@ class Columns:
         return self.number[name]
 
     def check_known(self, variable: int) -> None:
-        """Refuse a column of which the circuit has no leaf. Raises InvalidEvidence."""
+        """Refuse to answer about a column that the model selected away. Raises InvalidEvidence."""
         if not self._is_known[variable]:
             name = self.names[variable]
             raise InvalidEvidence(
-                f"Column {name!r} was left out when the circuit was made, so it cannot be used. Leave it out."
+                f"Training selected column {name!r} away, so the model cannot answer about it. Ask for other columns; as evidence it "
+                "changes nothing."
             )
+
+    def unused(self, names: Iterable[str]) -> list[str]:
+        """Those columns that the model selected away. Raises UnknownColumn."""
+        return [name for name in names if not self._is_known[self._variable(name)]]
 
     def labels(self, variable: int) -> list[str]:
         """What each code of a discrete variable stands for, in words."""
@@ -133,8 +138,6 @@ class Columns:
             for name, value in record.items():
                 v = self._variable(name)
                 x[v, row] = self.code(v, value)
-                if value is not None:
-                    self.check_known(v)
         return x
 
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:

@@ -68,7 +68,7 @@ def query_command(
         bool,
         Option(
             "--sample",
-            help="If a network is too large for an exact answer: samples, until --set error=.002 or --set time_limit_s=10.",
+            help="How exact samples are to be, if a network is too large for an exact answer: until --set error=.002 or --set time_limit_s=10.",
         ),
     ] = False,
     present: PresentOption = None,
@@ -119,6 +119,8 @@ def query_command(
         answer = product.query_model(here, model, [_read_query(request)])[0]
         target = product.load_served_model(here, model).schema.target
     print_json_and_exit(answer, json_output)
+    if unused := answer.get("unused"):
+        print_warning(f"the model selected these columns away, so they change nothing: {', '.join(unused)}")
     if answer["kind"] in STRUCTURES:
         show_structure_answer(answer)
     else:

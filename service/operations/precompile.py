@@ -139,9 +139,9 @@ def _ask_structures(learned: Model) -> None:
 
 
 def _compile_samples() -> None:
-    """Samples in place of a circuit, which a network of this size does not need."""
+    """Samples in place of an exact answer, which a network of this size does not need."""
     network = model_arc_network(drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE)))
-    answer_after_intervention(network, Marginal({"word": "a"}, sampling=Sampling(error=0.5)), max_edges=0)
+    answer_after_intervention(network, Marginal({"word": "a"}, sampling=Sampling(error=0.5)), most_bytes=0)
 
 
 TASKS: tuple[Callable[[], object], ...] = (

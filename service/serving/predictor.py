@@ -16,7 +16,6 @@ import structlog
 
 from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
@@ -24,6 +23,7 @@ from learners.errors import InvalidParameter, LearnerError, NoClass, names_with_
 from learners.models.model import Model
 from learners.monitoring.served_counts import RawRows
 from learners.registry.model_kinds import load_model
+from learners.registry.networks.model_networks import classifier_circuit_edges
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from learners.schema.schema import Value
@@ -368,5 +368,6 @@ def _answer_nothing(served: Served) -> None:
         served.model.prepare()
     network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
     if isinstance(network, LookupModel):
-        with contextlib.suppress(NetworkTooLarge):  # the first query compiles it, or is refused
-            compiled_network(network, min(MOST_REHEARSED, MOST_KEPT - n_compiled_network_edges())).prepare()
+        n_edges = classifier_circuit_edges(network)
+        if n_edges <= min(MOST_REHEARSED, MOST_KEPT - n_compiled_network_edges()):  # else the first query makes it
+            compiled_network(network).prepare()

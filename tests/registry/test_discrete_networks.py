@@ -223,7 +223,7 @@ def test_what_is_no_network_or_too_large_is_refused(table, tmp_path):
     with pytest.raises(TablesTooLarge, match="more than the 1,048,576 allowed here"):
         model_to_network_text(KDB(k=2, columns=dict.fromkeys("abc", "nominal")).fit(many, "class").model_, "m")
     with pytest.raises(NetworkTooLarge, match="max_edges=10"):
-        network_model(random_network(0), max_edges=10)
+        network_model(random_network(0), max_edges=10).circuit  # noqa: B018
     (tmp_path / "bad.bif").write_text("network a {\n}\nvariabel b {\n}")
     with pytest.raises(NetworkFileError, match="line 3"):
         load(tmp_path / "bad.bif")

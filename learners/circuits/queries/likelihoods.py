@@ -80,7 +80,6 @@ def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Like
     ranges: dict[int, tuple[float, float]] = {}
     for name, value in several.items():
         (v,) = columns.variables([name])
-        columns.check_known(v)
         if columns.n_values[v]:
             with np.errstate(divide="ignore"):
                 log_weights[v] = np.log(_is_possible(columns, v, value).astype(np.float64))
@@ -92,7 +91,6 @@ def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Like
             ranges[v] = _ends(columns, v, value)
     for name, weights in likely.items():
         (v,) = columns.variables([name])
-        columns.check_known(v)
         if evidence.get(name) is not None:
             raise InvalidEvidence(f"Column {name!r} is both given and likely: leave it out of one of them.")
         with np.errstate(divide="ignore"):

@@ -54,6 +54,7 @@ def answer_all(
     - sample: `rows` (a list of column to value);
     - impute: `log_evidence` and `imputed` (column to `value`, with the `probability` of a discrete one and the `variance`
       around a mean);
+    - `unused`, where there are any: columns of the evidence that the model selected away, which change nothing;
     - surprise: `log_likelihood`, and `rank`: the share of `n` rows drawn from the model that are at most as likely, with
       its `standard_error`;
     - map: `assignment` (column to value), `log_probability` of assignment and evidence together, `upper_bound`,
@@ -88,8 +89,15 @@ def answer_all(
                 by_place.update(zip(part, answered[key][kind](columns, x, *rest), strict=True))
         except ImpossibleEvidence as error:
             place = [place for place in places if place not in by_place][error.row or 0]
-            raise _named(columns, queries[place], place if len(queries) > 1 else None) from error
-    return [Answer(kind=query.kind) | by_place[place] for place, query in enumerate(queries)]
+            raise _named(columns, queries[place], place if len(queries) > 1 else None, batches) from error
+    return [Answer(kind=query.kind) | by_place[place] | _unused(columns, query) for place, query in enumerate(queries)]
+
+
+def _unused(columns: Columns, query: Query) -> Answer:
+    """The columns of the evidence that the model selected away, which change nothing."""
+    known = [name for name, value in query.evidence.items() if value is not None]
+    names = columns.unused(known if isinstance(query, Surprise) else [*known, *query.likely])
+    return Answer(unused=names) if names else Answer()
 
 
 def check_needs_no_network(queries: Sequence[Query]) -> None:
@@ -164,7 +172,9 @@ def _n_told(columns: Columns, query: Query) -> int:
     return len(rest[0]) * (query.n if isinstance(query, Sample) else 2)
 
 
-def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvidence:
+def _named(
+    columns: Columns, query: Query, place: int | None, batches: Callable[[Likelihoods], Batches]
+) -> ImpossibleEvidence:
     """The error of impossible evidence, naming the column: of what is impossible by itself, or else with what is before it."""
     likely = {} if isinstance(query, Surprise) else query.likely
     given: list[tuple[str, object, Evidence, Likely]] = [
@@ -181,8 +191,8 @@ def _named(columns: Columns, query: Query, place: int | None) -> ImpossibleEvide
                 if is_alone
                 else read_evidence_likelihoods(columns, *together)
             )
-            circuit, log_scale = reweight_circuit(columns.circuit, own.likelihoods)
-            if log_scale == -np.inf or log_values(circuit, columns.rows([own.values]))[0] == -np.inf:
+            (alone,) = batches(own.likelihoods)["marginal"](columns, columns.rows([own.values]))
+            if alone["log_probability"] == -np.inf:
                 reason = f": column {name!r} {how} {value!r}. Leave it out, or learn with a larger pseudo-count."
                 return ImpossibleEvidence(place, name, reason)
         together = {}, {}

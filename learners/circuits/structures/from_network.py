@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -23,8 +24,7 @@ class NetworkTooLarge(LearnerError, ValueError):
     def __init__(self, n_edges: int, max_edges: int) -> None:
         super().__init__(
             f"The circuit of this network would have {n_edges:,} edges, more than max_edges={max_edges:,}. "
-            "Ask for samples with their standard error (fewpass query --sample, or sampling in the query), train with fewer parents (a "
-            "smaller k), fold rare values, or raise max_edges."
+            "Queries are answered without it (fewpass query). Train with fewer parents (a smaller k), fold rare values, or raise max_edges."
         )
         self.n_edges = n_edges
         self.max_edges = max_edges
@@ -61,11 +61,25 @@ def circuit_from_network_tables(
     """
     n_values = [table.shape[-1] for table in tables]
     variables = [v for v in range(len(parents)) if v not in left_out]
-    children = [sum(v in own for own in parents) for v in range(len(parents))]
-    # Summed out at the end, as the class of a classifier is.
-    last = max((v for v in variables if not parents[v]), key=lambda v: children[v])
+    last = _most_shared_root(parents, variables)
     families = [(*parents[v], v) for v in variables]
     return circuit_from_network_families(n_values, families, (tables[v] for v in variables), last, max_edges)
+
+
+def _most_shared_root(parents: Sequence[tuple[int, ...]], variables: Sequence[int]) -> int:
+    """The variable that is summed out at the end, as the class of a classifier is."""
+    children = Counter(parent for own in parents for parent in own)
+    return max((v for v in variables if not parents[v]), key=lambda v: children[v])
+
+
+def network_circuit_edges(
+    parents: Sequence[tuple[int, ...]], n_values: Sequence[int], left_out: frozenset[int] = frozenset()
+) -> int:
+    """The edges of the circuit that `circuit_from_network_tables` would make."""
+    variables = [v for v in range(len(parents)) if v not in left_out]
+    last = _most_shared_root(parents, variables)
+    others = [tuple(u for u in (*parents[v], v) if u != last) for v in variables if v != last]
+    return _elimination(others, [*map(int, n_values), int(n_values[last])]).n_edges
 
 
 def circuit_from_network_families(

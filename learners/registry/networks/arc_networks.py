@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from graphlib import TopologicalSorter
 
 import numpy as np
 
 from learners.circuits.mixtures.mixture import GaussianMixture
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, circuit_from_network_tables
+from learners.circuits.structures.from_network import (
+    MAX_EDGES,
+    circuit_from_network_tables,
+    network_circuit_edges,
+)
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Floats
 from learners.orders.lattice.graph_samples import Graph
@@ -56,23 +61,26 @@ class DiscreteNetwork:
             tables[v][int(code)] = 1.0
         return replace(self, parents=_without_parents(self.parents, codes), tables=tuple(tables))
 
-    def above(self, variables: Collection[int]) -> DiscreteNetwork:
-        """The network of some variables and their ancestors: all others add up to one.
-
-        References
-        ----------
-        Shachter (1986), Evaluating influence diagrams, section 4: barren nodes.
-        """
-        ancestors, queue = (
-            set[int](),
-            [*variables] or [next(v for v, own in enumerate(self.parents) if not own and v not in self.left_out)],
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """The variables that the network has, parents first."""
+        return tuple(
+            TopologicalSorter({v: own for v, own in enumerate(self.parents) if v not in self.left_out}).static_order()
         )
+
+    def ancestors(self, variables: Iterable[int]) -> list[int]:
+        """Some variables and their ancestors, ascending; variables that the network does not have are left out."""
+        found, queue = set[int](), [v for v in variables if v not in self.left_out]
         while queue:
             v = queue.pop()
-            if v not in ancestors:
-                ancestors.add(v)
+            if v not in found:
+                found.add(v)
                 queue += self.parents[v]
-        return replace(self, left_out=self.left_out | (frozenset(range(len(self.parents))) - ancestors))
+        return sorted(found)
+
+    def n_circuit_edges(self) -> int:
+        """The edges of the network's circuit."""
+        return network_circuit_edges(self.parents, [table.shape[-1] for table in self.tables], self.left_out)
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
         """The network as a circuit. Raises NetworkTooLarge."""
@@ -103,11 +111,6 @@ class GaussianNetwork:
             intercepts[v], weights[v], variances[v] = number, 0.0, SET_VARIANCE
         parents = _without_parents(self.parents, codes)
         return replace(self, parents=parents, intercepts=intercepts, weights=weights, variances=variances)
-
-    def above(self, variables: Collection[int]) -> GaussianNetwork:
-        """The network itself: its covariance takes no longer."""
-        del variables
-        return self
 
     def model(self, max_edges: int = MAX_EDGES) -> GaussianModel:
         """The joint Gaussian distribution."""

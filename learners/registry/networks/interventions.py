@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from learners.circuits.queries.likelihoods import evidence_with_interventions
 from learners.circuits.queries.named_answers import Answer, Intervention
-from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.circuits.variables import Columns
-from learners.models.query import InferenceQuery, Marginal, Query, Sample, Surprise
+from learners.models.query import Marginal, Query, Sample, Surprise
 from learners.orders.lattice.graph_samples import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork
-from learners.registry.networks.likelihood_weighting import likelihood_weighting_answer
+from learners.registry.networks.elimination.answers import answer_by_elimination, answer_exactly_or_by_samples
+from learners.registry.networks.elimination.rows import Elimination
 
 
 def descendant_nodes(parents: Graph, node: int) -> set[int]:
@@ -78,47 +78,32 @@ def d_connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]
 
 
 def answer_after_intervention(
-    network: ArcNetwork, query: Query, max_edges: int = MAX_EDGES, pause: Callable[[], None] | None = None
+    network: ArcNetwork, query: Query, most_bytes: int | None = None, pause: Callable[[], None] | None = None
 ) -> Answer:
     """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `describe_intervention`.
 
-    If the network is too large to be summed, and the query asks for `sampling`, the answer is one of `likelihood_weighting_answer`.
-
-    Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence or NetworkTooLarge.
+    `most_bytes`: for the tables of an exact answer; FEWPASS_MEMORY unless given. Beyond it see `answer_exactly_or_by_samples`.
+    Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, NotSampled or NoWorlds.
     """
     codes = intervention_codes(network.columns, query)
-    answer = answer_in_cut_network(network, codes, query, max_edges, pause)
+    cut, known = network.after(codes), query_after_intervention(query)
+    if isinstance(cut, DiscreteNetwork):
+        answer = answer_exactly_or_by_samples(cut.columns, Elimination(cut, most_bytes), known, pause)
+    else:
+        (answer,) = cut.model().answer([known], pause)
     if codes:
         answer["intervention"] = describe_intervention(network.columns, network.parents, codes, query)
     return answer
 
 
-def answer_in_cut_network(
-    network: ArcNetwork,
-    codes: Mapping[int, float],
-    query: Query,
-    max_edges: int = MAX_EDGES,
-    pause: Callable[[], None] | None = None,
+def exact_answer_in_cut_network(
+    network: ArcNetwork, codes: Mapping[int, float], query: Query, most_bytes: int | None = None
 ) -> Answer:
-    """As `answer_after_intervention`, of codes that are read already, without a word of the arcs."""
-    cut, sampling = network.after(codes), None if isinstance(query, Surprise) else query.sampling
-    if isinstance(query, Marginal) or (not isinstance(query, Surprise) and query.variables):
-        cut = cut.above(variables_named_in_query(network.columns, query))
-    try:
-        model = cut.model(max_edges)
-    except NetworkTooLarge:
-        if sampling is None or not isinstance(cut, DiscreteNetwork):
-            raise
-        return likelihood_weighting_answer(cut, query_after_intervention(query), sampling, pause)
-    (answer,) = model.answer([query_after_intervention(query)], pause)
-    return answer
-
-
-def variables_named_in_query(columns: Columns, query: InferenceQuery) -> set[int]:
-    """The variables that a query names. Raises UnknownColumn."""
-    known = [name for name, value in evidence_with_interventions(query).items() if value is not None]
-    names = () if isinstance(query, Marginal) else query.variables
-    return set(columns.variables([*known, *query.likely, *names]))
+    """The exact answer after an intervention of codes that are read already, without a word of the arcs. Raises TablesTooLargeToSum."""
+    cut, known = network.after(codes), query_after_intervention(query)
+    if isinstance(cut, DiscreteNetwork):
+        return answer_by_elimination(cut.columns, Elimination(cut, most_bytes), [known])[0]
+    return cut.model().answer([known])[0]
 
 
 def intervention_codes(columns: Columns, query: Query) -> dict[int, float]:
@@ -129,7 +114,6 @@ def intervention_codes(columns: Columns, query: Query) -> dict[int, float]:
     codes = {}
     for name, value in query.do.items():
         (v,) = columns.variables([name])
-        columns.check_known(v)
         codes[v] = columns.code(v, value)
     return codes
 

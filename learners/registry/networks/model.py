@@ -1,11 +1,13 @@
-"""A network of a file as a model: its circuit or Gaussian, and the network from which interventions start."""
+"""A network as a model: its circuit where that is small, or its Gaussian, and the network that is summed out and cut."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar, Self, cast
 
 import numpy as np
+import pyarrow as pa
 
 from learners.circuits.circuit import Circuit, CircuitArrays
 from learners.circuits.mixtures.model import GaussianModel
@@ -13,14 +15,18 @@ from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries.named_answers import Answer
 from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import LearnerError
-from learners.kernels.arrays import Array, Arrays
+from learners.kernels.arrays import Array, Arrays, Floats, Integers
 from learners.models.query import Query, Surprise
 from learners.orders.lattice.graph_samples import Graph
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
+from learners.registry.networks.elimination.answers import answer_by_elimination, answer_exactly_or_by_samples
+from learners.registry.networks.elimination.rows import Elimination, TablesTooLargeToSum
 from learners.registry.networks.interventions import answer_after_intervention
 from learners.schema import Schema
 
 SUM_TOLERANCE = 1e-6
+# Beyond so many edges compiling a circuit takes longer than summing out, and its answers take as long.
+MOST_QUERIED_EDGES = 200_000
 
 
 class ArcModel(CircuitModel):
@@ -31,39 +37,160 @@ class ArcModel(CircuitModel):
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
         """Answers as `queries.answer_all` tells them; those after an intervention as `interventions.answer_after_intervention` does."""
         is_cut = [not isinstance(query, Surprise) and bool(query.do) for query in queries]
-        whole = iter(super().answer([query for query, cut in zip(queries, is_cut, strict=True) if not cut], pause))
+        plain = [query for query, cut in zip(queries, is_cut, strict=True) if not cut]
+        whole = iter(self._answer_uncut(plain, pause))
         return [
             answer_after_intervention(self.network, query, pause=pause) if cut else next(whole)
             for query, cut in zip(queries, is_cut, strict=True)
         ]
 
+    def _answer_uncut(self, queries: Sequence[Query], pause: Callable[[], None] | None) -> list[Answer]:
+        return super().answer(queries, pause)
+
     def structure(self) -> dict[str, object]:
         """The columns, the arcs, and what the circuit over them consists of."""
+        return super().structure() | {"edges": self._edges()}
+
+    def _edges(self) -> list[dict[str, str]]:
         names = self.columns.names
-        edges = [
-            {"from": names[parent], "to": names[v]} for v, own in enumerate(self.network.parents) for parent in own
-        ]
-        return super().structure() | {"edges": edges}
+        return [{"from": names[parent], "to": names[v]} for v, own in enumerate(self.network.parents) for parent in own]
 
 
 class NetworkModel(ArcModel):
-    """A Bayesian network of discrete variables, compiled to a circuit.
+    """A Bayesian network of discrete variables.
+
+    Its circuit answers where it is small: it is compiled once, and then many times as fast for single rows. Else variables are summed
+    out for each question; and where that takes too much memory, samples answer.
 
     `circuit`: if it is compiled already.
-    Raises NetworkTooLarge.
+    `max_edges`: of a circuit that `circuit` compiles.
+    `most_bytes`: for the tables of an exact answer without a circuit; FEWPASS_MEMORY unless given.
     """
 
     kind: ClassVar[str] = "network"
 
-    def __init__(self, network: DiscreteNetwork, circuit: Circuit | None = None, max_edges: int = MAX_EDGES) -> None:
-        compiled = network.model(max_edges).circuit if circuit is None else circuit
-        super().__init__(network.schema, compiled, network.facts)
+    def __init__(
+        self,
+        network: DiscreteNetwork,
+        circuit: Circuit | None = None,
+        max_edges: int = MAX_EDGES,
+        most_bytes: int | None = None,
+    ) -> None:
+        self.schema, self.facts, self.posterior = network.schema, dict(network.facts), None
         self.network: DiscreteNetwork = network
+        self.columns = network.columns
+        self.max_edges = max_edges
+        self.elimination = Elimination(network, most_bytes)
+        if circuit is not None:
+            self.circuit = circuit
+
+    @cached_property
+    def circuit(self) -> Circuit:  # type: ignore[override]  # compiled when it is first needed
+        """The network as a circuit, compiled once. Raises NetworkTooLarge."""
+        return self.network.model(self.max_edges).circuit
+
+    @cached_property
+    def n_edges(self) -> int:
+        """The edges of the circuit, which need not be compiled yet."""
+        return int(self.circuit.children.size) if self.is_compiled else self.network.n_circuit_edges()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is a circuit already."""
+        return "circuit" in vars(self)
+
+    @property
+    def has_small_circuit(self) -> bool:
+        """Whether the circuit answers queries."""
+        return self.n_edges <= min(MOST_QUERIED_EDGES, self.max_edges)
+
+    def _answer_uncut(self, queries: Sequence[Query], pause: Callable[[], None] | None) -> list[Answer]:
+        if self.has_small_circuit:
+            return super()._answer_uncut(queries, pause)
+        try:
+            return answer_by_elimination(self.columns, self.elimination, queries, pause)
+        except TablesTooLargeToSum:
+            return [answer_exactly_or_by_samples(self.columns, self.elimination, query, pause) for query in queries]
+
+    def prepare(self) -> None:
+        """Compile a small circuit, so that the first query does not wait for it."""
+        if self.has_small_circuit:
+            super().prepare()
+
+    @property
+    def _is_summed(self) -> bool:
+        """Whether rows are answered without a circuit, which would be too large."""
+        return not self.is_compiled and self.n_edges > self.max_edges
+
+    def class_posterior(self, x: Array, variable: int) -> Floats:
+        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        if not self._is_summed:
+            return super().class_posterior(x, variable)
+        hidden = np.array(x)
+        hidden[variable] = -1 if hidden.dtype.kind == "i" else np.nan
+        return self.row_marginals(hidden, [variable])[0]
+
+    def row_logs(self, x: Array) -> Floats:
+        """(n_rows,) float64: log probability of rows (n_variables, n_rows), what is missing summed out."""
+        return self.elimination.row_logs(x, {}) if self._is_summed else super().row_logs(x)
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
+        """(n_rows, n_values) float64 of each variable by itself, given each row. Raises ImpossibleEvidence."""
+        if not self._is_summed:
+            return super().row_marginals(x, variables)
+        return self.elimination.row_marginals(x, variables, {})[1]
+
+    def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
+        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
+        if not self._is_summed:
+            return super().row_draws(x, n, seed, numbers)
+        rngs = [np.random.default_rng([seed, number]) for number in numbers.tolist()]
+        return np.array(self.elimination.row_draws(x, n, rngs, {})).reshape(x.shape[1], n, x.shape[0])
+
+    def structure(self) -> dict[str, object]:
+        """The columns, the arcs, and what the circuit over them consists of, if it is not too large."""
+        if not self._is_summed:
+            return super().structure()
+        nodes = [{"name": name, "role": "attribute"} for name in self.columns.names]
+        if self.columns.class_variable is not None:
+            nodes.insert(0, {"name": nodes.pop()["name"], "role": "class"})
+        n_cells = self.elimination.n_cells((), range(len(self.columns.names)))
+        return {"nodes": nodes, "edges": self._edges(), "elimination": {"n_cells": n_cells}}
+
+    def tables(self) -> dict[str, pa.Table]:
+        """`columns`, `nodes` and `edges` of the circuit, for SQL; if it is too large, `columns`, `arcs` and `probabilities`."""
+        if not self._is_summed:
+            return super().tables()
+        parents, tables = self.network.parents, self.network.tables
+        n_cells = [table.size for table in tables]
+        return {
+            "columns": pa.table(
+                {
+                    "variable": pa.array(range(len(parents)), pa.int64()),
+                    "name": pa.array(self.columns.names, pa.string()),
+                    "n_values": np.array(self.columns.n_values, np.int64),
+                }
+            ),
+            "arcs": pa.table(
+                {
+                    "parent": np.array([parent for own in parents for parent in own], np.int64),
+                    "child": np.repeat(np.arange(len(parents)), [len(own) for own in parents]),
+                }
+            ),
+            "probabilities": pa.table(
+                {
+                    "variable": np.repeat(np.arange(len(parents)), n_cells),
+                    "cell": np.concatenate([np.arange(n) for n in n_cells]),
+                    "probability": np.concatenate([table.ravel() for table in tables]),
+                }
+            ),
+        }
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
         """Header and named arrays, from which `from_arrays` makes the model again."""
-        header, arrays = super().to_arrays()
-        header["kind"] = self.kind
+        header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
+        circuit = {} if self._is_summed else dict(self.circuit.to_arrays())
+        arrays = {"n_values": np.array(self.columns.n_values, np.int64)} | circuit
         tables = np.concatenate([table.ravel() for table in self.network.tables])
         return header, arrays | _parents_in_arrays(self.network.parents) | {"tables": tables}
 
@@ -72,8 +199,9 @@ class NetworkModel(ArcModel):
         """The model of `to_arrays`; the arrays may be mapped and read-only."""
         stored = cast("CircuitHeader", header)
         schema = Schema.from_json(stored["schema"])
-        circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
-        sizes = circuit.n_values.tolist()
+        has_circuit = all(name in arrays for name in CircuitArrays._fields)
+        circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields}) if has_circuit else None
+        sizes = np.asarray(arrays["n_values"]).tolist()
         parents = _parents_of(arrays)
         shapes = [(*(sizes[parent] for parent in own), sizes[v]) for v, own in enumerate(parents)]
         ends = np.cumsum([int(np.prod(shape)) for shape in shapes])

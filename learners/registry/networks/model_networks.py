@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from learners.circuits.circuit import Circuit
 from learners.circuits.errors import NoArcs
 from learners.circuits.model import CircuitModel
-from learners.circuits.structures.from_network import MAX_EDGES, circuit_from_network_families
+from learners.circuits.structures.from_network import MAX_EDGES, network_circuit_edges
 from learners.circuits.variables import Columns
 from learners.classifiers.estimates.context_tree import context_tree_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
@@ -29,7 +28,7 @@ from learners.orders.queries.coefficients import (
 from learners.orders.queries.predictive import MOST_CELLS as MOST_GRAPH_CELLS
 from learners.orders.queries.predictive import NoRows, NoTables, n_family_table_cells, posterior_dirichlet_counts
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
-from learners.registry.networks.model import ArcModel
+from learners.registry.networks.model import ArcModel, NetworkModel
 
 # Probabilities of all tables together: 256 MiB.
 MOST_CELLS = 1 << 25
@@ -68,20 +67,22 @@ def model_arc_network(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
     raise NoArcs
 
 
-def compile_model_circuit(model: Model, max_edges: int = MAX_EDGES) -> CircuitModel:
+def compile_model_circuit(model: Model, max_edges: int = MAX_EDGES, most_bytes: int | None = None) -> CircuitModel:
     """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
 
-    Raises NoArcs if it is neither a network nor a circuit; NetworkTooLarge or NoTables.
+    `max_edges`, `most_bytes`: of a network, see `NetworkModel`.
+    Raises NoArcs if it is neither a network nor a circuit; TablesTooLarge or NoTables.
     """
     if isinstance(model, EnsembleModel):
         model = model.joint
     if isinstance(model, CircuitModel):
         return model
-    if isinstance(model, LookupModel):
-        return CircuitModel(model.schema, network_circuit(model, max_edges), model.facts)
-    if isinstance(model, OrderModel):
-        return best_graph_network(model).model(max_edges)
-    raise NoArcs
+    if not isinstance(model, LookupModel | OrderModel):
+        raise NoArcs
+    network = model_arc_network(model)
+    if isinstance(network, GaussianNetwork):
+        return network.model()
+    return NetworkModel(network, max_edges=max_edges, most_bytes=most_bytes)
 
 
 def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
@@ -92,11 +93,7 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
 
     Raises NetworkTooLarge.
     """
-    n_values, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
-    families = [(target,), *(family for family, _ in _families(model))]
-    return circuit_from_network_families(
-        n_values, families, itertools.chain([_prior(model)], _tables(model)), target, max_edges
-    )
+    return _of_classifier(model, MOST_CELLS).model(max_edges).circuit
 
 
 def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -135,6 +132,15 @@ def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
 def _left_out(model: LookupModel) -> frozenset[int]:
     """Attributes that the classifier selected away."""
     return frozenset(range(model.schema.n_attributes)) - set(model.network.order)
+
+
+def classifier_circuit_edges(model: LookupModel) -> int:
+    """The edges of the circuit of a classifier, without its tables."""
+    sizes, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
+    parents: list[tuple[int, ...]] = [()] * (target + 1)
+    for family, _ in _families(model):
+        parents[family[-1]] = family[:-1]
+    return network_circuit_edges(parents, sizes, _left_out(model))
 
 
 def classifier_network_columns(model: LookupModel) -> Columns:

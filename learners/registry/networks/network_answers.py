@@ -13,7 +13,6 @@ from learners.circuits.mixtures.mixture import DependentRanges
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.named_answers import Answer
 from learners.circuits.queries.queries import check_needs_no_network
-from learners.circuits.structures.from_network import MAX_EDGES, NetworkTooLarge
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
@@ -25,8 +24,8 @@ from learners.orders.queries.graph_scores import WeightedGraphs
 from learners.registry.networks.arc_networks import ArcNetwork
 from learners.registry.networks.interventions import (
     answer_after_intervention,
-    answer_in_cut_network,
     describe_intervention,
+    exact_answer_in_cut_network,
     intervention_codes,
 )
 from learners.registry.networks.model import ArcModel
@@ -37,46 +36,32 @@ def answer_network_queries(
     model: Model,
     queries: Sequence[Query],
     compiled: Callable[[], CircuitModel],
-    max_edges: int = MAX_EDGES,
+    most_bytes: int | None = None,
     pause: Callable[[], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Answer queries about the joint distribution of a model.
 
     `model`: a network, a circuit, or a posterior over structures, which says by which `graph` it answers.
     `compiled`: gives the model as a circuit; asked only if a query needs it.
-    `max_edges`: of the circuit of each network that is cut, or of another graph. Beyond it, queries with `sampling` get
-    samples.
+    `most_bytes`: for the tables of each network that is cut, or of another graph; FEWPASS_MEMORY unless given. Beyond it samples
+    answer.
     `pause`: called again and again; what it raises ends the answering.
     Returns list of dict: as `queries.answer_all` tells, after interventions as `interventions.answer_after_intervention` does, and
     of averages as `graph_averaged_answer` does.
     Raises NoArcs, NoGraphs; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, InvalidParameter;
-    ImpossibleEdges, NoRows, NoTables, NetworkTooLarge, TablesTooLarge.
+    ImpossibleEdges, NoRows, NoTables, NotSampled, NoWorlds, TablesTooLarge.
     """
     plain = [query for query in queries if is_circuit_query(query)]
-    whole = iter(_by_circuit(model, plain, compiled, pause) if plain else [])
+    whole = iter(compiled().answer(plain, pause) if plain else [])
     answers: list[dict[str, Any]] = []
     for query in queries:
-        answer = next(whole) if is_circuit_query(query) else _special(model, query, max_edges, pause)
+        answer = next(whole) if is_circuit_query(query) else _special(model, query, most_bytes, pause)
         answers.append({**answer} | ({"graph": _named(query)} if isinstance(model, OrderModel) else {}))
     return answers
 
 
-def _by_circuit(
-    model: Model, queries: Sequence[Query], compiled: Callable[[], CircuitModel], pause: Callable[[], None] | None
-) -> Sequence[Mapping[str, Any]]:
-    """Exact answers; or, if the circuit is too large and every query asks for it, answers from samples."""
-    try:
-        circuit = compiled()
-    except NetworkTooLarge:
-        if any(isinstance(query, Surprise) or query.sampling is None for query in queries):
-            raise
-        network = model_arc_network(model)
-        return [answer_after_intervention(network, query, 0, pause) for query in queries]
-    return circuit.answer(queries, pause)
-
-
 def is_circuit_query(query: Query) -> bool:
-    """Whether the model's own circuit answers a query."""
+    """Whether the model as it is answers a query, without another graph."""
     return isinstance(query, Surprise) or (not query.do and query.graph == "best")
 
 
@@ -99,16 +84,16 @@ def check_network_queries(model: Model, queries: Sequence[Query]) -> None:
             model.graph_queries.parents_of(query.graph, "graph")
 
 
-def _special(model: Model, query: Query, max_edges: int, pause: Callable[[], None] | None) -> Mapping[str, Any]:
+def _special(model: Model, query: Query, most_bytes: int | None, pause: Callable[[], None] | None) -> Mapping[str, Any]:
     assert not isinstance(query, Surprise)
     if query.graph == "best":
-        return answer_after_intervention(model_arc_network(model), query, max_edges, pause)
+        return answer_after_intervention(model_arc_network(model), query, most_bytes, pause)
     if not isinstance(model, OrderModel):
         raise NoGraphs
     if isinstance(query.graph, Average):
-        return graph_averaged_answer(model, query, query.graph, max_edges, pause)
+        return graph_averaged_answer(model, query, query.graph, most_bytes, pause)
     network = GraphParameters(model).mean(model.graph_queries.parents_of(query.graph, "graph"))
-    return answer_after_intervention(network, query, max_edges, pause)
+    return answer_after_intervention(network, query, most_bytes, pause)
 
 
 def _named(query: Query) -> str:
@@ -136,7 +121,7 @@ def graph_averaged_answer(
     model: OrderModel,
     query: Query,
     average: Average,
-    max_edges: int = MAX_EDGES,
+    most_bytes: int | None = None,
     pause: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
     """The answer to a query averaged over drawn graphs, each with its expected parameters.
@@ -148,7 +133,7 @@ def graph_averaged_answer(
     draws, `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each arc that is
     cut, that a column is a cause, and that another one is to be adjusted for.
     Raises InvalidParameter of a query that has no average; UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges or
-    ImpossibleEvidence; NoRows, NoTables or NetworkTooLarge.
+    ImpossibleEvidence; NoRows, NoTables or TablesTooLargeToSum.
     """
     if not isinstance(query, Marginal | Conditional | Moments) or (isinstance(query, Conditional) and query.joint):
         raise InvalidParameter(
@@ -168,7 +153,7 @@ def graph_averaged_answer(
         if pause is not None:
             pause()
         try:
-            answer = answer_in_cut_network(network, codes, query, max_edges)
+            answer = exact_answer_in_cut_network(network, codes, query, most_bytes)
         except ImpossibleEvidence:
             return _Values(-np.inf, np.empty(0))
         except DependentRanges as error:

@@ -219,7 +219,7 @@ def variables_to_impute(model: CircuitModel, filling: Filling, names: Sequence[s
     for v in columns.variables(filling.columns):
         columns.check_known(v)
     variables = columns.variables(filling.columns or [name for name in columns.names if name in names])
-    known = set(model.circuit.scope(model.circuit.root))
+    known = set(columns.circuit.scope(columns.circuit.root))
     chosen = [v for v in variables if v in known]
     if not chosen:
         raise InvalidRequest(f"The data has none of the model's columns ({', '.join(columns.names[:8])}).")

@@ -13,8 +13,6 @@ from learners.circuits.map.solvers import look_up
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import circuit_answer_size
-from learners.circuits.structures.from_network import NetworkTooLarge
-from learners.circuits.variables import Columns
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
@@ -25,8 +23,7 @@ from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, 
 from learners.orders.model import OrderModel
 from learners.orders.queries.queries import n_graphs_to_draw
 from learners.orders.queries.queries import structure_answer_size as structures_size
-from learners.registry.networks.model_networks import model_arc_network
-from learners.registry.networks.network_answers import answer_network_queries, is_circuit_query
+from learners.registry.networks.network_answers import answer_network_queries
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, TooSlow
@@ -58,10 +55,10 @@ class WrongQuery(LearnerError, ValueError):
 
 
 def queryable_circuit(model: Model) -> CircuitModel:
-    """The model as a circuit: itself, or its network compiled, see `service.serving.compiled_networks`; of an ensemble its joint member.
+    """What answers queries to a model: itself, or its network, see `service.serving.compiled_networks`; of an ensemble its joint member.
 
-    Of a posterior over structures, its most probable graph. Raises NoJoint if it has no joint distribution,
-    NetworkTooLarge if its network needs too large a circuit.
+    Of a posterior over structures, its most probable graph. The `circuit` of a network is compiled when it is first read, which raises
+    NetworkTooLarge. Raises NoJoint if the model has no joint distribution; NoTables, TablesTooLarge.
     """
     if isinstance(model, CircuitModel):
         return model
@@ -139,14 +136,14 @@ def _sampling(query: AnyQuery) -> Sampling | None:
 def check_query_answer_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
     """Refuse queries whose answers together are more than a request should carry.
 
-    Raises BodyTooLarge; NoJoint, WrongQuery, NetworkTooLarge, UnknownColumn or InvalidEvidence as `answer_model_queries`.
+    Raises BodyTooLarge; NoJoint, WrongQuery, TablesTooLarge, UnknownColumn or InvalidEvidence as `answer_model_queries`.
     """
     most = VALUES_PER_ROW * max_rows
     n_values = 0
     if isinstance(model, OrderModel):
         n_values = structures_size(model.schema.n_attributes, structure_queries(queries))
     if joint := joint_queries(model, queries):
-        columns = query_columns(model, joint)
+        columns = queryable_circuit(model).columns
         n_values += circuit_answer_size(columns.circuit, columns.schema, joint)
     if n_values > most:
         raise BodyTooLarge(
@@ -154,19 +151,6 @@ def check_query_answer_size(model: Model, queries: Sequence[AnyQuery], max_rows:
             "FEWPASS_MAX_ROWS). Name the variables that you need, or ask fewer queries or draws at once.",
             max_values=most,
         )
-
-
-def query_columns(model: Model, queries: Sequence[Query]) -> Columns:
-    """The columns of a model that is asked; of a network that is too large for a circuit, if its queries ask for samples.
-
-    Raises NoJoint or NetworkTooLarge.
-    """
-    try:
-        return queryable_circuit(model).columns
-    except NetworkTooLarge:
-        if any(is_circuit_query(query) and _sampling(query) is None for query in queries):
-            raise
-        return model_arc_network(model).columns
 
 
 def query_deadline_check(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
@@ -193,9 +177,9 @@ def answer_model_queries(
 ) -> list[JSONObject]:
     """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
 
-    `pause` is called again and again; what it raises ends the answering. Raises NoJoint, WrongQuery, NetworkTooLarge,
-    UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError or ContinuousQuery; of interventions and graphs NoArcs,
-    NoGraphs or TablesTooLarge; of posteriors over structures ImpossibleEdges, NotGaussian, NetworkFileError,
+    `pause` is called again and again; what it raises ends the answering. Raises NoJoint, WrongQuery, UnknownColumn,
+    InvalidEvidence, ImpossibleEvidence, SchemaError or ContinuousQuery; of networks TablesTooLarge, NotSampled or NoWorlds; of
+    interventions and graphs NoArcs or NoGraphs; of posteriors over structures ImpossibleEdges, NotGaussian, NetworkFileError,
     InvalidParameter or NoRows.
     """
     pause = pause or check_still_asked

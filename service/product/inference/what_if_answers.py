@@ -12,7 +12,6 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import SEVERAL, read_evidence_likelihoods
-from learners.circuits.variables import circuit_columns
 from learners.ensembles.model import EnsembleModel
 from learners.errors import Cancelled, LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, RawValue
@@ -193,7 +192,7 @@ def columns_without_missing_state(model: Model) -> set[str]:
     """The columns of which a missing value is an unknown one to the joint distribution, whatever training saw."""
     if not isinstance(model, CircuitModel):
         return set()
-    columns = circuit_columns(model.circuit, model.schema)
+    columns = model.columns
     return {
         name
         for name, n_values, offset in zip(columns.names, columns.n_values, columns.offsets, strict=True)
@@ -322,9 +321,9 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The discrete and the numeric columns that can be asked for."""
-    columns = circuit_columns(model.circuit, model.schema)
+    columns = model.columns
     settled = read_evidence_likelihoods(columns, evidence, {}).settled
-    free = [v for v in model.circuit.scope(model.circuit.root) if columns.names[v] not in settled]
+    free = [v for v in columns.circuit.scope(columns.circuit.root) if columns.names[v] not in settled]
     discrete = tuple(columns.names[v] for v in free if columns.n_values[v])
     return discrete, tuple(columns.names[v] for v in free if not columns.n_values[v])
 

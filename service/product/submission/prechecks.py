@@ -12,7 +12,7 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
 from learners.models.model import Model
-from learners.models.query import AnyQuery, Query
+from learners.models.query import AnyQuery
 from learners.orders.model import OrderModel
 from learners.passes.sources.file_access import ANYWHERE, Look
 from learners.passes.sources.path_expansion import first_match
@@ -32,7 +32,7 @@ from service.product.datasets.data_sources import (
 from service.product.datasets.dataset_schema import check_dataset_columns
 from service.product.datasets.registration import get_dataset
 from service.product.forgetting.forgetting import check_forget_condition
-from service.product.inference.queries import NoJoint, joint_queries, query_columns, structure_queries
+from service.product.inference.queries import NoJoint, joint_queries, queryable_circuit, structure_queries
 from service.product.promotion import checked_refresh_training
 from service.product.train_steps import training_target
 from service.product.versions.registry import find_version, load_served_model
@@ -156,12 +156,12 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     joint = joint_queries(model, queries)
     check_network_queries(model, joint)
     if joint:
-        columns = _columns_of(model, joint)
+        columns = _columns_of(model)
         check_circuit_queries(columns.circuit, columns.schema, joint)
 
 
-def _columns_of(model: Model, queries: Sequence[Query]) -> Columns:
+def _columns_of(model: Model) -> Columns:
     """The columns as a circuit has them; of a classifier without its circuit, which may be large and is not made for this."""
     if isinstance(model, EnsembleModel):
         model = model.joint
-    return classifier_network_columns(model) if isinstance(model, LookupModel) else query_columns(model, queries)
+    return classifier_network_columns(model) if isinstance(model, LookupModel) else queryable_circuit(model).columns

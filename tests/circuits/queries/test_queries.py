@@ -205,13 +205,20 @@ def test_values_may_have_the_names_of_missing_and_of_rare_ones():
         assert answer(circuit, schema, Marginal({"a": name}))["probability"] == pytest.approx(expected)
 
 
-def test_what_the_circuit_knows_nothing_of_is_refused_as_evidence_too():
-    """A network that selected its columns would call anything about the others certain."""
-    circuit, schema = flat_circuit([(CATEGORICAL, 0, logs(0.5, 0.5))], [2, 2]), words_schema("ab", "xy")
-    for query in (Marginal({"b": "x"}), Conditional(("b",)), Map(("a",), {"b": "x"})):
-        with pytest.raises(InvalidEvidence, match="Column 'b' was left out when the circuit was made"):
-            answer(circuit, schema, query)
-    assert answer(circuit, schema, Marginal({"b": None}))["probability"] == 1.0
+def test_what_was_selected_away_changes_nothing_as_evidence_and_cannot_be_asked_for():
+    """As a prediction takes it; the answer names it, for its probability is not in that of the evidence."""
+    circuit, schema = flat_circuit([(CATEGORICAL, 0, logs(0.25, 0.75))], [2, 2]), words_schema("ab", "xy")
+    for given in ({"evidence": {"b": "x"}}, {"evidence": {"b": ("x", "y")}}, {"likely": {"b": {"y": 0.5}}}):
+        told = answer(circuit, schema, Marginal(**given))
+        assert told["probability"] == 1.0 and told["unused"] == ["b"]
+        told = answer(circuit, schema, Conditional(("a",), **given))
+        assert list(told["distributions"]["a"].values()) == pytest.approx([0.25, 0.75]) and told["unused"] == ["b"]
+        assert answer(circuit, schema, Map(("a",), **given))["assignment"] == {"a": "y"}
+    with pytest.raises(InvalidEvidence, match="selected column 'b' away, so the model cannot answer about it"):
+        answer(circuit, schema, Conditional(("b",)))
+    with pytest.raises(InvalidEvidence, match="Column 'b' never had the value 'z'"):
+        answer(circuit, schema, Marginal({"b": "z"}))
+    assert "unused" not in answer(circuit, schema, Marginal({"b": None}))
 
 
 @pytest.mark.parametrize(

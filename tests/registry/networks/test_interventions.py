@@ -9,6 +9,7 @@ import pytest
 from fewpass import ESKDB, TAN
 from learners import StructurePosterior, load_model, network_model
 from learners.circuits.errors import InvalidEvidence, NoArcs, NoGraphs
+from learners.circuits.model import CircuitModel
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Range
@@ -243,7 +244,8 @@ def test_what_cannot_be_set_is_told(words, numbers):
         with pytest.raises(error, match=message):
             model.answer([query])
     with pytest.raises(NoArcs, match="no network with arcs"):
-        words.network().answer([Marginal(do={"x": "yes"})])
+        CircuitModel(words.network().schema, words.network().circuit, {}).answer([Marginal(do={"x": "yes"})])
+    assert "intervention" in words.network().answer([Marginal(do={"x": "yes"})])[0]
     words.model_.graph_queries.bdeu, kept = None, words.model_.graph_queries.bdeu
     with pytest.raises(NoRows, match="keep_rows=true"):
         words.query(Marginal(do={"x": "yes"}, graph=Average(n=4)))

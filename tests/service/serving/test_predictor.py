@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from learners.circuits.structures.from_network import NetworkTooLarge
 from learners.errors import LearnerError
 from learners.models.query import Marginal
 from service import product
@@ -176,9 +175,9 @@ def test_the_circuit_of_a_network_is_there_before_the_first_query(workspace, mon
 def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypatch):
     def fold_meanwhile(*about):
         observer.fold()
-        raise NetworkTooLarge(1, 0)
+        return 10**9
 
-    monkeypatch.setattr("service.serving.predictor.compiled_network", fold_meanwhile)
+    monkeypatch.setattr("service.serving.predictor.classifier_circuit_edges", fold_meanwhile)
     ask(observer, Predictor(workspace.control, observer=observer).resolve("m"))
     assert n_counted(workspace, 1) == 1
 

@@ -5,7 +5,8 @@ import pyarrow as pa
 import pytest
 
 from fewpass import ESKDB, KDB, Conditional, Edges, Map, Marginal, Sampling, StructurePosterior
-from learners.circuits.structures.from_network import NetworkTooLarge
+from learners.registry.networks.likelihood_weighting import NotSampled
+from learners.registry.networks.model_networks import compile_model_circuit
 from service.product.inference import queries
 from service.product.submission.prechecks import check_queries
 
@@ -27,10 +28,9 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
     exact = queries.answer_model_queries(model, asked)
     assert all("sampled" not in each for each in exact)
 
-    def too_large(model):
-        raise NetworkTooLarge(3_000_000, 2_000_000)
-
-    monkeypatch.setattr(queries, "compiled_network", too_large)
+    monkeypatch.setattr(
+        queries, "compiled_network", lambda model: compile_model_circuit(model, max_edges=0, most_bytes=0)
+    )
     limited = queries.limit_queries(model, asked, 100, 20.0)
     assert [query.sampling.time_limit_s for query in limited] == [10.0, 10.0]
     check_queries(model, limited)
@@ -38,10 +38,11 @@ def test_samples_are_limited_checked_and_answered(table, make, monkeypatch):
     told = queries.answer_model_queries(model, limited)
     p, q = told[0]["distributions"]["class"], exact[0]["distributions"]["class"]
     assert all(abs(p[c] - q[c]) <= 4 * told[0]["standard_errors"]["class"][c] for c in p)
-    assert told[1]["probability"] == pytest.approx(1.0) and "sampled" in told[1]
-    for refused in (Conditional("class"), Map(("a",))):
-        with pytest.raises(NetworkTooLarge, match="sampling in the query"):
-            queries.check_query_answer_size(model, [refused, *limited], 100)
+    assert told[1]["probability"] == 1.0 and "sampled" not in told[1]
+    (by_itself,) = queries.answer_model_queries(model, [Conditional("class", {"a": "v1"})])
+    assert by_itself["sampled"]["largest_error"] <= 0.002
+    with pytest.raises(NotSampled, match="'map'"):
+        queries.answer_model_queries(model, [Map(("a",))])
 
 
 def test_a_posterior_answers_about_structures_and_about_its_best_graph():

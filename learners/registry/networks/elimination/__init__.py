@@ -1,0 +1,1 @@
+"""Exact answers of discrete networks by summing out variables, without a circuit."""

@@ -1,0 +1,122 @@
+"""Answers of a discrete network to queries in the words of its columns, by elimination."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
+from learners.circuits.map.query import MapAnswer
+from learners.circuits.queries.likelihoods import read_evidence
+from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
+from learners.circuits.queries.queries import answer_all, format_map_answers, resolve_query_variables
+from learners.circuits.variables import Columns
+from learners.kernels.arrays import Array, Floats
+from learners.models.estimation import Sampling
+from learners.models.query import Map, Query, Surprise
+from learners.registry.networks.elimination.most_probable import most_probable
+from learners.registry.networks.elimination.rows import Elimination, TablesTooLargeToSum
+from learners.registry.networks.likelihood_weighting import NotSampled, likelihood_weighting_answer
+
+
+class EliminationSource(Source):
+    """The exact answers of a network without a circuit, given likelihoods of some variables."""
+
+    def __init__(self, elimination: Elimination, likelihoods: Likelihoods = NOTHING) -> None:
+        self.elimination, self.weights = elimination, likelihoods.log_weights
+        nothing = np.full((len(elimination.sizes), 1), np.nan)
+        self.log_scale = float(elimination.row_logs(nothing, self.weights)[0]) if self.weights else 0.0
+
+    def row_logs(self, x: Array) -> Floats:
+        """Logs of rows."""
+        return self.elimination.row_logs(x, self.weights) - self.log_scale
+
+    def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
+        """Logs, and the distribution of each variable by itself."""
+        logs, shares = self.elimination.row_marginals(x, variables, self.weights)
+        return logs - self.log_scale, list(map(Summary, shares))
+
+    def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
+        """Logs, and the joint distribution of variables."""
+        logs, tables = self.elimination.row_tables(x, variables, self.weights)
+        return logs - self.log_scale, Summary(tables.reshape(len(tables), -1))
+
+    def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
+        """Never asked: a network of discrete variables has no numbers."""
+        raise AssertionError("a network of discrete variables has no moments")
+
+    def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
+        """Rows drawn given each row."""
+        rngs = [np.random.default_rng(seed) for _ in range(x.shape[1])]
+        return self.elimination.row_draws(x, n, rngs, self.weights)
+
+
+def elimination_query_handlers(elimination: Elimination, likelihoods: Likelihoods) -> Batches:
+    """What answers the queries of each kind to a network, given likelihoods of some variables."""
+    source = EliminationSource(elimination, likelihoods)
+    return {**source.batches, "map": partial(_most_probable, elimination, likelihoods.log_weights)}
+
+
+def answer_by_elimination(
+    columns: Columns, elimination: Elimination, queries: Sequence[Query], pause: Callable[[], None] | None = None
+) -> list[Answer]:
+    """Answers as `queries.answer_all` tells; the most probable values are exact, whatever solver a query names.
+
+    Raises TablesTooLargeToSum if an exact answer needs too much memory, before it starts; and what `queries.answer_all` raises.
+    """
+    paused = elimination.with_pause(pause)
+    return answer_all(columns.circuit, columns.schema, queries, partial(elimination_query_handlers, paused), pause)
+
+
+# Of an answer that nobody asked to be sampled.
+BY_ITSELF = Sampling(time_limit_s=5.0)
+
+
+def answer_exactly_or_by_samples(
+    columns: Columns, elimination: Elimination, query: Query, pause: Callable[[], None] | None = None
+) -> Answer:
+    """The exact answer to a query; where its tables do not fit into memory, one of `likelihood_weighting_answer`.
+
+    Which one it is, is decided before a table is made. Raises what `answer_by_elimination` raises; NotSampled of a kind of query
+    that samples do not answer, NoWorlds.
+    """
+    try:
+        (answer,) = answer_by_elimination(columns, elimination, [query], pause)
+    except TablesTooLargeToSum as error:
+        if isinstance(query, Surprise):
+            raise
+        sampling = query.sampling or BY_ITSELF
+        try:
+            return likelihood_weighting_answer(elimination.network, query, sampling, pause)
+        except NotSampled as reason:
+            raise reason from error
+    return answer
+
+
+def _most_probable(
+    elimination: Elimination, weights: Mapping[int, Floats], columns: Columns, query: Query
+) -> list[Answer]:
+    assert isinstance(query, Map)
+    started = time.perf_counter()
+    evidence = read_evidence(columns, query)
+    variables = resolve_query_variables(columns, query, evidence, discrete=None)
+    x = columns.rows([evidence.values])[:, 0]
+    left_out = elimination.network.left_out
+    observed = {v: int(x[v]) for v in np.flatnonzero(~np.isnan(x)).tolist() if v not in left_out}
+    found = list(most_probable(elimination, observed, variables, weights, query.best, query.time_limit_s))
+    seconds = time.perf_counter() - started
+    answers = [
+        MapAnswer(
+            assignment={v: float(each.codes[v]) for v in variables},
+            log_probability=each.log_probability,
+            upper_bound=each.log_probability,
+            is_optimal=True,
+            n_expanded=0,
+            seconds=seconds,
+        )
+        for each in found
+    ]
+    return format_map_answers(query, columns, answers, 0.0)
