@@ -363,3 +363,13 @@ def test_tables_that_are_too_large_are_refused(monkeypatch):
         TooLargeForSQL, match=r"numbers, more than 100 that SQL is written for. Train with fewer parents"
     ):
         sql_script(model, name="a", table="b")
+
+
+@pytest.mark.parametrize("key", [(), "rid"])
+def test_classes_whose_names_differ_in_capitals_are_named_as_the_reason(key):
+    table = pa.table({"a": ["x", "y"] * 50, "class": ["u", "U"] * 50, "rid": [str(i) for i in range(100)]})
+    model = NB(m=1.0, columns={"rid": "drop"}).fit(table, "class")
+    with pytest.raises(
+        InvalidParameter, match=r"dialect='duckdb' .*'probability_U' and 'probability_u' .* names of these classes"
+    ):
+        model.to_sql("t", key=key)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import anyio.to_thread
 import pytest
@@ -12,6 +13,7 @@ from learners.errors import Cancelled
 from service.http.api.bodies import InFlight
 from service.http.middleware import MAX_QUERY_BYTES, SIGN_IN_BYTES, BodyLimit, Deadlines
 from service.http.security import OPEN
+from service.product.datasets import registration
 from service.product.inference import what_if_answers
 from service.product.inference.queries import answer_model_queries, query_deadline_check
 from service.product.inference.what_if_answers import PARTS, WhatIfRequest
@@ -180,3 +182,18 @@ def test_a_what_if_of_many_equal_parts_is_refused_by_the_server(site):
     assert site.client.post("/v1/models/weather/whatif", json={"parts": ["posterior"] * 6}).json()["parts"].keys() == {
         "posterior"
     }
+
+
+def test_a_name_is_registered_by_one_process_at_a_time():
+    running, most, names = [0], [0], ["one"] * 6 + ["other"]
+
+    def register(name):
+        with registration._one_at_a_time(name):
+            running[0] += name == "one"
+            most[0] = max(most[0], running[0])
+            threading.Event().wait(0.005)
+            running[0] -= name == "one"
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        list(pool.map(register, names))
+    assert most == [1] and not registration._names

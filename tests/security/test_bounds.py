@@ -11,6 +11,7 @@ from learners.passes.sources.source import Source
 from service import product
 from service.http.api.json_bodies import check_json_structure
 from service.product.datasets.data_sources import MOST_STORED_BYTES, remote_file_access
+from service.product.submission import prechecks
 from service.product.submission.prechecks import check_local_uri_exists
 from service.requests.json_values import MOST_NESTED, TOO_NESTED, cut_nested, is_nested_deeper
 from service.requests.problems import InvalidRequest, MalformedBody
@@ -187,3 +188,20 @@ def test_what_an_earlier_release_stored_is_shown_without_what_is_too_deep():
 def test_the_bounds_of_a_request_are_those_of_the_settings(tmp_path):
     access = remote_file_access(Settings(workspace=tmp_path, max_listed_entries=7, max_listing_s=0.5))
     assert (access.most_entries, access.most_s) == (7, 0.5)
+
+
+def test_a_submission_looks_through_little_and_leaves_the_rest_to_the_job(lake, tmp_path, monkeypatch):
+    """So that patterns hold up nobody who submits another job."""
+    looks = []
+    monkeypatch.setattr(prechecks, "FIRST_LOOK", 10)
+    monkeypatch.setattr(prechecks, "Look", lambda access: looks.append(Look(access)) or looks[-1])
+    fields = {"learner": "nb", "target": "class", "model": "m"}
+    for most, is_queued in ((50_000, True), (5, False)):
+        with Workspace(Settings(workspace=tmp_path / f"workspace-{most}", max_listed_entries=most)) as workspace:
+            request = TrainRequest(uris=[f"{lake}/*/no*.csv", f"{lake}/*/rows.csv"], **fields)
+            if is_queued:
+                assert product.submit_job(workspace, request, is_remote=True)[0].state == "queued"
+            else:
+                with pytest.raises(SourceError, match="has more than 5 entries of folders"):
+                    product.submit_job(workspace, request, is_remote=True)
+        assert looks.pop().n_entries == min(most, 10) + 1

@@ -44,6 +44,10 @@ class FileAccess:
 ANYWHERE = FileAccess()
 
 
+class TooMuchToLookThrough(SourceError):
+    """The folders that a path or pattern names hold more entries than are looked through, or take longer."""
+
+
 @dataclass
 class Look:
     """How much was looked through so far, of all that one opening names together."""
@@ -56,7 +60,7 @@ class Look:
         """Count entries of folders. Raises SourceError once there are too many, or it takes too long."""
         self.n_entries += n_entries
         if self.n_entries > self.access.most_entries:
-            raise SourceError(
+            raise TooMuchToLookThrough(
                 path,
                 f"has more than {self.access.most_entries:,} entries of folders to look through. Name its folders more exactly.",
             )
@@ -65,6 +69,6 @@ class Look:
         if self.access.pause is not None:
             self.access.pause()
         if time.monotonic() - self.started > self.access.most_s:
-            raise SourceError(
+            raise TooMuchToLookThrough(
                 path, f"takes more than {self.access.most_s:g} s to look through. Name its folders more exactly."
             )

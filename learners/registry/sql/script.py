@@ -79,6 +79,7 @@ def sql_script(
     shown = list(key) or [names[i] for i in writable.used if names[i] not in absent]
     answers = ["prediction", *(f"probability_{value}" for value in schema.classes)]
     spoken = find_sql_dialect(dialect)
+    _check_names(spoken, "dialect", answers)
     _check_names(spoken, "key", [*shown, *answers])
     _check_names(spoken, "dialect", list(dict.fromkeys([*key, *(names[i] for i in writable.used)])))
     n_cells = sum(families.n_cells for families in writable.families) * schema.n_classes
@@ -111,7 +112,10 @@ def _check_names(dialect: Dialect, parameter: str, columns: Sequence[str]) -> No
         if column in names[:place]:
             both = f"{columns[names.index(column)]!r} and {columns[place]!r}"
             given = dialect.name if parameter == "dialect" else columns[place]
-            raise InvalidParameter(parameter, given, f"the columns {both} have one name in {dialect.name}")
+            which = f"the columns {both} have one name in {dialect.name}"
+            if column.startswith("probability_") and columns[names.index(column)].startswith("probability_"):
+                which += ", as the names of these classes differ in capitals alone. Rename one of them, or choose a dialect that tells them apart"
+            raise InvalidParameter(parameter, given, which)
 
 
 def _prediction(query: Query, schema: Schema) -> str:

@@ -1,6 +1,9 @@
 """Registered data sets: files under a name, and uploaded files."""
 
+import contextlib
 import re
+import threading
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +21,7 @@ from service.product.datasets.dataset_statistics import (
     source_file_record,
 )
 from service.product.datasets.forgotten_rows import check_forgetting_rules, read_forgetting_rules
+from service.requests.abandonment import check_still_asked
 from service.requests.problems import InvalidRequest
 from service.requests.requests import DatasetRequest
 from service.settings import available_threads
@@ -27,6 +31,9 @@ from storage.datasets.dataset_definitions import Dataset
 from storage.files.workspace_layout import checked_resource_name
 
 FOLDER = "uploads"
+LOOK_S = 0.5
+_registering = threading.Condition()
+_names: set[str] = set()  # that are being registered
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,127}")
 
 get_dataset = bind_control_to_workspace(dataset_definitions.get_dataset)
@@ -43,7 +50,10 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
     if is_remote and not children.is_child:  # a server reads nothing itself
         check_stored_size(request)
         limit = workspace.settings.request_timeout_s
-        return run_in_child_process(workspace, partial(register_dataset, is_remote=True), request, time_limit_s=limit)
+        with _one_at_a_time(request.name):
+            return run_in_child_process(
+                workspace, partial(register_dataset, is_remote=True), request, time_limit_s=limit
+            )
     source = open_data_source(workspace, request.uris, is_remote=is_remote, columns=request.columns)
     if request.target is not None and request.target not in source.arrow_schema.names:
         raise UnknownColumn(request.target, source.arrow_schema.names)
@@ -67,6 +77,24 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
         return dataset
     dataset_definitions.set_dataset_schema(control, request.name, schema.to_json(), list(files))
     return dataset_definitions.get_dataset(control, request.name)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(name: str) -> Iterator[None]:
+    """Let nobody else of this process register the name meanwhile: six at once would start six processes for one answer."""
+    while True:
+        with _registering:
+            if name not in _names:
+                _names.add(name)
+                break
+            _registering.wait(LOOK_S)
+        check_still_asked()
+    try:
+        yield
+    finally:
+        with _registering:
+            _names.discard(name)
+            _registering.notify_all()
 
 
 def delete_dataset(workspace: Workspace, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import glob
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from learners.circuits.errors import NoGraphs
@@ -14,7 +15,7 @@ from learners.errors import SourceError, UnknownColumn
 from learners.models.model import Model
 from learners.models.query import AnyQuery
 from learners.orders.model import OrderModel
-from learners.passes.sources.file_access import ANYWHERE, Look
+from learners.passes.sources.file_access import ANYWHERE, Look, TooMuchToLookThrough
 from learners.passes.sources.path_expansion import first_match
 from learners.registry import recipes
 from learners.registry.networks.model_networks import classifier_network_columns
@@ -47,6 +48,8 @@ from service.requests.requests import (
     TrainRequest,
 )
 from service.workspace import Workspace
+
+FIRST_LOOK = 5_000  # entries of folders, before a job is queued: some hundredths of a second
 
 
 def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
@@ -105,9 +108,14 @@ def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: boo
     Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
     UnknownColumn.
     """
-    look = Look(remote_file_access(workspace.settings) if is_remote else ANYWHERE)
-    for uri in _uris(workspace, request):
-        check_local_uri_exists(uri, look)
+    access = remote_file_access(workspace.settings) if is_remote else ANYWHERE
+    look = Look(replace(access, most_entries=min(access.most_entries, FIRST_LOOK)))
+    try:
+        for uri in _uris(workspace, request):
+            check_local_uri_exists(uri, look)
+    except TooMuchToLookThrough:
+        if access.most_entries <= FIRST_LOOK:  # else the job tells, which keeps nobody waiting
+            raise
     train = request.train if isinstance(request, RefreshRequest) else request
     if isinstance(train, TrainRequest) and train.dataset is not None:
         named = [*train.columns, train.timestamp, training_target(workspace, train)]
