@@ -38,6 +38,7 @@ from learners.errors import InvalidParameter
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
+from learners.passes.refreshed_schema import kept_schema, refreshed_schema
 from learners.passes.statistic import Together
 from learners.schema import Chunk, Kept, Overrides, Schema
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
@@ -214,11 +215,10 @@ def schema_pass(
     """The schema: given, or inferred in one pass, wholly or as far as it is not kept."""
     if isinstance(given, Schema):
         return given
-    kept_schema = None if given is None else given.schema
     summaries: ColumnSummaries = yield ColumnSummaries(
-        target, overrides, max_values=max_values, kept=kept_schema, max_classes=max_classes
+        target, overrides, max_values=max_values, kept=kept_schema(given), max_classes=max_classes
     )
-    return summaries.build_schema()
+    return (yield from refreshed_schema(given, summaries, summaries.build_schema))
 
 
 def naive_bayes(

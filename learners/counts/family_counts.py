@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -275,6 +275,10 @@ class FamilyCounts(CodeStatistic):
         """Whether `from_stored` finds a family in what has this specification."""
         members = {family.attribute, *family.parents}
         return any(members <= {other.attribute, *other.parents} for other in families_from_spec(spec))
+
+    def can_recode(self, family: Family, unknown: Collection[int]) -> bool:
+        """Whether `recoded` brings a family under a schema in which these attributes have other cut points: if it has none of them."""
+        return not {family.attribute, *family.parents} & set(unknown)
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> FamilyCounts:
         """These families from what `to_arrow` of families that have their members wrote, whose specification this is."""

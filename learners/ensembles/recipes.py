@@ -26,6 +26,7 @@ from learners.ensembles.training import Training
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import Passes
+from learners.passes.refreshed_schema import kept_schema, refreshed_schema
 from learners.passes.statistic import Statistic, Together, statistic_leaves
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.encoding.column_views import Views
@@ -141,17 +142,15 @@ def _ensemble(
     if isinstance(given, Schema):
         schema = given
     else:
-        kept_schema = None if given is None else given.schema
         summaries: ColumnSummaries = yield ColumnSummaries(
-            target, overrides or {}, max_values=parameters.max_values, kept=kept_schema
+            target, overrides or {}, max_values=parameters.max_values, kept=kept_schema(given)
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
         may_grow = may_grow and summaries.n_rows > LARGE_ROWS
         n_tree_bins = TREE_BINS if may_grow and choice.has_correction else 1
-        schema = (
-            ensemble_schema(summaries, choice.members, seed, n_tree_bins)
-            if kept_schema is None
-            else summaries.build_schema()
+        n_members = choice.members
+        schema = yield from refreshed_schema(
+            given, summaries, lambda: ensemble_schema(summaries, n_members, seed, n_tree_bins)
         )
     views = Views(schema)
     drawn_rows = DrawnRows(schema, n_rows_kept(schema) if may_grow else drawn)

@@ -29,6 +29,7 @@ from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import memory_limit
+from learners.passes.refreshed_schema import kept_schema, refreshed_schema
 from learners.schema import Attribute, Kept, LeftOut, Overrides, Schema
 from learners.schema.discretise import Histogram, quantile_cut_points
 from learners.schema.overrides import SCREENED
@@ -179,12 +180,18 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
     if isinstance(given, Schema):
         schema = given
     else:
-        kept_schema = None if given is None else given.schema
         states = 0 if parameters.score == "bge" else min(parameters.max_states, parameters.max_values)
         summaries = yield ColumnSummaries(
-            None, overrides, max_values=parameters.max_values, kept=kept_schema, max_states=states
+            None, overrides, max_values=parameters.max_values, kept=kept_schema(given), max_states=states
         )
-        schema = summaries.build_schema(lambda _, histogram: nonempty_quantile_cut_points(histogram, parameters.n_bins))
+        schema = yield from refreshed_schema(
+            given,
+            summaries,
+            # Matrices of edges are in the order of the columns.
+            lambda: summaries.build_schema(
+                lambda _, values: nonempty_quantile_cut_points(values, parameters.n_bins), by_name=False
+            ),
+        )
     if schema.target is not None:
         raise SchemaError(
             f"The schema has the class {schema.target!r}, but learner 'orders' has none. Infer one without a target."

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from learners.errors import EmptyData, InvalidParameter, SchemaError, UnknownColumn
 from learners.kernels.arrays import Integers
 from learners.passes.statistic import Statistic
+from learners.passes.stored_summaries import read_summaries_table, summaries_table
 from learners.schema.category_counts import (
-    ValueTally,
     category_python_values,
     category_value_counts,
     check_class_count,
@@ -29,7 +29,6 @@ from learners.schema.discretise import (
     quantile_cut_points,
 )
 from learners.schema.encoding.encode import numeric_column_as_floats
-from learners.schema.nominal_forms import canonical_nominal_values
 from learners.schema.overrides import ALL, DROPPED, WEIGHT, ColumnOverride, Overrides, declared_column_reading
 from learners.schema.schema import FEW_CLASSES, Attribute, LeftOut, Schema, Value
 from learners.schema.schema_inference import (
@@ -40,12 +39,10 @@ from learners.schema.schema_inference import (
     fractional_states_error,
     is_numeric_nominal,
     is_whole_number_column,
-    list_column_item,
     nominal_attribute,
     refresh_schema_domains,
     reorder_columns,
     schema_with_overrides,
-    value_count_structs,
 )
 
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
@@ -61,9 +58,10 @@ class ColumnSummaries(Statistic):
     schema says how many they are.
     `n_bins`: equal-frequency intervals of a numeric column where there is no target.
     `kept`: of an earlier training, whose attributes and cut points are kept: only domains are counted, without
-    histograms. Such summaries can also be subtracted.
+    histograms.
     `max_classes`: a target of more classes is refused.
     `max_states`: a numeric column of at most so many different numbers, all whole, becomes nominal; 0: none does.
+    `only`: the columns to summarise; None for all. Raises InvalidParameter.
     """
 
     def __init__(
@@ -76,11 +74,12 @@ class ColumnSummaries(Statistic):
         kept: Schema | None = None,
         max_classes: int = FEW_CLASSES,
         max_states: int = 0,
+        only: frozenset[str] | None = None,
     ) -> None:
         if not 2 <= max_values <= 65_000:
             raise InvalidParameter("max_values", max_values, "from 2 to 65,000")
         self.target, self.max_values, self.n_bins, self.kept = target, max_values, n_bins, kept
-        self.max_classes, self.max_states = max_classes, max_states
+        self.max_classes, self.max_states, self.only = max_classes, max_states, only
         self.overrides = {name: ColumnOverride.of(name, entry) for name, entry in (overrides or {}).items()}
         if target is not None and target in self.overrides and self.overrides[target].drop:
             raise InvalidParameter(f"columns[{target!r}]", "drop", "the target cannot be dropped")
@@ -98,6 +97,7 @@ class ColumnSummaries(Statistic):
             if override.drop or override.kind
         }
         spec: dict[str, object] = {"statistic": "column summaries", "target": self.target, "kinds": kinds}
+        spec |= {} if self.only is None else {"only": sorted(self.only)}
         return spec if self.kept is None else spec | {"domains_of": self._names()}
 
     @property
@@ -108,12 +108,26 @@ class ColumnSummaries(Statistic):
     @property
     def columns(self) -> list[str] | None:
         """Columns to read; None for all."""
+        if self.only is not None:
+            return [*sorted(self.only), *([] if self.target is None else [self.target])]
         return None if self.kept is None else self.kept.columns
 
     @property
-    def can_subtract(self) -> bool:
-        """Whether `subtract` works: a histogram that has become coarser stays so."""
-        return self.kept is not None
+    def is_sufficient(self) -> bool:
+        """Whether all columns are known: subtracting may leave some that are not, see `Column.subtract`."""
+        return not any(column.is_uncertain for column in self.found.values())
+
+    def remainder(self) -> ColumnSummaries:
+        """The columns that are not known, without rows."""
+        return self._empty(frozenset(name for name, column in self.found.items() if column.is_uncertain))
+
+    def completed(self, rest: ColumnSummaries) -> ColumnSummaries:
+        """The summaries with the columns that were counted anew."""
+        place = self._class_places(rest)
+        for name in rest.only or ():
+            self.found[name] = Column()
+            self.found[name].merge(rest.found[name], name, place, len(self.classes))
+        return self
 
     @cached_property
     def _states(self) -> frozenset[str]:
@@ -132,12 +146,18 @@ class ColumnSummaries(Statistic):
 
     def empty(self) -> ColumnSummaries:
         """No rows."""
+        return self._empty(self.only)
+
+    def _empty(self, only: frozenset[str] | None) -> ColumnSummaries:
         limits = {"max_values": self.max_values, "n_bins": self.n_bins, "max_classes": self.max_classes}
-        return ColumnSummaries(self.target, self.overrides, kept=self.kept, max_states=self.max_states, **limits)
+        return ColumnSummaries(
+            self.target, self.overrides, kept=self.kept, max_states=self.max_states, only=only, **limits
+        )
 
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch. Raises UnknownColumn or SchemaError."""
-        required = [name for name in self.overrides if name != ALL] if self.kept is None else []
+        is_whole = self.kept is None and self.only is None
+        required = [name for name in self.overrides if name != ALL] if is_whole else []
         for name in [*required, *([self.target] if self.target is not None else [])]:
             if name not in rows.schema.names:
                 raise UnknownColumn(name, rows.schema.names)
@@ -177,12 +197,13 @@ class ColumnSummaries(Statistic):
         if self.kept is not None and name in self._states:
             override = ColumnOverride(kind="nominal")
         seen = self.found.setdefault(name, Column())
-        if override is not None and (override.drop or override.is_weight):
+        if not len(column) or (override is not None and (override.drop or override.is_weight)):
             return
         if pa.types.is_null(column.type):
             seen.n_missing += len(column)
             return
-        seen.has_type(str(column.type), column_kind_by_type(column.type, override), name)
+        arrow_type = str(column.type)
+        seen.has_type(arrow_type, column_kind_by_type(column.type, override), name, {arrow_type: len(column)})
         if seen.kind == "nominal":
             if name in self._states and not is_whole_number_column(column):
                 raise fractional_states_error(name)
@@ -200,48 +221,46 @@ class ColumnSummaries(Statistic):
             self._take_away(other)
             return
         self.n_rows += other.n_rows
-        codes = {value: j for j, value in enumerate(self.classes)}
         for value in other.classes:
-            if value not in codes:
-                codes[value] = len(self.classes)
+            if value not in self.class_counts:
                 self.classes.append(value)
             self.class_counts[value] = self.class_counts.get(value, 0) + other.class_counts[value]
-        place = np.array([codes[value] for value in other.classes], dtype=np.int64)
+        place = self._class_places(other)
         for name, theirs in other.found.items():
-            ours = self.found.setdefault(name, Column())
-            if theirs.kind != "empty":
-                ours.has_type(theirs.arrow_type, theirs.kind, name)
-            ours.n_missing += theirs.n_missing
-            ours.values.merge(theirs.values)
-            here = np.arange(ours.histogram.counts.shape[1])
-            there, n_classes = place[: theirs.histogram.counts.shape[1]], len(self.classes)
-            grown = ours.histogram.with_classes(here, n_classes)
-            ours.histogram = grown.merge(theirs.histogram.with_classes(there, n_classes))
+            self.found.setdefault(name, Column()).merge(theirs, name, place, len(self.classes))
+
+    def _class_places(self, other: ColumnSummaries) -> Integers:
+        """Where the classes of other summaries are here."""
+        codes = {value: j for j, value in enumerate(self.classes)}
+        return np.array([codes[value] for value in other.classes], dtype=np.int64)
 
     def _take_away(self, other: ColumnSummaries) -> None:
         self.n_rows -= other.n_rows
+        place, n_classes = self._class_places(other), len(self.classes)
+        for name, theirs in other.found.items():
+            self.found[name].subtract(theirs, place, n_classes)
         for value, count in other.class_counts.items():
             self.class_counts[value] -= count
+        is_left = np.array([self.class_counts[value] > 0 for value in self.classes], bool)
         self.class_counts = {value: count for value, count in self.class_counts.items() if count}
         self.classes = [value for value in self.classes if value in self.class_counts]
-        for name, theirs in other.found.items():
-            ours = self.found[name]
-            ours.n_missing -= theirs.n_missing
-            ours.histogram = Histogram.empty()
-            ours.values.subtract(theirs.values)
+        for column in self.found.values():
+            own = column.histogram.counts
+            column.histogram = replace(column.histogram, counts=own[:, is_left[: own.shape[1]]])
         if not self.n_rows:
             self.found = {}
 
     def order_columns(self, names: Sequence[str]) -> None:
-        """Bring the columns into this order, by which the schema lists its attributes."""
+        """Bring the columns into this order."""
         self.found = reorder_columns(self.found, names)
 
-    def build_schema(self, cut_points: CutPoints | None = None) -> Schema:
+    def build_schema(self, cut_points: CutPoints | None = None, *, by_name: bool = True) -> Schema:
         """The schema: domains sorted, cut points found, useless columns left out with the reason.
 
         `cut_points`: finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal
-        frequencies without. Raises EmptyData if there were no rows; SchemaError if the target has a single value, or no
-        column is left.
+        frequencies without.
+        `by_name`: whether attributes are in the order of their names, so that no model depends on that of the columns.
+        Raises EmptyData if there were no rows; SchemaError if the target has a single value, or no column is left.
         """
         if not self.n_rows:
             raise EmptyData("There are no rows to learn from.")
@@ -261,7 +280,7 @@ class ColumnSummaries(Statistic):
         place[order] = np.arange(len(order))
         attributes: list[Attribute] = []
         left_out: list[LeftOut] = []
-        for name, column in self.found.items():
+        for name, column in sorted(self.found.items()) if by_name else self.found.items():
             finding = self._attribute(name, column, place, cut_points)
             if isinstance(finding, Attribute):
                 attributes.append(replace(finding, reading=declared_column_reading(self.overrides, name)))
@@ -313,61 +332,31 @@ class ColumnSummaries(Statistic):
 
     def to_arrow(self) -> pa.Table:
         """One row per column, the target's first."""
-        classes = value_count_structs(self.class_counts, self.classes)
-        rows: list[dict[str, object]] = [{"name": self.target, "kind": "target", "values": classes, "n": self.n_rows}]
-        for name, column in self.found.items():
-            rows.append(
-                {
-                    "name": name,
-                    "kind": column.kind,
-                    "arrow_type": column.arrow_type,
-                    "n": column.n_missing,
-                    "is_overfull": column.is_overfull,
-                    "values": value_count_structs(column.counts, sorted(column.counts)),
-                    "keys": column.histogram.keys,
-                    "counts": column.histogram.counts.ravel(),
-                    "level": column.histogram.level,
-                }
-            )
-        pair = pa.struct([("text", pa.string()), ("number", pa.int64()), ("bool", pa.bool_()), ("count", pa.int64())])
-        names = {
-            "name": pa.string(), "kind": pa.string(), "arrow_type": pa.string(), "n": pa.int64(), "is_overfull": pa.bool_(),
-            "values": pa.list_(pair), "keys": pa.list_(pa.int64()), "counts": pa.list_(pa.int64()), "level": pa.int64(),
-        }  # fmt: skip
-        return pa.Table.from_pylist(rows, schema=pa.schema(list(names.items())))
+        return summaries_table(self.target, self.n_rows, self.class_counts, self.found)
 
     def from_arrow(self, table: pa.Table) -> ColumnSummaries:
         """Read what `to_arrow` wrote."""
         summaries = self.empty()
-        numbers = {name: table[name].combine_chunks() for name in ("keys", "counts")}
-        for i, row in enumerate(table.drop_columns(list(numbers)).to_pylist()):
-            values = {
-                next(p[k] for k in ("text", "number", "bool") if p[k] is not None): p["count"] for p in row["values"]
-            }
-            if row["kind"] == "target":
-                summaries.n_rows = row["n"]
-                summaries.class_counts, summaries.classes = values, list(values)
-                continue
-            keys, counts = (list_column_item(column, i) for column in numbers.values())
-            if row["kind"] == "nominal":  # times of earlier releases
-                values = dict(zip(canonical_nominal_values([*values], row["arrow_type"]), values.values(), strict=True))
-            histogram = Histogram(keys, counts.reshape(keys.size, counts.size // max(1, keys.size)), row["level"])
-            summaries.found[row["name"]] = Column(
-                row["arrow_type"], row["kind"], row["n"], ValueTally(values, row["is_overfull"]), histogram
-            )
+        summaries.n_rows, summaries.class_counts, summaries.found = read_summaries_table(table)
+        summaries.classes = list(summaries.class_counts)
         return summaries
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> ColumnSummaries:
         """These domains from what `to_arrow` of summaries with this specification wrote."""
         summaries = self.from_arrow(table)
-        if self.kept is not None and "domains_of" not in spec:
-            names = set(self._names())
-            summaries.found = {
-                name: c.as_states(name) if name in self._states else replace(c, merged=Histogram.empty(), tally=None)
-                for name, c in summaries.found.items()
-                if name in names
-            }
-        return summaries
+        return summaries if self.kept is None or "domains_of" in spec else summaries.domains_of(self.kept)
+
+    def domains_of(self, kept: Schema) -> ColumnSummaries:
+        """The domains of the attributes of another schema, of the same rows. Raises SchemaError where states became fractions."""
+        domains = self._empty(self.only)
+        domains.kept, domains.n_rows = kept, self.n_rows
+        domains.classes, domains.class_counts = list(self.classes), dict(self.class_counts)
+        domains.found = {
+            name: c.as_states(name) if name in domains._states else replace(c, merged=Histogram.empty(), tally=None)
+            for name, c in self.found.items()
+            if name in set(domains._names())
+        }
+        return domains
 
     def __eq__(self, other: object) -> bool:
         """Whether the same rows were counted; the order in which classes and columns came does not matter."""
@@ -380,13 +369,17 @@ class ColumnSummaries(Statistic):
         columns = {}
         for name, c in self.found.items():
             counts = c.histogram.with_classes(np.arange(c.histogram.counts.shape[1]), len(order)).counts[:, order]
-            columns[name] = (c.arrow_type, c.kind, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
+            columns[name] = (c.arrow_type, c.kind, c.types, c.n_missing, c.counts, c.is_overfull, c.histogram.level,
                              c.histogram.keys.tolist(), counts.tolist())  # fmt: skip
         return {"rows": self.n_rows, "classes": self.class_counts, "columns": columns}
 
 
 def quantile_binned_schema(
-    summaries: ColumnSummaries, max_bin: int, known: Mapping[str, tuple[float, ...]] = NO_CUTS
+    summaries: ColumnSummaries,
+    max_bin: int,
+    known: Mapping[str, tuple[float, ...]] = NO_CUTS,
+    *,
+    by_name: bool = True,
 ) -> Schema:
     """The schema with at most `max_bin` intervals for each numeric column, whether or not they tell the classes apart.
 
@@ -395,6 +388,9 @@ def quantile_binned_schema(
     `summaries`: with a target.
     `max_bin`: a column with no more distinct values keeps them all apart; cut points that the user gave stay.
     `known`: cut points of columns that have them from elsewhere.
+    `by_name`: whether attributes are in the order of their names, or else of the columns.
     Raises EmptyData or SchemaError as `ColumnSummaries.build_schema` does.
     """
-    return summaries.build_schema(lambda name, histogram: known.get(name) or quantile_cut_points(histogram, max_bin))
+    return summaries.build_schema(
+        lambda name, histogram: known.get(name) or quantile_cut_points(histogram, max_bin), by_name=by_name
+    )

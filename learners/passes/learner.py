@@ -312,7 +312,7 @@ def infer_schema(
     require_nonempty_source(source)
     source = apply_row_weight_rule(apply_null_class_rule(source, target, overrides), overrides)
     summaries = ColumnSummaries(target, overrides, max_values=max_values, max_classes=MAX_CLASSES)
-    return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema()
+    return collect(summaries, source, threads=threads, on_progress=on_progress, n_passes=1).build_schema(by_name=False)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar, cast, runtime_checkable
 
 import pyarrow as pa
@@ -97,8 +97,16 @@ class Statistic(ABC):
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether enough rows are known for what is asked: where rows are forgotten, subtracting may leave too few."""
+        """Whether enough is known for what is asked: where rows are forgotten, subtracting may leave too little."""
         return True
+
+    def remainder(self) -> Self:
+        """What must be counted again, of all rows, where `is_sufficient` is false: without rows; by default everything."""
+        return self.empty()
+
+    def completed(self, rest: Self) -> Self:
+        """The statistic with its `remainder` counted."""
+        return rest
 
 
 class CodeStatistic(Statistic):
@@ -136,6 +144,9 @@ class Divisible(Protocol[Family]):
 
     def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
         """Whether `from_stored` finds a family in what has that specification."""
+
+    def can_recode(self, family: Family, unknown: Collection[int]) -> bool:
+        """Whether `recoded` brings a family under a schema in which these attributes have other cut points."""
 
 
 class Gathering(Protocol):

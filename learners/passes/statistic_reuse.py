@@ -23,7 +23,7 @@ from learners.passes.statistic import (
     statistic_leaves,
 )
 from learners.schema import Schema
-from learners.schema.schema_growth import schema_code_maps
+from learners.schema.schema_growth import partial_code_maps
 
 S = TypeVar("S", bound=Statistic)
 
@@ -87,18 +87,19 @@ class Recall:
     def _groups(self, leaf: Statistic, lost: set[str]) -> list[_Group]:
         """The statistic's families by plan; one group if it is not divisible."""
         entries = [] if self.store is None else [entry for entry in self.store.entries() if entry.key not in lost]
-        entries = [entry for entry in entries if _is_readable(leaf, entry)]
-        by_key = {entry.key: entry for entry in entries}
+        unknown = {entry.key: _unknown_attributes(leaf, entry) for entry in entries}
+        by_key = {entry.key: entry for entry in entries if unknown[entry.key] is not None}
 
         @cache
         def plan_of(*keys: str) -> Plan:
             return best_reuse_plan(self.supply, [by_key[key] for key in keys], can_subtract=leaf.can_subtract)
 
         if not isinstance(leaf, Divisible) or not leaf.families:
-            return [_Group(leaf, leaf.empty(), plan_of(*by_key))]
+            return [_Group(leaf, leaf.empty(), plan_of(*(key for key in by_key if not unknown[key])))]
         plans: dict[tuple[object, ...], tuple[Plan, list[object]]] = {}
         for family in leaf.families:
-            plan = plan_of(*(entry.key for entry in entries if leaf.can_derive(family, entry.spec)))
+            derived = [key for key, entry in by_key.items() if leaf.can_derive(family, entry.spec)]
+            plan = plan_of(*(key for key in derived if leaf.can_recode(family, unknown[key] or ())))
             keys = (tuple(entry.key for entry in plan.entries), plan.read, plan.gone_read)
             plans.setdefault(keys, (plan, []))[1].append(family)
         return [_Group(leaf, leaf.empty().only(families), plan) for plan, families in plans.values()]
@@ -113,9 +114,17 @@ class Recall:
                 _subtract(group, self._read(group.part, entry))
         self._finish_bases(groups)
         self._pass_over(groups, lambda group: group.plan.read, subtracts=False)
-        scarce = [group for group in groups if not group.whole.is_sufficient]
+        self._complete([group for group in groups if not group.whole.is_sufficient])
+
+    def _complete(self, scarce: Sequence[_Group]) -> None:
+        """Count again what subtracting has left unknown."""
+        known = [group.whole for group in scarce]
+        for group, whole in zip(scarce, known, strict=True):
+            group.part = whole.remainder()
         self._start_again(scarce)
         self._pass_over(scarce, lambda group: group.plan.read, subtracts=False)
+        for group, whole in zip(scarce, known, strict=True):
+            group.whole = whole.completed(group.whole)
 
     def _finish_bases(self, groups: list[_Group]) -> None:
         """Bring the bases under the wanted schema and add the other entries; what cannot be brought is read."""
@@ -131,12 +140,12 @@ class Recall:
             for part in known:
                 group.whole.merge(part)
 
-    def _start_again(self, groups: list[_Group]) -> None:
+    def _start_again(self, groups: Sequence[_Group]) -> None:
         for group in groups:
             group.plan = Plan(None, (), frozenset(), (), self.supply.files)
             group.base, group.whole = None, group.part.empty()
 
-    def _pass_over(self, groups: list[_Group], files_of: Callable[[_Group], Files], *, subtracts: bool) -> None:
+    def _pass_over(self, groups: Sequence[_Group], files_of: Callable[[_Group], Files], *, subtracts: bool) -> None:
         """Read each set of files once for all groups that want it."""
         wanting: dict[tuple[str | None, Files], list[tuple[_Group, Statistic]]] = {}
         for group in groups:
@@ -204,22 +213,23 @@ class _Lost(Exception):
     """A stored statistic that cannot be read any more, or is wrong; with its key."""
 
 
-def _is_readable(leaf: Statistic, entry: Entry) -> bool:
-    """Whether an entry holds (families of) the statistic, by a schema that determines its counts."""
+def _unknown_attributes(leaf: Statistic, entry: Entry) -> frozenset[int] | None:
+    """The attributes whose codes are not determined by the schema of an entry; None if it does not hold (families of) the statistic."""
     if not leaf.can_read(entry.spec):
-        return False
+        return None
     if leaf.schema is None or entry.schema is None:
-        return leaf.schema is entry.schema
+        return frozenset() if leaf.schema is entry.schema else None
     if entry.schema == leaf.schema.to_json():
-        return True
-    return isinstance(leaf, CodeStatistic) and schema_code_maps(Schema.from_json(entry.schema), leaf.schema) is not None
+        return frozenset()
+    maps = partial_code_maps(Schema.from_json(entry.schema), leaf.schema) if isinstance(leaf, CodeStatistic) else None
+    return None if maps is None else maps.unknown
 
 
 def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
     """The statistic by another schema, or None if its counts do not determine it."""
     if schema is None or statistic.schema is None or statistic.schema == schema:
         return statistic
-    maps = schema_code_maps(statistic.schema, schema)
+    maps = partial_code_maps(statistic.schema, schema)
     return statistic.recoded(schema, maps) if isinstance(statistic, CodeStatistic) and maps is not None else None
 
 

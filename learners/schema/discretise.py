@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from learners.errors import StatisticMismatch
 from learners.kernels.arrays import Floats, Integers
 from learners.schema.discretise_kernels import mark_mdl_cuts
 from learners.schema.hash_kernels import EMPTY, Slots, count_hashed_numbers, fill_key_hash_table
@@ -100,6 +101,19 @@ class Histogram:
         keys = np.concatenate([a.keys, b.keys])
         order = np.argsort(keys, kind="stable")
         return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level).fitted()
+
+    def without(self, other: Histogram) -> Histogram:
+        """The counts less those of rows that were counted here: the histogram of the other rows, if this one is exact.
+
+        Raises StatisticMismatch if some of those rows were not counted here.
+        """
+        counts = self.counts.copy()
+        is_known = np.isin(other.keys, self.keys)
+        counts[np.searchsorted(self.keys, other.keys[is_known])] -= other.counts[is_known]
+        if not is_known.all() or counts.min(initial=0) < 0:
+            raise StatisticMismatch("Numbers that were never counted cannot be subtracted.")
+        is_left = counts.any(axis=1)
+        return Histogram(self.keys[is_left], counts[is_left], self.level)
 
     def with_classes(self, columns: Integers, n_classes: int) -> Histogram:
         """The same counts with class j moved to columns[j] of n_classes, in as many bins as these may have."""

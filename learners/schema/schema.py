@@ -28,6 +28,7 @@ DISTRIBUTIONS: tuple[Distribution, ...] = get_args(Distribution)
 # Those that give a probability to every number, where others have a density.
 MASSES = ("poisson", "rounded", "rounded-lognormal", "rounded-quantile")
 Kind = Literal["nominal", "numeric"]
+Cuts = Literal["kept", "fresh", "auto"]
 Value = str | int | bool
 
 FEW_CLASSES, MAX_CLASSES = 256, 10_000
@@ -321,9 +322,18 @@ class Schema:
 
 @dataclass(frozen=True)
 class Kept:
-    """A schema of which the attributes and cut points are kept, while the domains follow the data."""
+    """The schema of the last training, for a refresh; the domains follow the data in any case.
+
+    Parameters
+    ----------
+    schema : Schema
+    cuts : "kept", "fresh" or "auto"
+        Whether its attributes and cut points are kept, or those that training from scratch would choose are taken. "auto" keeps
+        them until that costs too much (`learners.passes.refreshed_schema`).
+    """
 
     schema: Schema
+    cuts: Cuts = "kept"
 
 
 @dataclass(frozen=True, eq=False)

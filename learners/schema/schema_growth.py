@@ -15,6 +15,8 @@ class CodeMaps(NamedTuple):
 
     attributes: tuple[Integers, ...]  # tuple of (n_values,) int64
     classes: Integers  # (n_classes,) int64
+    # Attributes of which the old codes do not determine the new ones, as their cut points moved: all of them are -1.
+    unknown: frozenset[int] = frozenset()
 
 
 def schema_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
@@ -24,20 +26,32 @@ def schema_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
     Returns None if counts by the old schema do not determine those by the new one. A value that the new
     schema lacks has no code there, unless rare values share one.
     """
-    if old.target != new.target or len(old.attributes) != len(new.attributes):
+    maps = partial_code_maps(old, new)
+    return None if maps is None or maps.unknown else maps
+
+
+def partial_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
+    """As `schema_code_maps`, for counts of some attributes only; the others may be `unknown`.
+
+    Returns None if the attributes are not the same.
+    """
+    names = [[attribute.name for attribute in schema.attributes] for schema in (old, new)]
+    if old.target != new.target or names[0] != names[1]:
         return None
-    maps = []
-    for before, after in zip(old.attributes, new.attributes, strict=True):
-        codes = _attribute_map(before, after)
-        if codes is None:
-            return None
-        maps.append(codes)
+    maps = [_attribute_map(before, after) for before, after in zip(old.attributes, new.attributes, strict=True)]
     place = {name: code for code, name in enumerate(new.classes)}
-    return CodeMaps(tuple(maps), np.array([place.get(name, -1) for name in old.classes], dtype=np.int64))
+    return CodeMaps(
+        tuple(
+            np.full(before.n_values, -1, np.int64) if codes is None else codes
+            for before, codes in zip(old.attributes, maps, strict=True)
+        ),
+        np.array([place.get(name, -1) for name in old.classes], dtype=np.int64),
+        frozenset(index for index, codes in enumerate(maps) if codes is None),
+    )
 
 
 def _attribute_map(old: Attribute, new: Attribute) -> Integers | None:
-    if (old.name, old.kind, old.cuts) != (new.name, new.kind, new.cuts):
+    if (old.kind, old.cuts, old.groupings) != (new.kind, new.cuts, new.groupings):
         return None
     if old.n_folded and not (new.n_folded and set(new.values) <= set(old.values)):
         return None  # what became a value of its own, or nothing at all, is somewhere among the folded ones

@@ -41,6 +41,8 @@ class Column:
     values: ValueTally = field(default_factory=ValueTally)
     merged: Histogram = field(default_factory=Histogram.empty)
     tally: Tally | None = None
+    types: dict[str, int] | None = field(default_factory=dict)  # type -> rows; None as an earlier release has stored it
+    is_uncertain: bool = False  # whether rows were subtracted that leave nobody knows what
 
     @property
     def counts(self) -> dict[Value, int]:
@@ -104,7 +106,7 @@ class Column:
             return self
         if not self.has_states(self.histogram.keys.size):
             raise fractional_states_error(name)
-        return Column(self.arrow_type, "nominal", self.n_missing, ValueTally(self.states()))
+        return Column(self.arrow_type, "nominal", self.n_missing, ValueTally(self.states()), types=self.types)
 
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
         """The values that get a code of their own, in code order, and how many others there are."""
@@ -112,9 +114,10 @@ class Column:
         values = sorted(counts, key=lambda value: (-counts[value], value))
         return tuple(sorted(values[:max_values])), max(0, len(values) - max_values)
 
-    def has_type(self, arrow_type: str, kind: str, name: str) -> None:
+    def has_type(self, arrow_type: str, kind: str, name: str, rows: Mapping[str, int] | None) -> None:
         """Note the type; of several that files may have (int32, double) one that does not depend on their order.
 
+        `rows`: of each type.
         Raises SchemaError if they count time in different units, as their numbers do not compare.
         """
         if kind == self.kind == "numeric" and clock_kind_and_ticks(arrow_type) != clock_kind_and_ticks(self.arrow_type):
@@ -123,6 +126,41 @@ class Column:
             )
         self.arrow_type = arrow_type if self.kind == "empty" else min(self.arrow_type, arrow_type)
         self.kind = kind
+        own = self.types
+        self.types = None if own is None or rows is None else {t: own.get(t, 0) + rows.get(t, 0) for t in [*own, *rows]}
+
+    def merge(self, other: Column, name: str, place: Integers, n_classes: int) -> None:
+        """Count the rows of another, too; its class j is place[j] of n_classes here. Raises SchemaError as `has_type`."""
+        if other.kind != "empty":
+            self.has_type(other.arrow_type, other.kind, name, other.types)
+        self.n_missing += other.n_missing
+        self.is_uncertain |= other.is_uncertain
+        self.values.merge(other.values)
+        here = np.arange(self.histogram.counts.shape[1])
+        there = place[: other.histogram.counts.shape[1]]
+        grown = self.histogram.with_classes(here, n_classes)
+        self.histogram = grown.merge(other.histogram.with_classes(there, n_classes))
+
+    def subtract(self, other: Column, place: Integers, n_classes: int) -> None:
+        """Take away rows that were counted here; classes as in `merge`.
+
+        A coarse histogram, or values too many to count, do not tell what the other rows alone have: `is_uncertain` then.
+        """
+        if other.types is None or self.types is None:
+            self.is_uncertain |= other.kind != "empty"
+        else:
+            left = {name: n - other.types.get(name, 0) for name, n in self.types.items()}
+            self.types = {name: n for name, n in left.items() if n}
+            self.arrow_type = min(self.types, default="null")
+            self.kind = self.kind if self.types else "empty"
+        self.n_missing -= other.n_missing
+        self.is_uncertain |= self.is_overfull or self.histogram.level > 0
+        self.values.subtract(other.values)
+        if not self.is_uncertain:
+            here = np.arange(self.histogram.counts.shape[1])
+            there = place[: other.histogram.counts.shape[1]]
+            whole = self.histogram.with_classes(here, n_classes)
+            self.histogram = whole.without(other.histogram.with_classes(there, n_classes))
 
 
 def is_numeric_nominal(attribute: Attribute) -> bool:

@@ -279,6 +279,15 @@ def rows_read_summary(passes: list[JSONObject]) -> str:
     return f"read {n_read:,} rows; {known:,} of them were known when {stages}"
 
 
+def forgetting_price_line(price: JSONMapping) -> str:
+    """What training a version again without the rows will read."""
+    moved, n = price["cut_points_move"], price["n_rows_again"]
+    if not n:
+        return f"{price['model']}: no cut point moves; counts are subtracted"
+    why = f"cut points of {', '.join(map(repr, moved))} move" if moved else "its learner reads all rows each time"
+    return f"{price['model']}: {why}, {n:,} rows are read again"
+
+
 def show_evaluation_metrics(metrics: JSONMapping) -> None:
     """Print the metrics of one evaluation."""
     if not metrics:

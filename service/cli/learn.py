@@ -6,7 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -15,6 +15,7 @@ from service import product
 from service.cli.ask import parse_option
 from service.cli.evaluation import (
     evaluation_summary_line,
+    forgetting_price_line,
     rows_read_summary,
     show_evaluation_comparison,
     show_evaluation_metrics,
@@ -73,9 +74,14 @@ def train_command(
             help="Columns that count where files differ: union, intersection, or those of the first file.",
         ),
     ] = None,
-    update: Annotated[
-        bool, Option("--update", help="Count new files only; keep attributes and cut points of the last --update.")
-    ] = False,
+    update: Annotated[bool, Option("--update", help="Reuse what was counted before: read new files only.")] = False,
+    cuts: Annotated[
+        Literal["auto", "fresh", "kept"],
+        Option(
+            "--cuts",
+            help="Cut points of an --update: fresh as from scratch, kept, or auto: kept until that costs more than 1 % of loss.",
+        ),
+    ] = "auto",
     window: Annotated[
         str | None, Option("--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f.")
     ] = None,
@@ -128,6 +134,7 @@ def train_command(
             columns, (weight, "weight", True), (target, "null_class", null_class), ("*", "columns_of", columns_of)
         ),
         update=update,
+        cuts=cuts,
         window=window,
         timestamp=timestamp,
         at=at,
@@ -205,6 +212,8 @@ def forget_command(
         out.print(f"Would be forgotten: {found}.", highlight=False)
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
         out.print(f"Versions that know these rows: {', '.join(done['holding']) or 'none'}")
+        for price in done["prices"]:
+            out.print(escape_rich_markup(forgetting_price_line(price)), highlight=False)
         if "served" in done:
             out.print(f"Predictions that would be forgotten: {done['served']['predictions']:,}")
     else:

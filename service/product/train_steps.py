@@ -16,6 +16,7 @@ from learners.orders.model import OrderModel
 from learners.passes.dask_cluster import connect_dask_cluster
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import configure_memory_allocators, set_memory_limit
+from learners.passes.refreshed_schema import moved_cut_point_warnings
 from learners.passes.sources.csv.types import unused_csv_options
 from learners.passes.sources.source import Source
 from learners.registry import recipes
@@ -96,7 +97,10 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
     request = provenance.request_with_last_columns(workspace, TrainRequest(**run.request))
     ledger = statistics_ledger(workspace, request, run)
     known = _kept_schema(workspace, request, ledger)
-    source = open_training_source(workspace, request, run, None if known is None else known.schema)
+    # From scratch means from the files, also in how these are read.
+    source = open_training_source(
+        workspace, request, run, None if known is None or known.cuts == "fresh" else known.schema
+    )
     anew = [] if known is None else _changed_names(known, source)
     idle = unused_csv_options(training_column_overrides(workspace, request), [file.path for file in source.files])
     if request.verify:
@@ -133,7 +137,13 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
         "snapshot": None if source.snapshot is None else source.snapshot.facts(source.files),
-        "warnings": [*anew, *idle, *rows.learned.raw.hints, *trained_model_warnings(model)],
+        "warnings": [
+            *anew,
+            *idle,
+            *rows.learned.raw.hints,
+            *([] if known is None or anew else moved_cut_point_warnings(known, model.schema)),
+            *trained_model_warnings(model),
+        ],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
@@ -314,7 +324,9 @@ def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) ->
     if not request.update:
         return None
     cuts_by = recipes.cut_point_parameters(request.learner, parameters_with_file_paths(request.parameters))
-    return ledger.schema(training_target(workspace, request), training_column_overrides(workspace, request), cuts_by)
+    target, overrides = training_target(workspace, request), training_column_overrides(workspace, request)
+    schema = ledger.schema(target, overrides, cuts_by)
+    return None if schema is None else Kept(schema, request.cuts)
 
 
 def _changed_names(kept: Kept, source: Source) -> list[str]:

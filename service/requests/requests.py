@@ -9,6 +9,7 @@ from learners.errors import InvalidParameter
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_memory_size
+from learners.schema.schema import Cuts
 from service.requests.first_findings import Body
 from service.requests.json_values import MOST_NESTED, JSONObject, is_nested_deeper
 from storage.files.workspace_layout import checked_alias, checked_resource_name
@@ -85,6 +86,10 @@ def _is_missing(value: object) -> bool:
     return value is None
 
 
+def _is_auto(value: object) -> bool:
+    return value == "auto"
+
+
 def _is_false(value: object) -> bool:
     return value is False
 
@@ -143,8 +148,14 @@ class TrainRequest(LimitedRequest):
     seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
     update: bool = Field(
         default=False,
-        description="Keep the attributes and cut points of the last training on this data, so that what was counted then "
-        "is reused and only new files are read.",
+        description="Reuse what was counted before, so that only new files are read; `cuts` says which cut points the model has.",
+    )
+    cuts: Cuts = Field(
+        default="auto",
+        exclude_if=_is_auto,
+        description="Attributes and cut points of an update: fresh are those of training from scratch, the columns whose cut "
+        "points moved being counted again in all rows; kept are those of the last training; auto keeps them until a column "
+        "loses more than 1 % of left-out log loss by it.",
     )
     window: Window | None = Field(
         default=None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -57,6 +57,15 @@ def set_dataset_schema(control: Control, name: str, schema_json: str, files: Seq
         values = {"schema_json": schema_json, "files": [dict(file) for file in files]}
         connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values))
         return _dataset(_existing(connection, name))
+
+
+def discard_dataset_schemas(control: Control, footers: Collection[str]) -> None:
+    """Remove the schemas of datasets with a file of these footers (SHA-256), whose rows are no longer what was found."""
+    with control.writing() as connection:
+        for dataset in map(_dataset, connection.execute(sa.select(_DATASETS)).all()):
+            if any(file.get("footer_sha256") in footers for file in dataset.files):
+                one = _DATASETS.c.name == dataset.name
+                connection.execute(sa.update(_DATASETS).where(one).values(schema_json=None))
 
 
 def set_dataset_files(control: Control, name: str, files: Sequence[Mapping[str, object]]) -> None:

@@ -18,11 +18,11 @@ def test_each_member_sees_numbers_by_its_own_cut_points():
     """Columns of 2 to more than 255 cut points side by side."""
     random, n, n_members = np.random.default_rng(0), 4000, 24
     columns = {
-        "real": random.normal(size=n),
+        "a real": random.normal(size=n),
         "few": random.integers(0, 3, n).astype(float),
         "some": random.integers(0, 40, n) / 4,
     }
-    rows = pa.table(columns | {"class": np.where(columns["real"] > 0.3, "yes", "no")})
+    rows = pa.table(columns | {"class": np.where(columns["a real"] > 0.3, "yes", "no")})
     schema = ensemble_schema(collect(ColumnSummaries("class"), Source.of_table(rows)), n_members, 0)
     assert n_members_with_cuts(schema) == n_members
     sizes = [len(attribute.cuts) for attribute in schema.attributes]

@@ -51,7 +51,9 @@ def test_every_way_of_learning_answers_alike(fitted):
     # The class of a row is part of its likelihood: those of both classes add up to that without it.
     each = np.stack([fitted.score_samples(rows.assign(**{"class": name})) for name in "ab"])
     assert np.logaddexp(*each) == pytest.approx(fitted.score_samples(rows.drop(columns="class")))
-    assert np.array_equal(np.exp(each - np.logaddexp(*each)).T.argmax(axis=1), p.argmax(axis=1))
+    posterior = np.exp(each - np.logaddexp(*each)).T
+    is_clear = np.abs(p[:, 0] - 0.5) > 0.1  # draws are averaged in two ways
+    assert is_clear.sum() > 60 and np.array_equal(posterior.argmax(axis=1)[is_clear], p.argmax(axis=1)[is_clear])
     answer = fitted.query(Conditional(("class",), {"word": "w"}))
     assert sum(answer["distributions"]["class"].values()) == pytest.approx(1)
     assert ("intervals" in answer) == (fitted.learning == "gibbs")

@@ -97,7 +97,7 @@ def test_decimals_and_duckdb_enums_are_read(table):
     expected = NB(m=1.0).fit(table, "class").predict_proba(table)
     assert np.allclose(NB(m=1.0).fit(relation, "class").predict_proba(relation), expected, atol=0.02)
     columns = table.to_pydict() | {"size": [decimal.Decimal(i % 7) for i in range(500)]}
-    assert NB().fit(columns, "class").model_.schema.attributes[1].kind == "numeric"
+    assert NB().fit(columns, "class").model_.schema.attributes[2].kind == "numeric"
 
 
 def test_classes_beside_the_table_in_any_form(table):

@@ -348,7 +348,7 @@ def test_what_cannot_be_written_is_refused():
         (model, {"absent": ["flagg"]}, UnknownColumn, r"'flagg' is not in the table .similar: flag"),
         (model, {"key": ["Prediction"]}, InvalidParameter, "'Prediction' and 'prediction' have one name in duckdb"),
         (model, {"table": "b\0"}, UnwritableText, "holds a zero character"),
-        (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'x' and 'X' have one name in duckdb"),
+        (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'X' and 'x' have one name in duckdb"),
         (of_duration, {}, UnsupportedColumn, r"Column 'took' holds duration\[ms\] in training, taken as numeric"),
     ):
         with pytest.raises(error, match=message):

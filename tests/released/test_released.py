@@ -72,7 +72,7 @@ def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
     before = product.load_served_model(workspace, name)
     request = TrainRequest(
         uris=files, target="income", learner=before.learner, parameters={"members": 2} if before.learner == "auto" else {"k": 2},
-        model=name, holdout=0, update=True,
+        model=name, holdout=0, update=True, cuts="kept",
     )  # fmt: skip
     version, passes = product.train_and_report_passes(workspace, request)
     assert version.version == 2 and all(one["n_rows_read"] == 1200 for one in passes)

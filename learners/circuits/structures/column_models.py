@@ -25,6 +25,7 @@ from learners.errors import SchemaError
 from learners.kernels.arrays import Floats, Integers
 from learners.passes.column_summaries import NO_CUTS, ColumnSummaries, quantile_binned_schema
 from learners.passes.learner import Passes
+from learners.passes.refreshed_schema import kept_schema, refreshed_schema
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.discretise import Histogram, floats_from_ordered_keys
 from learners.schema.schema import Attribute, Distribution
@@ -138,15 +139,20 @@ def choose_column_models(
     summaries: ColumnSummaries | None = None
     if isinstance(given, Schema):
         schema = given
-    elif given is not None:
+    elif kept_schema(given) is not None:
         domains: ColumnSummaries = yield ColumnSummaries(
-            target, overrides, max_values=parameters.max_values, kept=given.schema
+            target, overrides, max_values=parameters.max_values, kept=kept_schema(given)
         )
         schema = domains.build_schema()
     else:
-        summaries = yield every
+        seen: ColumnSummaries = yield every
+        summaries = seen
         # Cut points that tell classes apart say little of the columns' own distributions.
-        schema = quantile_binned_schema(summaries, parameters.n_bins, cuts)
+        # The variables of a circuit that was read are numbered as its file names the columns, or else as these stand.
+        seen.order_columns([*cuts, *seen.found])
+        schema = yield from refreshed_schema(
+            given, seen, lambda: quantile_binned_schema(seen, parameters.n_bins, cuts, by_name=read is None)
+        )
     require_learnable_columns(schema)
     choices: dict[str, LeafChoice] = {}
     if read is None:

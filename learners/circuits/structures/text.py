@@ -21,8 +21,8 @@ WORDS = ("sum", "prod", "ind", "cat", "gauss", "pois", "expo", "student", "round
 FORMAT = "fewpass circuit 1"
 LARGEST = 2**31
 MOST_SHOWN = 100
-# A column in a comment of `to_text`: its name and its cut points.
-CUTS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*\] (\[[^\[\]"]*\])$', re.M)
+# A column in a comment of `to_text`: its name and its cut points, if it has some.
+COLUMNS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*?\](?: (\[[^\[\]"]*\]))?$', re.M)
 
 
 class CircuitBuilder:
@@ -229,17 +229,15 @@ def _column_entries(circuit: Circuit, schema: Schema | None) -> list[dict[str, o
 
 
 def parse_cut_points(text: str, where: str) -> dict[str, tuple[float, ...]]:
-    """The cut points of columns that `to_text` and `to_json` have written beside their circuit.
+    """The columns that `to_text` and `to_json` have written beside their circuit, by variable, with their cut points.
 
     Raises CircuitFormatError if they are no ascending numbers.
     """
     try:
         if text.lstrip().startswith("{"):
-            pairs = [
-                (column["name"], column["cuts"]) for column in json.loads(text).get("columns", ()) if "cuts" in column
-            ]
+            pairs = [(column["name"], column.get("cuts", ())) for column in json.loads(text).get("columns", ())]
         else:
-            pairs = [(json.loads(name), json.loads(cuts)) for name, cuts in CUTS.findall(text)]
+            pairs = [(json.loads(name), json.loads(cuts or "[]")) for name, cuts in COLUMNS.findall(text)]
         by_name = {str(name): tuple(map(float, cuts)) for name, cuts in pairs}
     except (ValueError, TypeError, KeyError, OverflowError) as error:
         raise CircuitFormatError(where, f"cannot read the cut points of its columns ({error})") from error

@@ -10,6 +10,7 @@ from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.row_rules import apply_null_class_rule, apply_row_weight_rule
 from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from learners.schema.schema import MAX_CLASSES
@@ -17,13 +18,15 @@ from service.jobs import children
 from service.jobs.steps import Report, Run, progress_reporter
 from service.product.child_process import run_in_child_process
 from service.product.datasets.data_sources import open_data_source
-from service.product.datasets.dataset_statistics import load_column_order, source_file_record
+from service.product.datasets.dataset_statistics import RULES, load_column_order, source_file_record
+from service.product.datasets.forgotten_rows import forgetting_rules_of_files, select_unforgotten_rows
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import SchemaRequest
 from service.settings import available_threads
 from service.workspace import Workspace
 from storage.datasets import dataset_definitions
+from storage.datasets.predicates import RowPredicate
 from storage.errors import NotFound
 
 
@@ -75,12 +78,16 @@ def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
 
 
 def infer_dataset_schema(workspace: Workspace, run: Run) -> JSONObject:
-    """Infer the schema of a registered data set in one pass, and keep it with the list of its files."""
+    """Infer the schema of a registered data set, without forgotten rows, in one pass, and keep it with the list of its files."""
     name = SchemaRequest(**run.request).dataset
     dataset = dataset_definitions.get_dataset(workspace.control, name)
     source = open_data_source(workspace, dataset=name, is_remote=not run.is_local)
     threads = available_threads(workspace.settings)
-    schema = infer_schema_of_source(source, dataset.target, dataset.columns, threads, run.report)
+    forgotten = forgetting_rules_of_files(workspace, source, workspace.layout.dataset_directory(name) / RULES)
+    whole = Selection(source, dict.fromkeys(range(len(source.files)), ()))
+    rules = [RowPredicate(rule.where) for rule in forgotten.rules()]
+    rows = select_unforgotten_rows(whole, rules, forgotten, run.report).source
+    schema = infer_schema_of_source(rows, dataset.target, dataset.columns, threads, run.report)
     files = [source_file_record(file) for file in source.files]
     dataset_definitions.set_dataset_schema(workspace.control, name, schema.to_json(), files)
     return {"dataset": name, "n_rows": source.n_rows, "n_attributes": schema.n_attributes}
@@ -98,4 +105,5 @@ def infer_schema_of_source(
     """The schema of rows, in one pass."""
     source = apply_row_weight_rule(apply_null_class_rule(source, target, columns), columns)
     summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
-    return collect(summaries, source, threads=threads, on_progress=progress_reporter(report), n_passes=1).build_schema()
+    collect_all = partial(collect, threads=threads, on_progress=progress_reporter(report), n_passes=1)
+    return collect_all(summaries, source).build_schema(by_name=False)

@@ -14,12 +14,12 @@ import structlog
 from learners.passes.sources.lake.lake_tables import KnownSnapshot
 from learners.passes.sources.source import Source, SourceFile, file_identity
 from learners.passes.sources.source_files import split_file_identity
-from learners.schema import Kept, Schema
+from learners.schema import Schema
 from service.jobs.steps import Report, Run
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
-from storage.datasets.forgotten import Forgotten
+from storage.datasets.forgotten import Forgotten, forgotten_rule_sha256
 from storage.datasets.statistics import CheckpointFile, Note, StatisticStore
 from storage.errors import CorruptFile, Unwritable
 from storage.files.atomic_files import json_with_checksum, parse_checked_json, write_file_atomically
@@ -103,15 +103,18 @@ class Ledger:
         """The file of these rules, whether or not there is one."""
         return self.directory / RULES
 
-    def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Kept | None:
-        """That of the last training for this target and columns, by a learner that cuts numbers alike (CorruptFile)."""
+    def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Schema | None:
+        """That of the last training for this target and columns, by a learner that cuts numbers alike (CorruptFile).
+
+        None if there is none, or rows that it was inferred from were forgotten since.
+        """
         path = self._schema_path(target, overrides, cuts_by)
-        if not path.exists():
+        if not path.exists() or not self._knows_rules(path):
             return None
         try:
             text = path.read_text()
             document = parse_checked_json(path, text)
-            return Kept(Schema.from_json(str(document["schema"]) if isinstance(document.get("schema"), str) else text))
+            return Schema.from_json(str(document["schema"]) if isinstance(document.get("schema"), str) else text)
         except CorruptFile as error:
             reason = "the schema of the last training is not what was written. Train once without update."
             raise CorruptFile(path, reason) from error
@@ -124,10 +127,30 @@ class Ledger:
     ) -> None:
         """Remember the schema for the next update."""
         path = self._schema_path(target, overrides, cuts_by)
-        text = json_with_checksum({"schema": schema.to_json()})
+        text = json_with_checksum({"schema": schema.to_json(), "rules": self._rules()})
         if self.store is not None and (not path.exists() or path.read_bytes() != text.encode()):
             with write_file_atomically(path, replace=True) as draft:
                 draft.write_text(text)
+
+    def discard_schemas(self) -> None:
+        """Remove the schemas of which rows were forgotten since: value lists and cut points may be theirs alone."""
+        for path in (self.directory / SCHEMAS).glob("*.json"):
+            if not self._knows_rules(path):
+                path.unlink(missing_ok=True)
+
+    def _rules(self) -> list[str]:
+        """SHA-256 of the rules that have left out rows, or may have."""
+        forgotten = self.forgotten
+        found = {rule.where: forgotten.counts(rule.where) for rule in forgotten.rules()}
+        return sorted(forgotten_rule_sha256(where) for where, n in found.items() if not n or any(n.values()))
+
+    def _knows_rules(self, path: Path) -> bool:
+        """Whether a schema was inferred under all rules; a damaged one is for whoever reads it to refuse."""
+        rules = set(self._rules())
+        try:
+            return not rules or rules <= set(parse_checked_json(path, path.read_bytes()).get("rules", []))  # type: ignore[call-overload]
+        except (OSError, ValueError, TypeError):
+            return True
 
     def _schema_path(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Path:
         key = json.dumps([target, overrides, *([cuts_by] if cuts_by else [])], sort_keys=True, default=str)

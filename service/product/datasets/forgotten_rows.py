@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from learners.passes.sources.source_files import split_file_identity
 from service.jobs.steps import Report, Run
@@ -96,6 +97,21 @@ def count_matching_rows(
     return counts
 
 
+def select_unforgotten_rows(
+    chosen: Selection, predicates: Sequence[RowPredicate], forgotten: Forgotten, report: Report | None = None
+) -> Selection:
+    """The chosen rows that match none of some conditions; only files that hold such rows are restricted by them."""
+    source = chosen.raw
+    for predicate in predicates:
+        counts = count_matching_rows(source, predicate, sorted(chosen.wanted), forgotten, report)
+        files = {
+            index: (*conditions, Not(predicate)) if counts[index] else conditions
+            for index, conditions in chosen.wanted.items()
+        }
+        chosen = Selection(source, files)
+    return chosen
+
+
 class ForgottenMeanwhile(Conflict):
     """Rows were forgotten while a job learned them."""
 
@@ -113,7 +129,8 @@ def check_forgotten_meanwhile(workspace: Workspace, request: TrainRequest, learn
 
 
 def discard_forgotten_statistics(ledger: Ledger) -> int:
-    """Remove the statistics that hold forgotten rows; returns how many there were."""
+    """Remove the statistics and schemas that hold forgotten rows; returns how many statistics there were."""
+    ledger.discard_schemas()
     if ledger.store is None:
         return 0
     forgotten = ledger.forgotten

@@ -22,11 +22,10 @@ from service.product.datasets.dataset_statistics import (
     statistics_ledger,
 )
 from service.product.datasets.forgotten_rows import (
-    Not,
     check_forgetting_rules,
-    count_matching_rows,
     inherit_forgetting_rules,
     save_forgetting_rules,
+    select_unforgotten_rows,
 )
 from service.requests.json_values import JSONObject
 from service.requests.requests import TrainRequest
@@ -127,14 +126,7 @@ def select_training_rows(workspace: Workspace, source: Source, request: TrainReq
         chosen = select_newest_rows(source, request.window, request.timestamp)
     chosen = chosen.and_all([rule for rule in (null_class, weight) if rule is not None])
     rules = tuple(rule.where for rule in forgotten.rules())
-    for where in rules:
-        predicate = RowPredicate(where)
-        counts = count_matching_rows(source, predicate, sorted(chosen.wanted), forgotten, run.report)
-        files = {
-            index: (*conditions, Not(predicate)) if counts[index] else conditions
-            for index, conditions in chosen.wanted.items()
-        }
-        chosen = Selection(source, files)
+    chosen = select_unforgotten_rows(chosen, list(map(RowPredicate, rules)), forgotten, run.report)
     save_forgetting_rules(workspace, forgotten)
     if request.keeps_back:
         learned, kept_back = (_share_of(chosen, request, is_kept_back) for is_kept_back in (False, True))

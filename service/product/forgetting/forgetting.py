@@ -13,7 +13,6 @@ from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
-from learners.schema import Kept
 from service.jobs.steps import LOCAL, Run, Steps, ignore_report, progress_reporter, run_job_steps
 from service.product.audit import record_audit_act
 from service.product.datasets.data_sources import (
@@ -38,6 +37,7 @@ from service.product.datasets.forgotten_rows import (
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows
+from service.product.forgetting.forgetting_price import forgetting_price
 from service.product.train_steps import train_steps
 from service.product.versions import provenance
 from service.product.versions.registry import (
@@ -90,7 +90,11 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
         served = _served(workspace, request, affected, source, predicate)
         holding = _holding(workspace, request, {source.files[i].footer_sha256: n for i, n in counts.items()})
         head = {"n_rows": sum(n_by_file.values()), "files": n_by_file, "models": []}
-        return head | {"served": served, "holding": list(holding)}
+        prices = []
+        for version in affected if request.retrain and n_by_file else ():
+            again = TrainRequest(**_request_again(version))
+            prices.append(forgetting_price(workspace, version, again, predicate, run))
+        return head | {"served": served, "holding": list(holding), "prices": prices}
     if n_by_file and sum(n_by_file.values()) == source.n_rows:
         raise InvalidRequest(
             "The condition matches every row, so no rows would be left to train on. Narrow it; or delete the models and "
@@ -168,9 +172,8 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
         # Not what an earlier start of this job has made.
         others = (version for version in _versions(workspace, name) if version.job_id != run.job_id)
         newest = next(others, None) or find_version(workspace, f"{name}@latest")
-        if newest.job_id != run.job_id and forgotten_rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(
-            newest
-        ):
+        follows = forgotten_rule_sha256(RowPredicate(run.request["where"]).text) in _rules_of(newest)
+        if newest.job_id != run.job_id and follows and _is_from_scratch(newest):
             # An earlier job of the same rule has made it, and failed later or had it proved.
             versions.append({"model": name, "version": newest.version, "passes": []})
             continue
@@ -179,10 +182,14 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
     return {"versions": versions}
 
 
+def _is_from_scratch(version: ModelVersion) -> bool:
+    """Whether a version has the schema that its rows alone give."""
+    request = _request_of(version)
+    return not request["update"] or request.get("cuts") == "fresh"
+
+
 def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSONObject:
-    request = _request_of(newest)
-    # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
-    request["update"] = request["learner"] != "spn"
+    request = _request_again(newest)
     # What was served by an alias shall not go on knowing the rows.
     aliases = aliases_of(workspace, newest.name).items()
     request["aliases"] = [alias for alias, number in aliases if number == newest.version]
@@ -198,10 +205,14 @@ def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
         knows = marked["n_rows"] or marked.get("holding")
         would = [version.name for version in affected] if request.retrain and knows else []
         answer = {"is_dry_run": True, "n_rows": marked["n_rows"], "files": marked["files"], "would_retrain": would}
-        answer |= {"holding": marked.get("holding", [])}  # which a job of an earlier release has not noted
+        # Which a job of an earlier release has not noted.
+        answer |= {"holding": marked.get("holding", []), "prices": marked.get("prices", [])}
         return answer if marked.get("served") is None else answer | {"served": marked["served"]}
     _, ledger = _place(workspace, request, affected, run)
-    n_removed = discard_forgotten_statistics(ledger)  # first: they hold the rows, whatever comes of the proofs
+    # First: they hold the rows, whatever comes of the proofs.
+    n_removed = discard_forgotten_statistics(ledger)
+    held = {footer for footer, n in ledger.forgotten.footers(RowPredicate(request.where).text).items() if n}
+    dataset_definitions.discard_dataset_schemas(workspace.control, held)
     proofs = []
     for entry in trained if request.prove else ():
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")
@@ -237,6 +248,13 @@ def _request_of(version: ModelVersion) -> JSONObject:
         ) from error
 
 
+def _request_again(version: ModelVersion) -> JSONObject:
+    """How a version is trained without some of its rows: by what its rows alone tell, cut points included."""
+    # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
+    request = _request_of(version)
+    return request | {"update": request["learner"] != "spn", "cuts": "fresh"}
+
+
 def _training_on_files(version: ModelVersion) -> JSONObject:
     request = _request_of(version)
     if request["uris"] is None:
@@ -260,18 +278,18 @@ def _place(
 
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
-    """Whether the version equals a model of the remaining rows that no stored statistic had a part in."""
+    """Whether the version equals a model of the remaining rows, schema included, in which nothing stored had a part."""
     snapshot = read_model_key_values(version.duckdb_path, "provenance").get("snapshot")
     request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
         check_data_roots(learner_parameter_files(request.parameters), workspace.settings)
     trained = load_model(*map_compiled(version.arrow_path))
-    source = open_training_source(workspace, request, run, trained.schema)
+    source = open_training_source(workspace, request, run)
     rows = select_training_rows(workspace, source, request, run)
     target = trained.schema.target
     parameters = parameters_with_file_paths(request.parameters)
     overrides = training_column_overrides(workspace, request)
-    learner = recipes.learner(request.learner, parameters, target, Kept(trained.schema), overrides)
+    learner = recipes.learner(request.learner, parameters, target, None, overrides)
     threads = available_threads(workspace.settings)
     again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=progress_reporter(run.report))
     (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)

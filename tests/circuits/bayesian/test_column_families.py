@@ -66,8 +66,8 @@ def test_missing_and_unseen_values_are_nan_and_numbers_come_less_their_centre():
     new = pa.table({"word": ["b", None, "zebra"], "real": [1e6 + 1.5, None, 1e6]})
     rows = rows_of(schema, coding, new)
     assert rows.dtype == np.float32
-    assert rows[:, 0].tolist()[0] == 1.0 and np.isnan(rows[1:, 0]).all()
-    numbers = rows[:, 1] + coding.columns[1].centre
+    assert rows[:, 1].tolist()[0] == 1.0 and np.isnan(rows[1:, 1]).all()
+    numbers = rows[:, 0] + coding.columns[0].centre
     assert numbers[[0, 2]] == pytest.approx([1e6 + 1.5, 1e6], abs=1e-5) and np.isnan(numbers[1])
 
 
@@ -75,11 +75,10 @@ def test_numbers_that_repeat_get_noise_of_one_recorded_step():
     schema, coding, table = coded_table(
         {"stepped": COLUMNS["stepped"], "count": COLUMNS["count"], "real": COLUMNS["real"]}
     )
-    assert coding.noise[0] == pytest.approx(0.1)
-    assert coding.noise[1:] == (1.0, 0.0)
+    assert coding.noise == pytest.approx((1.0, 0.0, 0.1))
     rows = rows_of(schema, coding, table)
     centre = [column.centre for column in coding.columns]
-    for d, name in enumerate(("stepped", "count")):
+    for d, name in ((0, "count"), (2, "stepped")):
         noise = rows[:, d] + centre[d] - table[name].to_numpy()
         assert np.abs(noise).max() <= coding.noise[d] / 2 * 1.0001
         assert np.abs(noise).mean() == pytest.approx(coding.noise[d] / 4, rel=0.1)

@@ -226,6 +226,8 @@ def test_what_is_written_of_a_model_trains_back_with_its_cut_points(form, tmp_pa
     assert again.schema == model.schema
     rows = encode(data, model.schema)
     np.testing.assert_allclose(again.log_likelihood(rows), model.log_likelihood(rows))
+    turned = trained(path, data.select(["c", "b", 'a "name" [1]']), learning="none")
+    np.testing.assert_allclose(turned.log_likelihood(rows), model.log_likelihood(rows))
     other = data.rename_columns(["d", "b", "c"])
     with pytest.raises(SchemaError, match="'d'"):
         trained(path, other, learning="none")

@@ -157,7 +157,8 @@ def test_auto_with_numbers_and_a_class():
     table = table_of(800).append_column("class", pa.array(np.where(np.arange(800) % 3 == 0, "a", "b")))
     asked = {"minutes": 0.0015, "leaves": "gaussian", "passes": 3}
     model = drive(recipes.learner("spn", asked, "class"), Source.of_table(table))
-    assert model.circuit.n_values[N] == 0 and model.facts["em_passes"] <= 3
+    place = [attribute.name for attribute in model.schema.attributes].index("number")
+    assert model.circuit.n_values[place] == 0 and model.facts["em_passes"] <= 3
     assert model.predict_proba(encode(table, model.schema)).shape == (800, 2)
 
 

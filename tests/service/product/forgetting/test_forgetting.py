@@ -358,6 +358,7 @@ def test_a_dry_run_counts_changes_nothing_and_names_what_the_real_run_then_names
         "files": {str(path): n_rain},
         "would_retrain": ["rain"],
         "holding": ["other@1", "other@2", "rain@1"],
+        "prices": [{"model": "rain@1", "cut_points_move": ["humidity"], "n_rows_again": 400}],
     }
     nothing = forget(workspace, "outlook = 'hail'", dataset="sky", dry_run=True)
     assert (nothing["n_rows"], nothing["would_retrain"], nothing["holding"]) == (0, [], [])

@@ -43,7 +43,7 @@ def test_rows_of_a_withdrawn_rule_are_learned_again_as_if_it_had_never_stood(wor
     (withdrawal,) = Forgotten(rules_path(workspace)).withdrawals(WHERE)
     assert withdrawal == {"at": done["withdrawn_at"], "by": "ana", "reason": "a test"}
     assert product.find_version(workspace, "daily@latest").version == 2, "models stay"
-    after = product.train_model_version(workspace, of_nb(folder))
+    after = product.train_model_version(workspace, of_nb(folder, cuts="fresh"))
     assert after.n_rows == N_ROWS and same(model_of(after), model_of(before))
     forget(workspace)  # the last event counts
     assert product.train_model_version(workspace, of_nb(folder)).n_rows == n_left(folder)
