@@ -20,8 +20,8 @@ from learners.passes.sources.source import Source
 from learners.registry.discrete_networks import model_to_network_text
 from learners.registry.model_kinds import KINDS
 from learners.registry.sql.dialects import DialectName
-from learners.registry.sql.script import sql_script
-from service.product.outputs import write_output
+from learners.registry.sql.script import is_too_large_for_script, sql_script, write_log_probabilities
+from service.product.outputs import output_draft, write_output
 
 if TYPE_CHECKING:
     from fewpass.plotting import Plots
@@ -173,6 +173,7 @@ class Kept:
         absent : str or sequence of str
             Columns of the model that the table does not have.
         path : str or Path, optional
+            Of a large model, its table of log probabilities becomes a Parquet file beside it, which DuckDB reads.
 
         Raises
         ------
@@ -184,7 +185,14 @@ class Kept:
         """
         check_is_fitted(self, "model_")
         keys, without = ((given,) if isinstance(given, str) else given for given in (key, absent))
-        text = sql_script(vars(self)["model_"], name=view, table=table, dialect=dialect, key=keys, absent=without)
+        model, logs = vars(self)["model_"], None
+        if path is not None and dialect == "duckdb" and is_too_large_for_script(model):
+            logs = Path(path).with_suffix(".parquet")
+        logs_path = None if logs is None else str(logs)
+        text = sql_script(model, name=view, table=table, dialect=dialect, key=keys, absent=without, logs_path=logs_path)
+        if logs is not None:
+            with output_draft(logs, replace=True) as draft:
+                write_log_probabilities(model, draft)
         if path is not None:
             write_output(Path(path), lambda: text, replace=True)
         return text

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
 
@@ -28,6 +30,11 @@ def redact_uri_secrets(text: str) -> str:
         return text
     shown = _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", _OF_TABLE.sub(r"\1+\2://", text)))
     return _JOINED.sub(r"\1://\2://", shown)
+
+
+def columns_flag(columns: Mapping[str, object]) -> str:
+    """The flag that says something of columns, to be copied into a command."""
+    return f"--columns {shlex.quote(json.dumps(columns, ensure_ascii=False))}"
 
 
 def one_line_error_text(error: Exception) -> str:

@@ -14,6 +14,7 @@ from learners.schema import Schema
 from learners.schema.schema_inference import FoldingCost, schema_loss_warnings
 
 FEW_ROWS = 100
+MOST_WHOLE_NUMBERS = 50  # as classes, before a target looks like a number to estimate
 MANY_CLASSES, ROWS_OF_A_CLASS = 20, 5  # on average: with fewer rows, most classes are hardly known
 ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may determine the class by chance
 
@@ -29,6 +30,11 @@ def training_column_warnings(schema: Schema, network: LookupModel | None) -> lis
     )
     if target is not None and not schema.attributes:
         warnings.append(f"No column tells anything of {target!r}: the model answers with the shares of the classes.")
+    if target is not None and schema.class_type == "int64" and schema.n_classes > MOST_WHOLE_NUMBERS:
+        warnings.append(
+            f"{target!r} holds whole numbers of {schema.n_classes:,} values: that looks like regression, and fewpass learns "
+            "classes, each by itself. Group the numbers into ranges, or estimate them with a regression tool."
+        )
     if network is None:
         return warnings
     n_classes, n_rows = network.class_counts.size, int(network.class_counts.sum())

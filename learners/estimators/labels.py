@@ -28,9 +28,8 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
     try:
         array = column_or_1d(np.asarray(y), warn=True)
         column = values_to_arrow_column(name, array.tolist())
-        check_classification_targets(
-            array[column.is_valid().to_numpy(zero_copy_only=False)]
-        )  # the schema refuses nulls
+        known = array[column.is_valid().to_numpy(zero_copy_only=False)]  # the schema refuses nulls
+        check_classification_targets(np.array(known.tolist()) if known.dtype == object else known)
     except SchemaError:
         raise
     except ValueError as error:  # in the words of scikit-learn, whose users know them
@@ -83,6 +82,9 @@ def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
 
     if np.shape(y)[:1] != predicted.shape:
         raise InvalidParameter("y", type(y).__name__, f"give a list of the {len(predicted):,} rows' classes")
+    n_missing = class_label_column(y, "class").null_count
+    if n_missing:
+        raise InvalidParameter("y", type(y).__name__, f"{n_missing:,} classes are missing: leave these rows out")
     try:
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
     except (TypeError, ValueError) as error:  # in the words of scikit-learn, whose users know them

@@ -281,6 +281,12 @@ def values_to_arrow_column(name: str, values: Any) -> pa.Array | pa.ChunkedArray
             return pa.array(values, from_pandas=has_marks)
         except OverflowError:  # from 2^63 on
             return pa.array(values, pa.uint64(), from_pandas=has_marks)
+    except UnicodeEncodeError as error:
+        raise SchemaError(
+            f"Column {name!r} holds half of a character ({error.object[error.start : error.end]!r}), which is no text. Remove it, such as "
+            "with text.encode(errors='ignore').decode().",
+            name,
+        ) from error
     except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
         raise SchemaError(
             f"The values of column {name!r} have no common type that a column can have ({one_line_error_text(error)}). "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from learners.errors import InvalidParameter, SourceError
 from learners.evaluation.datasets import DataSet, find_data_sets
@@ -61,6 +61,7 @@ def cross_validate(
     seed: int = 0,
     limits: Sequence[int | None] = (None,),
     target: str | None = None,
+    columns: Mapping[str, Any] | None = None,
     most_rows: int | None = None,
     jobs: int = 1,
     threads: int = 1,
@@ -75,7 +76,7 @@ def cross_validate(
     Parameters
     ----------
     data : sequence of path
-        Parquet files, and folders of them.
+        Files, and folders of them; each glob or URI is one table.
     learners : sequence of str
         Such as `nb`, `kdb:k=3` or `random-forest`; see `LearnerSpec.parse`.
     log : path, optional
@@ -86,6 +87,8 @@ def cross_validate(
         Rows to train on at most: several give learning curves. None is all rows of the training folds.
     target : str, optional
         The class column; by default `class`, or else the last one.
+    columns : mapping, optional
+        What is said of columns, as when training: how files are written, kinds, which are dropped.
     most_rows : int, optional
         Leave out data sets of more rows.
     jobs : int
@@ -119,7 +122,7 @@ def cross_validate(
     if not specs:
         raise InvalidParameter("learners", learners, "name at least one")
     trials = cross_validation_trials(
-        [each for each in find_data_sets(data, target) if most_rows is None or each.n_rows <= most_rows],
+        [each for each in find_data_sets(data, target, columns) if most_rows is None or each.n_rows <= most_rows],
         specs,
         repetitions=repetitions,
         n_folds=n_folds,

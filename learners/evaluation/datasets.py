@@ -1,36 +1,46 @@
-"""The data sets that learners are compared on: Parquet files with a class column; and which of their rows train and which test."""
+"""The data sets that learners are compared on: files with a class column; and which of their rows train and which test."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from learners.errors import EmptyData, SchemaError, SourceError, UnknownColumn
+from learners.errors import EmptyData, InvalidParameter, SchemaError, SourceError, UnknownColumn, columns_flag
 from learners.kernels.arrays import Integers
-from learners.passes.sources.source import arrow_type_family
-from learners.passes.sources.source_files import file_format_by_extension
+from learners.passes.row_rules import apply_null_class_rule, row_weight_rule
+from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.source import Source
+from learners.passes.sources.source_files import FORMATS, file_format_by_extension
 from learners.schema.nominal_forms import plain_nominal_values
+from learners.schema.overrides import ALL, ColumnOverride
 from learners.schema.schema import Value
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """One Parquet file."""
+    """One table: a file, or all files that a glob or URI names."""
 
-    name: str  # the file's name without its ending
+    name: str  # the file's name without its ending, or the glob
     path: str
     target: str  # the class column
-    content: str  # the first 16 hex digits of the SHA-256 of its bytes
+    content: str  # the first 16 hex digits of the SHA-256 of its bytes, and of what is said of its columns
     n_rows: int
+    columns: str = ""  # what is said of its columns, as JSON; empty if nothing is
+
+    @property
+    def overrides(self) -> dict[str, Any]:
+        """What is said of its columns."""
+        return json.loads(self.columns) if self.columns else {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,26 +57,32 @@ class Loaded:
         return self.attributes.take(rows).append_column(name, self.target.take(pa.array(rows)))
 
 
-def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> list[DataSet]:
-    """The Parquet files of folders and the files given.
+def find_data_sets(
+    paths: Sequence[str | Path], target: str | None = None, columns: Mapping[str, Any] | None = None
+) -> list[DataSet]:
+    """The files of folders, the files given, and the tables of globs and URIs.
 
-    `paths`: folders (their *.parquet) and files.
+    `paths`: folders, each file of which is a data set (the Parquet files, or else all of known formats); files of any format
+    that `Source.open` reads; globs and URIs, each of which is one table.
     `target`: the class column of all of them; by default `class`, or else the last column.
-    Raises SourceError if a path does not exist, is no Parquet, or two files have the same name; UnknownColumn if a file
-    lacks the target.
+    `columns`: what is said of columns, as when training.
+    Raises SourceError if a path does not exist or cannot be read, or two files have the same name; UnknownColumn if a file
+    lacks the target; InvalidParameter.
     """
-    files: list[Path] = []
-    for path in map(Path, paths):
-        if path.is_dir():
-            in_folder = sorted(path.glob("*.parquet"))
-            if not in_folder:
-                raise SourceError(str(path), "is a folder without Parquet files (*.parquet).")
-            files += in_folder
-        elif path.is_file():
-            files.append(path)
-        else:
-            raise SourceError(str(path), "no such file or folder.")
-    data_sets = [_describe(file, target) for file in dict.fromkeys(files)]
+    content = json.dumps(columns, sort_keys=True) if columns else ""
+    if row_weight_rule(columns) is not None:
+        raise InvalidParameter("columns", "weight", "a comparison counts each row once: leave the weight out")
+    files: list[str] = []
+    for path in paths:
+        if "://" in str(path) or not Path(path).is_dir():
+            files.append(str(path))
+            continue
+        known = [each for each in sorted(Path(path).iterdir()) if file_format_by_extension(each.name) is not None]
+        in_folder = [each for each in known if each.suffix == ".parquet"] or known
+        if not in_folder:
+            raise SourceError(str(path), f"is a folder without files of a known format ({', '.join(FORMATS)}).")
+        files += map(str, in_folder)
+    data_sets = [_describe(file, target, content) for file in dict.fromkeys(files)]
     names = [data.name for data in data_sets]
     for data in data_sets:
         if names.count(data.name) > 1:
@@ -74,42 +90,47 @@ def find_data_sets(paths: Sequence[str | Path], target: str | None = None) -> li
     return data_sets
 
 
-def _describe(path: Path, target: str | None) -> DataSet:
-    kind = file_format_by_extension(path.name)
-    if kind not in (None, "Parquet"):
-        raise SourceError(
-            str(path), f"is {kind} by its name, and a comparison reads Parquet. Convert it first, such as with DuckDB."
-        )
-    try:
-        parquet = pq.ParquetFile(path)
-        names, n_rows = parquet.schema_arrow.names, parquet.metadata.num_rows
-        parquet.close()
-    except (OSError, pa.ArrowException) as error:
-        raise SourceError(str(path), f"cannot be read as Parquet ({' '.join(str(error).split())[:200]}).") from error
+def _describe(path: str, target: str | None, columns: str) -> DataSet:
+    source = _source(path, json.loads(columns) if columns else {})
+    names = source.arrow_schema.names
     target = target if target is not None else "class" if "class" in names else names[-1]
     if target not in names:
         raise UnknownColumn(target, names)
-    return DataSet(path.stem, str(path), target, hashlib.sha256(path.read_bytes()).hexdigest()[:16], n_rows)
+    is_file = "://" not in path and Path(path).is_file()
+    # Of one file its bytes alone, so that what an earlier run has measured is found again.
+    if is_file:
+        content = hashlib.sha256(Path(path).read_bytes() + columns.encode())
+    else:
+        content = hashlib.sha256("".join(map(source.content_sha256, range(len(source.files)))).encode())
+        content.update(columns.encode())
+    return DataSet(Path(path).stem if is_file else path, path, target, content.hexdigest()[:16], source.n_rows, columns)
+
+
+def _source(path: str, columns: Mapping[str, Any]) -> Source:
+    return Source.open(path, types=declared_text_types(None, columns))
 
 
 @lru_cache(maxsize=2)
 def load_data_set(data: DataSet) -> Loaded:
     """Read a data set; the last two stay in memory, as trials of one set follow each other.
 
-    Raises SchemaError if the target has missing values or a type that cannot be classes.
+    Raises SchemaError if the target has missing values or a type that cannot be classes; SourceError.
     """
-    arrow_schema = pq.read_schema(data.path)
-    text = [
-        field.name for field in arrow_schema if arrow_type_family(field.type) == "text" and field.name != data.target
-    ]
-    table = pq.read_table(data.path, read_dictionary=text).combine_chunks()
+    columns = data.overrides
+    source = apply_null_class_rule(_source(data.path, columns), data.target, columns)
+    dropped = [name for name, entry in columns.items() if name != ALL and ColumnOverride.of(name, entry).drop]
+    batches = list(source.batches())
+    table = pa.Table.from_batches(batches, batches[0].schema if batches else source.arrow_schema)
+    table = table.unify_dictionaries().combine_chunks().drop_columns(dropped)
     column = table[data.target]
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if column.null_count:
         raise SchemaError(
-            f"{data.name}: the target {data.target!r} is null in {column.null_count} rows. Remove them.", data.target
+            f"{data.name}: the target {data.target!r} is null in {column.null_count} rows. Remove them, or leave them out: "
+            f"{columns_flag({data.target: {'null_class': 'drop'}})}.",
+            data.target,
         )
     target = plain_nominal_values(column, data.target)
     classes = sorted(pc.unique(target).to_pylist())

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import NoImportances
+from learners.evaluation.column_losses import ColumnLoss
 from learners.evaluation.metrics import (
     Metrics,
     RowScores,
@@ -49,6 +50,10 @@ class Share(NamedTuple):
 
     column: str
     share: float
+    loss: float | None = (
+        None  # by which the log loss grows on these rows without it; None in reports of earlier releases
+    )
+    error: float | None = None  # standard error of that
 
 
 class Point(NamedTuple):
@@ -122,12 +127,17 @@ def report_column_counts(model: Model) -> ColumnCounts:
 
 
 def model_report_from_scores(
-    model: Model, scores: Sequence[RowScores], y: ArrayLike, counted: ColumnCounts | None = None
+    model: Model,
+    scores: Sequence[RowScores],
+    y: ArrayLike,
+    counted: ColumnCounts | None = None,
+    losses: Sequence[ColumnLoss] = (),
 ) -> ModelReport:
     """The report of a model on rows that were scored part by part.
 
     `y`, (n,) integers: codes of the true classes; the one beyond the last stands for classes that the model does not know.
     `counted`: of the same rows.
+    `losses`: what each column is worth on these rows; without them the model's own importances stand for them.
     Raises EmptyData without rows.
     """
     y, n_known = np.asarray(y, np.int64), model.schema.n_classes
@@ -143,7 +153,7 @@ def model_report_from_scores(
         classes,
         *_confusion(y, predicted.astype(np.int64), classes),
         tuple(Point(*point) for point in reliability_diagram_points(confidence, is_right)),
-        _shares(model, names),
+        _shares_of_losses(losses) if losses else _shares(model, names),
         tuple((entry.name, entry.reason) for entry in model.schema.left_out),
         () if counted is None else counted.rows(),
     )
@@ -169,6 +179,13 @@ def _shares(model: Model, names: Sequence[str]) -> tuple[Share, ...]:
     except NoImportances:
         return ()
     return tuple(Share(names[i], float(importances[i])) for i in np.argsort(-importances, kind="stable"))
+
+
+def _shares_of_losses(losses: Sequence[ColumnLoss]) -> tuple[Share, ...]:
+    whole = sum(max(0.0, each.loss) for each in losses)
+    return tuple(
+        Share(each.column, max(0.0, each.loss) / whole if whole else 0.0, each.loss, each.error) for each in losses
+    )
 
 
 class ColumnRows(NamedTuple):

@@ -121,7 +121,8 @@ def _train(trial: Trial, data: Loaded, rows: Integers, threads: int) -> tuple[Pr
             of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
             return lambda table: _spread(of_rows(table), occurring, n_classes), None
         source = Source.of_table(data.train_table(trial.data.target, rows))
-        model = drive(recipes.learner(spec.name, dict(spec.parameters), trial.data.target), source, threads=threads)
+        learner = recipes.learner(spec.name, dict(spec.parameters), trial.data.target, None, trial.data.overrides)
+        model = drive(learner, source, threads=threads)
     except SchemaError as error:
         if error.column is not None:
             raise

@@ -9,6 +9,7 @@ import scipy
 
 from learners.kernels.arrays import Floats, Integers
 from learners.monitoring import two_sample_tests
+from learners.monitoring.class_mix import class_share_test
 from learners.monitoring.count_layout import REPEAT_CELLS
 from learners.monitoring.kernels import FIXED_POINT
 from learners.monitoring.reference import (
@@ -38,7 +39,14 @@ from learners.monitoring.two_sample_tests import (
 )
 
 MAX_Q, MIN_NATS, MIN_POINTS = 0.01, 0.01, 1.0
+# Rows of a window that can alarm; rows that repeat count once, but for the alarm that they repeat.
+LEAST_ROWS = 20
 MOST_BURSTS = 16
+# How much more often than in the reference rows may be equal: of a sample of rows, and of counts by family alone.
+REPEAT_TOLERANCE, FAMILY_TOLERANCE = 0.03, 0.1
+REPEATS_ARE_LIKELY = 2.0  # standard errors beyond which rows are taken to repeat, and columns to have lost variety
+HIDDEN_REPEATS = 2.5  # standard errors by which tests count rows less than they are seen to repeat
+MOST_DISPERSION = 5.0  # of the median G by its degrees of freedom: how many copies of each row it allows
 QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "high_tail")
 
 
@@ -72,8 +80,10 @@ def run_drift_tests(
 
     Beside them `repeats_per_row`, `inflation`, `bursts` and `class_mix`: what else was estimated on the way.
     """
-    copies, sure = excess_row_repeats(window, reference)
-    repeats = window_row_repeats(window, reference) if sure.p_value < limits.q else INDEPENDENT
+    most_copies = most_copies_per_row(window, reference)
+    copies, sure, error = excess_row_repeats(window, reference, most_copies)
+    is_likely = copies > REPEATS_ARE_LIKELY * np.hypot(error, max(1, window.n_rows) ** -0.5)
+    repeats = window_row_repeats(window, reference, error, most_copies, is_likely)
     findings = _quality(window, reference, repeats)
     findings += [_of("repeats", None, sure, "points")] if window.n_rows else []
     mix = estimated_class_shares(window, reference)
@@ -86,12 +96,11 @@ def run_drift_tests(
     families = family_drift_findings(window, reference, repeats)
     if mix is not None:
         before = reference_class_shares(reference)
-        own = np.rint(mix * window.n_rows).astype(np.int64)
         residual = family_drift_findings(window, reference_with_class_shares(reference, mix), repeats)
         whole, rest = (sum(one.effect for one in some) for some in (families, residual))
-        compared = g_test_counts(own, np.rint(before * reference.n_rows).astype(np.int64), repeats)
         explained = 0.0 if whole <= 0 else max(0.0, 1 - rest / whole)
         of_mix: dict[str, object] = {"estimate": mix.tolist(), "reference": before.tolist(), "explains": explained}
+        compared = class_share_test(window, reference, mix, before, repeats)
         if compared.nats >= limits.nats and explained >= 0.5:
             of_mix["is_cause"] = True
         notes["class_mix"] = of_mix
@@ -99,9 +108,16 @@ def run_drift_tests(
     findings += families + _of_predictions(window, reference, repeats)
     q = two_sample_tests.benjamini_hochberg_q_values([one.p_value for one in findings])
     least = {"nats": limits.nats, "points": limits.points}
+    distinct = (window.n_rows - sum(repeats.bursts)) / (repeats.inflation if is_likely else 1.0)
     return [
         replace(
-            one, q_value=float(q_value), is_alarming=bool(q_value < limits.q and abs(one.effect) >= least[one.unit])
+            one,
+            q_value=float(q_value),
+            is_alarming=bool(
+                q_value < limits.q
+                and abs(one.effect) >= least[one.unit]
+                and (window.n_rows if one.kind == "repeats" else distinct) >= LEAST_ROWS
+            ),
         )
         for one, q_value in zip(findings, q, strict=True)
     ], notes
@@ -185,8 +201,10 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
     return rates
 
 
-def excess_row_repeats(window: ServedCounts, reference: Reference) -> tuple[float, Comparison]:
-    """How many other copies a row has beyond those of the reference, in the mean; and how sure that is.
+def excess_row_repeats(
+    window: ServedCounts, reference: Reference, most_copies: float
+) -> tuple[float, Comparison, float]:
+    """How many other copies a row has beyond those of the reference, in the mean; how sure that is; and its standard error.
 
     Rows are counted by 16 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
     natural of few columns with few values is taken off as the reference has it, or else as much as can be natural by the
@@ -198,31 +216,40 @@ def excess_row_repeats(window: ServedCounts, reference: Reference) -> tuple[floa
     """
     n = window.n_rows
     if n < 2:
-        return 0.0, two_sample_tests.NOTHING
-    own, noise, other = _pairs(window), 2.0 / REPEAT_CELLS, _natural_pairs(window, reference)
+        return 0.0, two_sample_tests.NOTHING, 0.0
+    own, noise, other = _pairs(window), 2.0 / REPEAT_CELLS, _natural_pairs(window, reference, most_copies)
     if other is None:
-        return 0.0, two_sample_tests.NOTHING
+        return 0.0, two_sample_tests.NOTHING, 0.0
+    tolerance = FAMILY_TOLERANCE
     if reference.served is not None and reference.served.n_rows > 1:
-        noise += 2.0 / REPEAT_CELLS * (n / reference.served.n_rows) ** 2
+        n_other = reference.served.n_rows
+        noise += 2.0 / REPEAT_CELLS * (n / n_other) ** 2
+        # Both are U-statistics of pairs; of rows that are equal by nature, P(three are equal) says how they vary.
+        spread = max(0.0, _triples(reference.served) - other**2)
+        noise += 2 * other + 4 * n**2 * spread * (1 / n + 1 / n_other)
+        tolerance = REPEAT_TOLERANCE
     excess = n * max(0.0, own - other)
     # The reference knows what is natural no better than this: it is itself one sample, or a model.
-    noise += (0.1 * n * other) ** 2
-    z = n * (own - other) / np.sqrt(noise + 1.0 / n)
+    z = n * (own - other) / np.sqrt(noise + 1.0 / n + (tolerance * n * other) ** 2)
     p = float(scipy.special.chdtrc(1, z * z) / 2) if z > 0 else 1.0
-    return float(excess), Comparison(p, 100 * float(excess), z, 1, n)
+    return float(excess), Comparison(p, 100 * float(excess), z, 1, n), float(np.sqrt(noise))
 
 
-def window_row_repeats(window: ServedCounts, reference: Reference) -> Repeats:
-    """The bursts of a window, and how much its other repeats inflate its counts.
+def window_row_repeats(
+    window: ServedCounts, reference: Reference, error: float, most_copies: float, is_likely: bool
+) -> Repeats:
+    """The bursts of a window, if repeats are likely, and how much its other repeats inflate its counts.
+
+    Counts are inflated by as many copies as could be there, which is some standard errors more than are seen.
 
     A burst is a row that came at least four times as often as expected of its hash, and a dozen times more. Where rows
     repeat by nature, as those of few columns do, there are none: new values, too, would look like bursts.
     """
     n, cells = window.n_rows, window.block("repeats").astype(np.float64)
     served = reference.served
-    natural = max(0.0, _natural_pairs(window, reference) or 0.0)
+    natural = max(0.0, _natural_pairs(window, reference, most_copies) or 0.0)
     bursts: list[int] = []
-    if n * natural < 1:
+    if is_likely and n * natural < 1:
         expected = np.full(cells.size, n / cells.size)
         if served is not None and served.n_rows:
             expected = np.maximum(expected, served.block("repeats") * (n / served.n_rows))
@@ -231,17 +258,18 @@ def window_row_repeats(window: ServedCounts, reference: Reference) -> Repeats:
         bursts = np.rint(cells[burst_cells] - expected[burst_cells]).astype(np.int64).tolist()
         cells[burst_cells] = expected[burst_cells]
     rest = max(2.0, n - sum(bursts))
-    return Repeats(1.0 + rest * max(0.0, _pairs_of(cells, rest) - natural), tuple(bursts))
+    copies = max(0.0, rest * (_pairs_of(cells, rest) - natural) + HIDDEN_REPEATS * error)
+    return Repeats(min(1.0 + copies, most_copies), tuple(bursts))
 
 
-def _natural_pairs(window: ServedCounts, reference: Reference) -> float | None:
+def _natural_pairs(window: ServedCounts, reference: Reference, most_copies: float) -> float | None:
     """Probability that two rows are equal, as the rows of the reference have it; None if nothing can be said.
 
     Counts of training tell only what it is at most: equal rows agree in each family. Columns may copy one another, so what
     a model expects of independent ones is too little.
 
-    Where columns have lost variety, such as a number that is always beyond the last cut, rows agree more often: that is no
-    repetition.
+    Where some columns have lost variety, such as a number that is always beyond the last cut, rows agree more often: that
+    is no repetition.
     """
     if reference.served is not None and reference.served.n_rows > 1:
         natural = _pairs(reference.served)
@@ -249,7 +277,9 @@ def _natural_pairs(window: ServedCounts, reference: Reference) -> float | None:
         natural = min(map(_agreement, counted))
     else:
         return None
-    return min(1.0, natural * _lost_variety(window, reference))
+    if window.n_rows * (_pairs(window) - natural) > most_copies:
+        natural *= _lost_variety(window, reference)
+    return min(1.0, natural)
 
 
 def _lost_variety(window: ServedCounts, reference: Reference) -> float:
@@ -258,6 +288,23 @@ def _lost_variety(window: ServedCounts, reference: Reference) -> float:
     for i in range(len(window.watched.sizes)):
         factor += np.log(_agreement(window.marginal(i)) / _agreement(reference.family(i).sum(axis=0)))
     return float(np.exp(max(0.0, factor)))
+
+
+def most_copies_per_row(window: ServedCounts, reference: Reference) -> float:
+    """How often each row may have come, at most, by how much the counts of the window's columns vary.
+
+    Copies multiply G of every column. So the median of G by its degrees of freedom bounds them, whatever has happened to
+    fewer than half of the columns.
+    """
+    ratios = []
+    for i in range(len(window.watched.sizes)):
+        own, other = (
+            known_value_counts(window, table, i).sum(axis=0) for table in (window.family(i), reference.family(i))
+        )
+        compared = g_test_counts(own, other)
+        if compared.degrees:
+            ratios.append(compared.g / compared.degrees)
+    return MOST_DISPERSION * max(1.0, float(np.median(ratios))) if ratios else np.inf
 
 
 def _agreement(counts: Integers) -> float:
@@ -269,6 +316,12 @@ def _agreement(counts: Integers) -> float:
 def _pairs(counts: ServedCounts) -> float:
     """Estimate of the probability that two rows are equal."""
     return _pairs_of(counts.block("repeats").astype(np.float64), counts.n_rows)
+
+
+def _triples(counts: ServedCounts) -> float:
+    """Estimate of the probability that three rows are equal, or share a hash by chance."""
+    cells, n = counts.block("repeats").astype(np.float64), float(counts.n_rows)
+    return float((cells * (cells - 1) * (cells - 2)).sum()) / max(1.0, n * (n - 1) * (n - 2))
 
 
 def _pairs_of(cells: Floats, n: float) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from learners.errors import EmptyData
 from learners.kernels.arrays import Floats, Integers
 from learners.monitoring.drift_findings import (
+    LEAST_ROWS,
     QUALITY,
     Finding,
     Limits,
@@ -63,8 +64,9 @@ def drift_causes(
         causes += repeating
     mix = notes.get("class_mix")
     shifted = [one for one in alarms if one.kind == "class_mix"]
-    if shifted and isinstance(mix, dict) and mix.get("is_cause") and not causes:
-        words = f"the classes' shares have changed; that explains {mix['explains']:.0%} of what the columns moved"
+    if shifted and isinstance(mix, dict) and not causes and (mix.get("is_cause") or not moved):
+        words = "the classes' shares have changed"
+        words += f"; that explains {mix['explains']:.0%} of what the columns moved" if mix.get("is_cause") else ""
         causes.append(Cause("class_mix", (), shifted[0].effect, "nats", words))
     causes += [
         _of_family(window, reference, name, effect)
@@ -217,8 +219,9 @@ def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j:
 def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
     """What a window shows against a reference, as JSON can hold it.
 
-    Returns dict: `rows`, `reference`, `is_drifting`, `causes` (likeliest first), `alarms`, `columns`, `class_mix`,
-    `repeats_per_row`, `estimated` and `drift_nats`, the sum over all families.
+    Returns dict: `rows`, `reference`, `is_drifting` (whether there are causes; None, and `why`, where the window has fewer than
+    `LEAST_ROWS` rows), `causes` (likeliest first), `alarms`, `columns`, `class_mix`, `repeats_per_row`, `estimated` and
+    `drift_nats`, the sum over all families.
     Raises EmptyData if the window or the reference has no rows.
     """
     if not window.n_rows:
@@ -227,13 +230,15 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
         raise EmptyData(f"The reference {reference.name!r} has no rows.")
     findings, notes = run_drift_tests(window, reference, limits)
     causes = drift_causes(window, reference, findings, notes)
+    is_enough = window.n_rows >= LEAST_ROWS
     alarms = [one for one in findings if one.is_alarming]
     rows = window.block("rows")
     return {
         "rows": {"counted": window.n_rows, "served": int(rows[SERVED]), "requests": int(rows[REQUESTS])},
         "reference": {"name": reference.name, "rows": reference.n_rows},
         "limits": asdict(limits),
-        "is_drifting": bool(alarms),
+        "is_drifting": bool(causes) if is_enough else None,
+        **({} if is_enough else {"why": f"{window.n_rows} rows are too few to tell: a test needs {LEAST_ROWS}"}),
         "causes": [asdict(cause) for cause in causes],
         "alarms": [asdict(one) for one in sorted(alarms, key=lambda one: -abs(one.effect))],
         "columns": drift_report_columns(window, reference, findings),

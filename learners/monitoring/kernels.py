@@ -122,7 +122,8 @@ def g_test_statistic(window, reference, inflation):  # (n_contexts, n_values) in
             n_other += other[value]
         if n_own <= 0 or n_other <= 0:
             continue
-        least = MIN_EXPECTED * (n_own + n_other) / min(n_own, n_other)  # of both samples together
+        # Of both samples together; of rows that repeat as many more.
+        least = MIN_EXPECTED * inflation * (n_own + n_other) / min(n_own, n_other)
         rest_own, rest_other = 0.0, 0.0
         for value in range(own.size):
             if own[value] + other[value] < least:

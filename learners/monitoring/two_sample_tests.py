@@ -107,10 +107,10 @@ def count_divergence_nats(window: Integers, reference: Integers) -> float:
     return max(0.0, float(g_test_statistic(_whole(window[np.newaxis]), _whole(reference[np.newaxis]), 1.0)[2]))
 
 
-def g_test_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repeats = INDEPENDENT) -> Comparison:
+def g_test_rates(own: float, n_own: float, other: float, n_other: float, repeats: Repeats = INDEPENDENT) -> Comparison:
     """G-test of a rate; `nats` is here the difference of the rates, in points of one hundred.
 
-    Rare events are compared too: there is no least count.
+    Rare events are compared too: there is no least count. Counts may be fractions, as means of probabilities are.
     """
     if n_own <= 0 or n_other <= 0:
         return NOTHING
@@ -125,10 +125,10 @@ def g_test_rates(own: int, n_own: int, other: int, n_other: int, repeats: Repeat
     )
     g = max(0.0, 2 * math.fsum(terms) / repeats.inflation)
     points = 100 * (own / n_own - other / n_other)
-    return Comparison(math.erfc(math.sqrt(g / 2)), points, g, 1, n_own)  # of chi-square with one degree of freedom
+    return Comparison(math.erfc(math.sqrt(g / 2)), points, g, 1, int(n_own))  # of chi-square with one degree of freedom
 
 
-def _rate_without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tuple[int, int]:
+def _rate_without_bursts(own: float, n_own: float, rate: float, n_copies: int) -> tuple[float, float]:
     """The rows that are left when copies are taken away that lie on the side of the difference, until there is none."""
     if own > rate * n_own:
         most = int((own - rate * n_own) / max(1 - rate, 1e-12))
@@ -138,7 +138,7 @@ def _rate_without_bursts(own: int, n_own: int, rate: float, n_copies: int) -> tu
     return own, n_own - min(n_copies, most, n_own - max(own, 1))
 
 
-def _x_log_ratio(x: int, expected: float) -> float:
+def _x_log_ratio(x: float, expected: float) -> float:
     return x * math.log(x / expected) if x > 0 else 0.0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pyarrow as pa
 
-from learners.errors import SchemaError
+from learners.errors import SchemaError, columns_flag
 from learners.kernels.arrays import Codes, Integers, Uint8s
 from learners.schema.nominal_forms import (
     dictionary_encoded_column,
@@ -214,7 +214,7 @@ def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
     if is_null.any():
         raise SchemaError(
             f"The target {target!r} is null in {int(is_null.sum())} of {len(column)} rows read together. Remove "
-            f'such rows, fill in their class, or say in columns what they are: {{"{target}": {{"null_class": "drop"}}}} leaves them '
+            f"such rows, fill in their class, or say what they are: {columns_flag({target: {'null_class': 'drop'}})} leaves them "
             'out, {"null_class": "unknown"} makes them a class.',
             target,
         )

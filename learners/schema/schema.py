@@ -200,6 +200,8 @@ class Schema:
         How files of CSV are written, as far as training was told; no part of what the codes mean.
     null_class : str, int or None
         What rows without a class were in training: "drop" leaves them out, anything else is their class.
+    class_reading : Reading or None
+        How the classes are written in files of text, as far as training was told.
     """
 
     attributes: tuple[Attribute, ...]
@@ -209,6 +211,7 @@ class Schema:
     left_out: tuple[LeftOut, ...] = ()
     dialect: Dialect | None = field(default=None, compare=False)
     null_class: str | int | None = field(default=None, compare=False)
+    class_reading: Reading | None = field(default=None, compare=False)
 
     @property
     def n_attributes(self) -> int:
@@ -283,7 +286,16 @@ class Schema:
         def entries_of(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.
-            later = ("groupings", "quantiles", "reading", "expected", "dialect", "null_class", *LATER_FIELDS)
+            later: tuple[str, ...] = (
+                "groupings",
+                "quantiles",
+                "reading",
+                "expected",
+                "dialect",
+                "null_class",
+                "class_reading",
+            )
+            later += LATER_FIELDS
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(entries_of(self), default=entries_of, separators=(",", ":"))
@@ -310,13 +322,15 @@ class Schema:
         left_out = tuple(LeftOut(**entry) for entry in document.pop("left_out"))
         dialect = Dialect(**document.pop("dialect")) if "dialect" in document else None
         classes = tuple(document.pop("classes"))
+        if "class_reading" in document:
+            document["class_reading"] = Reading.of(str(document["target"]), document["class_reading"])
         return cls(attributes=attributes, left_out=left_out, dialect=dialect, classes=classes, **document)
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of what the codes mean, for the keys of stored statistics."""
         plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
-        bare = replace(self, attributes=plain, dialect=None, null_class=None)
+        bare = replace(self, attributes=plain, dialect=None, null_class=None, class_reading=None)
         return hashlib.sha256(bare.to_json().encode()).hexdigest()
 
 

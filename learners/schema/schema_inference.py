@@ -27,8 +27,9 @@ SMALL_TABLE = 20
 WIDEST_NULL = 256  # bytes
 PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _NUMBERS = re.compile(r"u?int|halffloat|float|double|decimal")
+ONE_VALUE = "one value only"
 # Such columns tell nothing of the class, or were left out on purpose: nothing is lost with them.
-HARMLESS = (NO_CUT, NEARLY_CONSTANT, "constant", DROPPED, SCREENED, WEIGHT)
+HARMLESS = (NO_CUT, NEARLY_CONSTANT, ONE_VALUE, "constant", DROPPED, SCREENED, WEIGHT)
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Column:
         """Why a column with a single number cannot be used: what differs may be rounded to the same."""
         size = np.abs(floats_from_ordered_keys(self.histogram.keys)).max(initial=0.0)
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
-        return "constant in double precision" if is_rounded else "constant"
+        return f"{ONE_VALUE} in double precision" if is_rounded else ONE_VALUE
 
     def pandas_index(self, name: str) -> str:
         """Why a column is not used that pandas writes for the index of a frame, most often the numbers of its rows; or nothing."""
@@ -242,7 +243,7 @@ def nominal_attribute(
             )
         return Attribute(name, "nominal", order, (), has_missing, column.arrow_type, len(unlisted))
     if n_distinct + int(has_missing) < 2:
-        return LeftOut(name, "constant")
+        return LeftOut(name, ONE_VALUE)
     if override.kind is None and n_present > SMALL_TABLE and n_distinct > IDENTIFIER_SHARE * n_present:
         return LeftOut(name, f"nearly unique ({n_distinct:,} different values in {n_present:,} rows): an identifier")
     values, n_folded = column.most_frequent(max_values)
@@ -267,7 +268,13 @@ def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride
             some = ", ".join(map(repr, schema.classes[:6])) + (", …" if schema.n_classes > 6 else "")
             raise InvalidParameter(f"columns[{schema.target!r}].weight", name, f"one of the classes {some}")
     dialect = declared_dialect(overrides) or schema.dialect
-    return replace(schema, dialect=dialect, null_class=schema.null_class if null_class is None else null_class)
+    reading = None if of_target is None else of_target.reading
+    return replace(
+        schema,
+        dialect=dialect,
+        null_class=schema.null_class if null_class is None else null_class,
+        class_reading=schema.class_reading if reading is None else reading,
+    )
 
 
 def refresh_schema_domains(

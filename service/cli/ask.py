@@ -14,6 +14,7 @@ from service import product
 from service.cli.answer_words import show_distribution_answer, show_structure_answer
 from service.cli.shared_options import (
     AbsentOption,
+    ColumnsOption,
     ForceOption,
     JsonOption,
     OutputOption,
@@ -22,6 +23,7 @@ from service.cli.shared_options import (
     Texts,
     UrisArgument,
     WorkspaceOption,
+    read_columns_option,
 )
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
@@ -167,6 +169,7 @@ def predict_command(
     top_k: Annotated[
         int | None, Option("--top-k", min=1, help="Most probable classes of each row, as lists, not a column each.")
     ] = None,
+    columns: ColumnsOption = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -179,6 +182,7 @@ def predict_command(
             model,
             uris,
             output,
+            columns=read_columns_option(columns),
             keep=keep or [],
             interval=interval,
             is_explained=explain,
@@ -198,6 +202,7 @@ def score_command(
     average: Annotated[
         bool, Option("--average", help="Of a posterior over structures: average over its graphs.")
     ] = False,
+    columns: ColumnsOption = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -207,7 +212,16 @@ def score_command(
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         over = Average() if average else None
         facts = product.score_file_likelihoods(
-            here, model, uris, output, over, keep=keep or [], replace=force, report=report, warn=print_warning
+            here,
+            model,
+            uris,
+            output,
+            over,
+            read_columns_option(columns),
+            keep=keep or [],
+            replace=force,
+            report=report,
+            warn=print_warning,
         )
     print_written_rows(output, facts, started, json_output)
     if not json_output:

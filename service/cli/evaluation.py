@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from service.cli.shared_options import JsonOption, Texts, check_local_folder_option
+from service.cli.shared_options import (
+    ColumnsOption,
+    JsonOption,
+    Texts,
+    check_local_folder_option,
+    read_columns_option,
+)
 from service.product.inference.metric_words import METRIC_WORDS, ROWS_MEASURED
 from service.requests.json_values import JSONMapping, JSONObject
 from service.terminal_output import (
@@ -35,7 +41,9 @@ COMPARED = ("log_loss", "zero_one_loss", "rmse", "brier", "ece", "n_test_rows")
 
 
 def compare_command(
-    data: Annotated[list[str], Argument(help="Folders of Parquet files, one data set a file; or the files.")],
+    data: Annotated[
+        list[str], Argument(help="Folders of files, one data set a file; files; globs and URIs, one table each.")
+    ],
     learner: Annotated[
         Texts, Option("--learner", "-l", help="Such as nb, kdb:k=3,m=1 or random-forest; may be repeated.")
     ] = None,
@@ -49,6 +57,7 @@ def compare_command(
     target: Annotated[
         str | None, Option("--target", "-t", help="The class column.", show_default="class, or the last column")
     ] = None,
+    columns: ColumnsOption = None,
     most_rows: Annotated[int | None, Option("--most-rows", min=1, help="Leave out larger data sets.")] = None,
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
     threads: Annotated[int, Option("--threads", min=1, help="Threads of each process.")] = 1,
@@ -79,6 +88,13 @@ def compare_command(
     if output is not None:
         require_matplotlib("A report (--output)")
     learners = learner or ["nb", "tan", "kdb:k=2"]
+
+    def told(at: "TrialProgress") -> None:
+        words = _in_words(at)
+        bar(words)
+        if not (json_output or err.is_terminal):
+            err.print(": ".join(filter(None, (words["step"], words["stage"]))), highlight=False, markup=False)
+
     pictures = [_two_learners(text, learners) for text in picture or []]
     with terminal_progress_bar(not json_output) as bar:
         outcomes = cross_validate(
@@ -90,11 +106,12 @@ def compare_command(
             seed=seed,
             limits=[*sorted(set(train_rows or [])), None],
             target=target,
+            columns=read_columns_option(columns),
             most_rows=most_rows,
             jobs=jobs,
             threads=threads,
             any_code=any_code,
-            on_progress=lambda at: bar(_in_words(at)),
+            on_progress=told,
         )
     compared = compare(outcomes)
     command = shlex.join(["fewpass", *sys.argv[1:]])
@@ -236,11 +253,12 @@ def evaluation_summary_line(metrics: JSONMapping) -> str:
     """The metrics that say most, as one line; empty if nothing was evaluated."""
     rows = f"{metrics.get('n_test_rows', 0):,} {ROWS_MEASURED.get(str(metrics.get('evaluated_on')), 'rows measured')}"
     if metrics.get("zero_one_loss") is not None:
-        floor = metrics.get("class_shares_log_loss")
+        floor, largest = metrics.get("class_shares_log_loss"), metrics.get("largest_class_share")
         prior = "" if floor is None else f" (class shares {floor:.3f})"
+        majority = "" if largest is None else f" (largest class {largest:.1%})"
         if n_unknown := metrics.get("n_unknown_class_rows"):
             rows += f", {n_unknown:,} of them of classes that training did not see"
-        return f"right {1 - metrics['zero_one_loss']:.1%}, log loss {_three_digits(metrics['log_loss'])}{prior}, {rows}"
+        return f"right {1 - metrics['zero_one_loss']:.1%}{majority}, log loss {_three_digits(metrics['log_loss'])}{prior}, {rows}"
     if metrics.get("log_likelihood") is not None:
         return f"log likelihood {_three_digits(metrics['log_likelihood'])} per row, {rows}"
     return ""

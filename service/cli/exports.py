@@ -13,12 +13,14 @@ from learners.registry.sql.dialects import DialectName
 from service import product
 from service.cli.shared_options import (
     AbsentOption,
+    ColumnsOption,
     ForceOption,
     JsonOption,
     PresentOption,
     Reference,
     Texts,
     WorkspaceOption,
+    read_columns_option,
 )
 from service.product.inference.metric_words import count_with_noun
 from service.product.views.circuit_export import CircuitOf, Form, Picture
@@ -35,6 +37,7 @@ from service.terminal_output import (
 if TYPE_CHECKING:
     from service.workspace import Workspace
 
+MOST_SHARES = 10
 TextOutput = Annotated[str | None, Option("--out", "-o", help="The file to write.", show_default="standard output")]
 
 
@@ -168,10 +171,16 @@ def export_sql_command(
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write a model as SQL: tables, and a view with the class probabilities of every row of a table."""
+    """Write a model as SQL: tables, and a view with the class probabilities of every row of a table.
+
+    A large model needs --out: its table of log probabilities becomes a Parquet file beside the script, which DuckDB reads.
+    """
 
     def written(here: "Workspace") -> str:
-        return product.export_version_sql(here, reference, table, dialect, view, key or (), absent or ())
+        beside = None if output is None or "://" in output else Path(output)
+        return product.export_version_sql(
+            here, reference, table, dialect, view, key or (), absent or (), beside=beside, replace=force
+        )
 
     _give(reference, written, output, force, workspace)
 
@@ -180,13 +189,19 @@ def report_command(
     reference: Reference,
     uris: Annotated[list[str], Argument(help="Files, folders, globs or URIs of rows whose class is known.")],
     html: Annotated[str, Option("--html", help="The page to write.")],
+    columns: ColumnsOption = None,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
     """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
     with open_existing_workspace(workspace) as here:
-        numbers = product.write_version_report(here, reference, uris, html, replace=force)
+        known = read_columns_option(columns)
+        numbers = product.write_version_report(here, reference, uris, html, replace=force, columns=known)
     out.print(escape_rich_markup(numbers.verdict), highlight=False)
+    if numbers.shares and numbers.shares[0].loss is not None:
+        shown = numbers.shares[:MOST_SHARES]
+        rows = [[each.column, f"{each.loss:+.4f} ± {each.error:.4f}", f"{each.share:.1%}"] for each in shown]
+        print_table("what the columns tell", ["column", "log loss", "share"], rows)
     out.print(f"{escape_rich_markup(reference)} -> {escape_rich_markup(redact_uri_secrets(html))}")
 
 

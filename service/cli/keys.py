@@ -33,11 +33,17 @@ def create_key_command(
     """Make a key and print its token, once: only a hash of it is kept."""
     from service.workspace import Workspace
 
-    with Workspace(command_line_settings(workspace)) as here:
+    settings = command_line_settings(workspace)
+    with Workspace(settings) as here:
         key, token = product.create_key(here, name, role, days)
     print_json_and_exit(vars(key) | {"role": str(key.role), "token": token}, json_output)
     err.print(f"key [bold]{key.name}[/] with role {key.role}; this is the only time that its token is shown:")
     out.print(token, highlight=False, soft_wrap=True)
+    if not settings.needs_keys:
+        err.print(
+            f"A server on {settings.host}, which only this machine reaches, asks for no key. FEWPASS_REQUIRE_KEYS=true makes it ask.",
+            highlight=False,
+        )
 
 
 @app.command("list")

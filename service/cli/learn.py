@@ -21,7 +21,14 @@ from service.cli.evaluation import (
     show_evaluation_metrics,
     suggested_next_commands,
 )
-from service.cli.shared_options import JsonOption, Texts, UrisArgument, WorkspaceOption
+from service.cli.shared_options import (
+    ColumnsOption,
+    JsonOption,
+    Texts,
+    UrisArgument,
+    WorkspaceOption,
+    read_columns_option,
+)
 from service.product.inference.metric_words import count_with_noun
 from service.requests.json_values import JSONObject
 from service.requests.written_evidence import parse_name_value_pairs
@@ -36,9 +43,9 @@ from service.terminal_output import (
     terminal_progress_bar,
 )
 
-REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+")
+# A bare name with a point may be a file that is not there.
+REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+|[a-z0-9][a-z0-9_-]{0,63}")
 TargetOption = Annotated[str | None, Option("--target", "-t", help="The column to predict.")]
-ColumnsOption = Annotated[str | None, Option("--columns", help="What you know of columns: JSON, or a file of it.")]
 
 
 def train_command(
@@ -257,6 +264,7 @@ def _user() -> str:
 def evaluate_command(
     model: Annotated[str, Argument(help="name, name@version or name@alias; more of them are compared.")],
     uris: UrisArgument,
+    columns: ColumnsOption = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -269,9 +277,10 @@ def evaluate_command(
         raise typer.BadParameter("Name a file with rows to measure on.", param_hint="URIS...")
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         if n_more:
-            evaluation = product.evaluate_versions(here, models, files, report)
+            evaluation = product.evaluate_versions(here, models, files, report, columns=read_columns_option(columns))
         else:
-            evaluation = product.evaluate_model_version(here, EvaluateRequest(model=model, uris=files), report)
+            request = EvaluateRequest(model=model, uris=files, columns=read_columns_option(columns))
+            evaluation = product.evaluate_model_version(here, request, report)
     print_json_and_exit(evaluation, json_output)
     for warning in evaluation.pop("warnings", []):
         print_warning(warning)
@@ -295,7 +304,7 @@ def schema_command(
 ) -> None:
     """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
     with terminal_progress_bar(not json_output) as report:
-        schema = product.infer_schema_of_files(uris, target, _read_json(columns) if columns else {}, report)
+        schema = product.infer_schema_of_files(uris, target, read_columns_option(columns), report)
     print_json_and_exit(json.loads(schema.to_json()), json_output)
     print_table(
         f"{schema.n_attributes} attributes",
@@ -321,19 +330,9 @@ def _plain(arrow_type: str) -> str:
 
 def _columns(text: str | None, *options: tuple[str | None, str, str | bool | None]) -> JSONObject:
     """What `--columns` says, and what options of their own say of a column."""
-    columns = _read_json(text) if text else {}
+    columns = read_columns_option(text)
     for name, field, value in options:
         if name is not None and value is not None:
             known = columns.get(name, {})
             columns[name] = (known if isinstance(known, dict) else {"kind": known}) | {field: value}
     return columns
-
-
-def _read_json(text: str) -> JSONObject:
-    try:
-        content = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
-    except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{text}: {error}", param_hint="--columns") from error
-    if not isinstance(content, dict):
-        raise typer.BadParameter(f"{text} holds no JSON object.", param_hint="--columns")
-    return content

@@ -1,11 +1,14 @@
 """Arguments and options that several commands have."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
+
+from service.requests.json_values import JSONObject
 
 Texts = list[str] | None  # of an option that may be repeated
 UrisArgument = Annotated[
@@ -24,6 +27,19 @@ def check_local_folder_option(folder: Path | None) -> Path | None:
     return folder
 
 
+def read_columns_option(text: str | None) -> JSONObject:
+    """What `--columns` says: JSON, or a file of it; nothing if it is not given."""
+    if text is None:
+        return {}
+    try:
+        content = json.loads(text if text.lstrip().startswith("{") else Path(text).read_text())
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{text}: {error}", param_hint="--columns") from error
+    if not isinstance(content, dict):
+        raise typer.BadParameter(f"{text} holds no JSON object.", param_hint="--columns")
+    return content
+
+
 Reference = Annotated[str, Argument(help="name, name@version or name@alias.")]
 OutputOption = Annotated[str, Option("--out", "-o", help="Parquet file to write, here or in a store such as s3://.")]
 WorkspaceOption = Annotated[
@@ -36,6 +52,7 @@ WorkspaceOption = Annotated[
         callback=check_local_folder_option,
     ),
 ]
+ColumnsOption = Annotated[str | None, Option("--columns", help="What you know of columns: JSON, or a file of it.")]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
 PresentOption = Annotated[Texts, Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")]
 AbsentOption = Annotated[Texts, Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")]

@@ -6,7 +6,15 @@ import typer
 from typer import Option
 
 from service import product
-from service.cli.shared_options import JsonOption, Reference, Texts, UrisArgument, WorkspaceOption
+from service.cli.shared_options import (
+    ColumnsOption,
+    JsonOption,
+    Reference,
+    Texts,
+    UrisArgument,
+    WorkspaceOption,
+    read_columns_option,
+)
 from service.product.inference.metric_words import largest_rate_change_words
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
@@ -36,6 +44,7 @@ def drift_command(
     nats: Annotated[float, Option("--nats", help="Least change of an alarm, as log loss a row.", min=0)] = 0.01,
     points: Annotated[float, Option("--points", help="Least change of a rate of an alarm.", min=0)] = 1.0,
     check: Annotated[bool, Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
+    columns: ColumnsOption = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -44,7 +53,10 @@ def drift_command(
 
     limits = Limits(q, nats, points)
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
-        drift = product.file_drift_report(here, model, uris, against=against or (), limits=limits, report=report)
+        known = read_columns_option(columns)
+        drift = product.file_drift_report(
+            here, model, uris, against=against or (), limits=limits, report=report, columns=known
+        )
     if json_output:
         print_json_document(drift)
     else:
@@ -59,7 +71,9 @@ def show_drift(drift: JSONObject) -> None:
     for warning in drift.get("warnings", []):
         out.print(f"[yellow]warning[/]: {escape_rich_markup(warning)}", highlight=False)
     out.print(f"{rows['counted']:,} rows against {escape_rich_markup(reference['name'])} ({reference['rows']:,} rows)")
-    if not drift["causes"]:
+    if drift["is_drifting"] is None:
+        out.print(escape_rich_markup(drift["why"]), highlight=False)
+    elif not drift["causes"]:
         out.print("[green]no drift[/]: no difference is both sure and large enough")
     for number, cause in enumerate(drift["causes"], 1):
         out.print(f"[bold]{number}.[/] {escape_rich_markup(cause['words'])}", highlight=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import contextlib
 import itertools
 import os
@@ -24,7 +25,7 @@ from service.http.api.json_bodies import check_json_size, check_json_structure
 from service.http.paths import QUERYING, READING, SIGNING_IN, STREAMING
 from service.http.security import security_headers
 from service.requests.abandonment import ASKED, Asked
-from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow
+from service.requests.problems import BodyTooLarge, MalformedBody, NotReady, Overloaded, TooSlow, UnsupportedMediaType
 from service.settings import Settings
 from service.telemetry import LATENCY, REQUEST_ID, REQUESTS, TRACEPARENT
 from service.version import VERSION
@@ -224,8 +225,10 @@ class BodyLimit:
 
     async def _with_body(self, scope: Scope, receive: Receive, send: Send, hold: Hold) -> None:
         try:
+            check_content_encoding(scope)
             most = self._most_bytes(scope)
             body = await read_body(receive, content_length(scope), most, hold) if most else b""
+            body = body.removeprefix(codecs.BOM_UTF8)
             is_read_here = not READING.take(scope)  # those look themselves
             if len(body) > UNCOUNTED and is_read_here:
                 hold.add(check_json_size(body, self.max_decoded_bytes, is_shaped=True))
@@ -233,7 +236,7 @@ class BodyLimit:
                 await _run_unless_small(check_json_structure, body)
         except ClientDisconnect:
             return
-        except (BodyTooLarge, Overloaded, MalformedBody) as error:
+        except (BodyTooLarge, Overloaded, MalformedBody, UnsupportedMediaType) as error:
             await send_problem_body(error, scope, send)
             return
         scope["fewpass.hold"] = hold
@@ -275,6 +278,13 @@ async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None
         check(body)
     else:
         await anyio.to_thread.run_sync(check, body)
+
+
+def check_content_encoding(scope: Scope) -> None:
+    """Refuse a body that is packed (UnsupportedMediaType)."""
+    encoding = dict(scope["headers"]).get(b"content-encoding", b"").decode("latin-1").strip()
+    if encoding.lower() not in ("", "identity"):
+        raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not read here. Send the body as it is.")
 
 
 class Deadlines:

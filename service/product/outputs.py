@@ -120,7 +120,7 @@ def output_draft(output: Output, *, replace: bool) -> Iterator[Path]:
     """
     place = output_destination(output)
     if isinstance(place, Path):
-        with write_file_atomically(place, replace=replace) as draft:
+        with write_file_atomically(place, replace=replace, mode=None) as draft:
             yield draft
         return
     with draft_file_path(Path(tempfile.gettempdir()), "output") as draft:

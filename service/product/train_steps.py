@@ -226,8 +226,7 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
     else:
         return {"metrics": timing}
     evaluation_records.save_evaluation_counts(model, rows, Path(learned["path"]))
-    # Of a rare class all rows may be kept back: the model does not know it, and is wrong there.
-    measured = scoring.measure_model(model, rows, run.report, takes_unknown=request.keeps_back, is_reported=True)
+    measured = scoring.measure_model(model, rows, run.report, is_reported=True)
     answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing}
     return answer if measured.report is None else answer | {"report": measured.report.to_dict()}
 

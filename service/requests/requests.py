@@ -90,6 +90,10 @@ def _is_auto(value: object) -> bool:
     return value == "auto"
 
 
+def _is_empty(value: object) -> bool:
+    return not value
+
+
 def _is_false(value: object) -> bool:
     return value is False
 
@@ -211,6 +215,7 @@ class EvaluateRequest(ScoringRequest):
     """Measure a model version on a data set that has the target."""
 
     kind: Literal["evaluate"] = "evaluate"
+    columns: Columns = Field(default_factory=dict, exclude_if=_is_empty, description="As when registering a data set.")
 
 
 class SchemaRequest(LimitedRequest):

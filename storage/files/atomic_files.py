@@ -163,14 +163,15 @@ def visible_files_below(directory: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
 
 
-def publish_draft_file(draft: Path, path: Path, mode: int = _READ_ONLY) -> None:
-    """Give a complete draft its name: fsync, its mode, rename, fsync of the folder.
+def publish_draft_file(draft: Path, path: Path, mode: int | None = _READ_ONLY) -> None:
+    """Give a complete draft its name: fsync, its mode, rename, fsync of the folder; None keeps the mode that it was made with.
 
     Raises Unwritable if the disk refuses; the name is then not taken, or taken by the whole file.
     """
     with disk_errors_as_unwritable(path):
         with draft.open("rb") as file:
-            os.fchmod(file.fileno(), mode)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         draft.rename(path)
         fsync_directory(path.parent)
@@ -202,11 +203,11 @@ def fsync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def write_file_atomically(path: Path | str, *, replace: bool = False, mode: int = _READ_ONLY) -> Iterator[Path]:
+def write_file_atomically(path: Path | str, *, replace: bool = False, mode: int | None = _READ_ONLY) -> Iterator[Path]:
     """Write a file so that others see all of it or nothing; its folder is created if missing.
 
     Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
-    `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
+    `mode` is that of the file; None follows the umask. `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
     it has open, silently goes on reading the file before. Raises Conflict if the name is taken and `replace` is false;
     Unwritable if the disk refuses.
     """

@@ -198,11 +198,12 @@ def test_data_sets_are_found_and_refused_by_name(folder, tmp_path):
         find_data_sets([folder], "clas")
     (tmp_path / "csv").mkdir()
     (tmp_path / "csv" / "t.csv").write_text("x,y\n1,a\n")
+    (tmp_path / "empty").mkdir()
+    assert [(d.name, d.target, d.n_rows) for d in find_data_sets([tmp_path / "csv"])] == [("t", "y", 1)]
     (tmp_path / "two.parquet").write_bytes((folder / "two.parquet").read_bytes())
     for paths, message in (
         ([tmp_path / "nowhere"], "no such file or folder"),
-        ([tmp_path / "csv"], "without Parquet files"),
-        ([tmp_path / "csv" / "t.csv"], r"t\.csv: is CSV by its name, and a comparison reads Parquet"),
+        ([tmp_path / "empty"], "is a folder without files of a known format"),
         ([folder, tmp_path / "two.parquet"], "second data set named 'two'"),
     ):
         with pytest.raises(SourceError, match=message):

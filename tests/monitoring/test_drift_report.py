@@ -79,6 +79,47 @@ def test_repeated_rows_are_told_and_do_not_pass_for_drift(watched, scored):
     assert {one["kind"] for one in found["alarms"]} == {"repeats"}, found["alarms"]
 
 
+def weak_rows(n_rows, seed, yes=0.5):
+    """Columns that tell little of the class, so that its shares are hard to estimate from them."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n_rows) < yes
+    columns = {name: rng.normal(0.25 * y, 1.0) for name in ("size", "age")}
+    columns["town"] = np.where(rng.random(n_rows) < 0.3 + 0.06 * y, "bern", rng.choice(["kiel", "rome"], n_rows))
+    return pa.table(columns | {"class": np.where(y, "yes", "no")})
+
+
+@pytest.mark.parametrize("n_rows", [20, 50, 200, 1000])
+@pytest.mark.parametrize("yes", [0.5, 0.05])
+def test_estimated_class_shares_alarm_no_more_than_counted_ones(n_rows, yes):
+    """They varied so much that up to half of such windows alarmed, without a cause."""
+    few = Watched(drive(recipes.learner("nb", {}, "class"), Source.of_table(weak_rows(20_000, 1, yes))))
+    reference = training_reference(few, collect(ServedCounts(few), Source.of_table(weak_rows(5000, 2, yes))))
+    alarms = 0
+    for seed in range(40):
+        found = drift_report(collect(ServedCounts(few), Source.of_table(weak_rows(n_rows, 100 + seed, yes))), reference)
+        assert found["is_drifting"] == bool(found["causes"])
+        alarms += found["is_drifting"]
+    assert alarms <= 2  # of 40: a rate of one in a hundred gives three or more in one of 130 trials
+
+
+@pytest.mark.parametrize("n_distinct, n_copies", [(200, 10), (20, 10), (500, 10)])
+def test_copies_of_all_rows_are_named_as_repeats_and_blame_no_column(n_distinct, n_copies, watched, scored):
+    copies = pa.concat_tables([problems.rows(n_distinct, 40)] * n_copies)
+    found = report(watched, scored, copies)
+    assert [(one["kind"], one["columns"]) for one in found["causes"]] == [("repeats", ())]
+    assert not any(column["is_alarming"] for column in found["columns"])
+    assert found["repeats_per_row"] == pytest.approx(n_copies - 1, rel=0.2)
+
+
+def test_a_window_of_few_rows_does_not_alarm_and_says_why(watched, scored):
+    broken = replaced(problems.rows(N_ROWS, 9), "size", pa.array(np.full(N_ROWS, 1e6)))
+    for n_rows in (2, 19):
+        found = report(watched, scored, broken.slice(0, n_rows))
+        assert (found["is_drifting"], found["causes"], found["alarms"]) == (None, [], [])
+        assert found["why"] == f"{n_rows} rows are too few to tell: a test needs 20"
+    assert report(watched, scored, broken.slice(0, 20))["is_drifting"] is True
+
+
 @pytest.mark.parametrize("n_rows", [600, N_ROWS])
 @pytest.mark.parametrize("name", ["beyond", "missing", "unseen"])
 def test_of_few_columns_too_the_cause_is_named_first(name, n_rows):

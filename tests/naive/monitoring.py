@@ -43,7 +43,7 @@ def g_of_tables(window, reference, inflation=1.0):
     if not usable.any():
         return 0.0, 0, 0.0, 0
     own, other = window[usable].astype(np.float64), reference[usable].astype(np.float64)
-    own, other = _pooled(own, other)
+    own, other = _pooled(own, other, 5.0 * inflation)
     n_own, n_other = own.sum(axis=1), other.sum(axis=1)
     is_cell = own + other > 0
     degrees = np.maximum(is_cell.sum(axis=1) - 1, 0)
@@ -67,14 +67,14 @@ def g_of_tables(window, reference, inflation=1.0):
     return whole, df, nats, int(n_rows)
 
 
-def _pooled(own, other):
+def _pooled(own, other, least):
     """Cells with a small expected count in either sample as one; none of it where even together they are too few."""
     total = own + other
     n_own, n_other = own.sum(axis=1, keepdims=True), other.sum(axis=1, keepdims=True)
     share = np.minimum(n_own, n_other) / (n_own + n_other)
-    is_kept = total * share >= 5.0
+    is_kept = total * share >= least
     rest_own, rest_other = np.where(is_kept, 0, own).sum(axis=1), np.where(is_kept, 0, other).sum(axis=1)
-    is_enough = (rest_own + rest_other) * share[:, 0] >= 5.0
+    is_enough = (rest_own + rest_other) * share[:, 0] >= least
     return (
         np.column_stack([np.where(is_kept, own, 0), np.where(is_enough, rest_own, 0)]),
         np.column_stack([np.where(is_kept, other, 0), np.where(is_enough, rest_other, 0)]),

@@ -97,10 +97,10 @@ def test_missing_alone_can_be_informative():
 @pytest.mark.parametrize(
     ("column", "reason"),
     [
-        (cycled([7]), "constant"),
-        (cycled([float("inf")]), "constant"),
-        (pa.array(2**63 - 1 - np.arange(N)), "constant in double precision"),
-        (cycled([decimal.Decimal(1), 1 + decimal.Decimal("1e-20")]), "constant in double precision"),
+        (cycled([7]), "one value only"),
+        (cycled([float("inf")]), "one value only"),
+        (pa.array(2**63 - 1 - np.arange(N)), "one value only in double precision"),
+        (cycled([decimal.Decimal(1), 1 + decimal.Decimal("1e-20")]), "one value only in double precision"),
         (
             np.r_[np.ones(N - 20), -np.arange(20.0)],
             "nearly constant: its other values are too few for an interval of their own",
@@ -138,7 +138,7 @@ def test_useless_columns_are_left_out_by_name_with_the_reason():
     assert reasons == {
         "noise": "no cut point tells the classes apart",
         "key": "nearly unique (400 different values in 400 rows): an identifier",
-        **dict.fromkeys(("one word", "one number"), "constant"),
+        **dict.fromkeys(("one word", "one number"), "one value only"),
         **dict.fromkeys(("nothing", "no text", "no numbers"), "every value is missing"),
     }
 
@@ -277,7 +277,7 @@ def test_units_that_differ_from_file_to_file_are_refused(one, other):
 
 def test_nothing_left_to_learn_from_is_refused_with_the_reasons():
     table = pa.table({"x": ["a"] * 30, "key": [str(i) for i in range(30)], "class": ["u", "v"] * 15})
-    with pytest.raises(SchemaError, match=r"No column is left.*key: nearly unique.*; x: constant"):
+    with pytest.raises(SchemaError, match=r"No column is left.*key: nearly unique.*; x: one value only"):
         infer_schema(Source.of_table(table), "class")
     with pytest.raises(SchemaError, match="No column is left"):
         infer_schema(Source.of_table(pa.table({"class": ["u", "v"]})), "class")

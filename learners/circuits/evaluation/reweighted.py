@@ -77,6 +77,10 @@ def reweight_circuit(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
     changed = np.flatnonzero((circuit.kind[parent] == SUM) & (values[parent] > -np.inf))
     log_weight = circuit.log_weight.copy()
     log_weight[changed] += values[circuit.children[changed]] - values[parent[changed]]
+    # Far ranges have logarithms of millions, whose differences have lost digits: the weights add up to one again.
+    totals = np.full(circuit.n_nodes, -np.inf)
+    np.logaddexp.at(totals, parent[changed], log_weight[changed])
+    log_weight[changed] -= totals[parent[changed]]
     posterior = circuit.with_parameters(log_weight, parameters)
     posterior.ranges = {**circuit.ranges, **likelihoods.ranges}
     return Reweighted(posterior, float(values[-1]))

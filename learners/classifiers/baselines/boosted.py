@@ -254,8 +254,10 @@ class XGBoostParameters(Parameters):
             raise InvalidParameter("seed", self.seed, "from 0 to 2^31 - 1")
 
 
-def xgboost_booster_parameters(parameters: XGBoostParameters, n_classes: int) -> dict[str, str | float]:
-    """XGBoost's own names and values."""
+def xgboost_booster_parameters(
+    parameters: XGBoostParameters, n_classes: int, most_one_hot: int | None = None
+) -> dict[str, str | float]:
+    """XGBoost's own names and values; nominal columns of fewer values than `most_one_hot` split into one value and the rest."""
     settings: dict[str, str | float] = {
         "tree_method": "hist",
         "max_depth": parameters.depth,
@@ -263,6 +265,7 @@ def xgboost_booster_parameters(parameters: XGBoostParameters, n_classes: int) ->
         "max_bin": parameters.max_bin,
         "seed": parameters.seed,
     }
+    settings |= {} if most_one_hot is None else {"max_cat_to_onehot": most_one_hot}
     if n_classes == 2:
         return settings | {"objective": "binary:logistic"}
     return settings | {"objective": "multi:softprob", "num_class": n_classes, "base_score": EQUAL_START}

@@ -38,5 +38,6 @@ def xgboost(
             "n_rows": matrix.n_rows,
             "class_counts": matrix.class_counts.tolist(),
             "external_memory": matrix.is_external,
+            "nominal_splits": "one value" if matrix.splits_one_value else "sets of values",
         }
     return BoostedModel.of(schema, booster, facts)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from learners.errors import SourceError, one_line_error_text
+from learners.errors import SourceError, columns_flag, one_line_error_text
 from learners.passes.sources import credentials
 from learners.passes.sources.adapted_files import file_with_constant_columns
 from learners.passes.sources.csv.types import (
@@ -24,6 +23,7 @@ from learners.passes.sources.csv.types import (
     infer_text_type,
 )
 from learners.passes.sources.lake import catalogs
+from learners.passes.sources.mixed_numbers import NUMERIC
 from learners.passes.sources.parquet import read_parquet_footer
 from learners.passes.sources.path_expansion import hive_partition_values
 from learners.passes.sources.source_files import (
@@ -225,19 +225,24 @@ def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[
     return shaped, columns
 
 
+def dropped_columns(types: Types) -> set[str]:
+    """The columns that are left out."""
+    return {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
+
+
 def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: Types, columns: Sequence[str]) -> None:
-    dropped = {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
+    dropped = dropped_columns(types)
     for name in columns:
         lacking = [file.path for file, names in zip(files, sets, strict=True) if name not in names]
         if lacking and name not in dropped:
             holding = [file.path for file, names in zip(files, sets, strict=True) if name in names]
             more = f" (nor have {len(lacking) - 1} other files)" if len(lacking) > 1 else ""
-            option = json.dumps({"*": {"columns_of": "union"}})
+            option = columns_flag({"*": {"columns_of": "union"}})
             raise SourceError(
                 lacking[0],
-                f"has no column {name!r}{more}, which {holding[0]} has. Say in columns which count: {option} takes those of any "
+                f"has no column {name!r}{more}, which {holding[0]} has. Say which count: {option} takes those of any "
                 f'file, with missing cells where one has none, "intersection" those of all, "first" those of the first; or drop '
-                f"this one: {json.dumps({name: 'drop'}, ensure_ascii=False)}.",
+                f"this one: {columns_flag({name: 'drop'})}.",
             )
 
 
@@ -252,8 +257,11 @@ def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
     return pa.null()
 
 
-def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """The columns of files that have the same names, and must agree in type families; in the order that most files have."""
+def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]], dropped: Collection[str] = ()) -> pa.Schema:
+    """The columns of files that have the same names, and must agree in type families; in the order that most files have.
+
+    Numbers of all types are one family where they differ; the types of `dropped` columns may differ as they like.
+    """
     _, first = schemas[0]
     if len(set(first.names)) < len(first.names):
         name = next(name for name in first.names if first.names.count(name) > 1)
@@ -268,11 +276,15 @@ def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
             known, new = arrow_type_family(fields[field.name].type), arrow_type_family(field.type)
             if known == "null":
                 fields[field.name], origin[field.name] = field, path
-            elif new not in ("null", known):
+            elif known in NUMERIC and new in NUMERIC and new != known:
+                if known != "number":
+                    fields[field.name] = field if new == "number" else field.with_type(pa.int64())
+                    origin[field.name] = path
+            elif new not in ("null", known) and field.name not in dropped:
                 raise SourceError(
                     path,
                     f"column {field.name!r} is {field.type} here but {fields[field.name].type} in {origin[field.name]}. "
-                    "Make the types agree.",
+                    f"Make the types agree, or drop the column: {columns_flag({field.name: 'drop'})}.",
                 )
     orders = Counter(tuple(schema.names) for _, schema in schemas)  # of equally frequent ones the first counts
     return pa.schema([fields[name] for name in orders.most_common(1)[0][0]])

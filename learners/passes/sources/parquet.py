@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,7 +25,8 @@ from learners.passes.sources.source_files import (
     store_error_reason,
 )
 
-_MAGIC = b"PAR1"
+_MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
+_NO_KEYS = "is encrypted, and fewpass has no keys to Parquet files. Write it without encryption."
 _UNITS = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
 INDEX_BYTES = 4  # of a word in its dictionary
 GROUP_COLUMNS, READER_BYTES = 256, 512 << 10
@@ -53,8 +54,23 @@ class ParquetContent:
 
     @cached_property
     def _text(self) -> list[str]:
-        """The columns to read as dictionaries."""
+        """The columns of text."""
         return [field.name for field in self.arrow_schema if arrow_type_family(field.type) == "text"]
+
+    def _is_delta(self, column: str) -> bool:
+        """Whether some pages of a column hold differences of texts, which Arrow does not read as a dictionary."""
+        groups = range(self.metadata.num_row_groups)
+        return any(
+            encoding.startswith("DELTA")
+            for leaf in self._leaves[column]
+            for group in groups
+            for encoding in self.metadata.row_group(group).column(leaf).encodings
+        )
+
+    @cached_property
+    def _plain_text(self) -> frozenset[str]:
+        """The columns of text that become dictionaries only once they are read."""
+        return frozenset(name for name in self._text if self._is_delta(name))
 
     def bounds(self, column: str) -> Bounds | None:
         """Least and greatest value and number of nulls of a column of timestamps or dates.
@@ -111,11 +127,13 @@ class ParquetContent:
             parquet = pq.ParquetFile(
                 stream,
                 metadata=self.metadata,
-                read_dictionary=self._text,
+                read_dictionary=[name for name in self._text if name not in self._plain_text],
                 pre_buffer=not isinstance(filesystem, pafs.LocalFileSystem),  # fewer and longer reads, for more memory
                 page_checksum_verification=True,
             )
-            yield from self._read(parquet, row_group, columns)
+            rows = self._read(parquet, row_group, columns)
+            for batch in _without_keys(rows, file.path):
+                yield with_text_as_dictionaries(batch, self._plain_text) if self._plain_text else batch
 
     def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
         """Rows of a row group: all columns at a time, or of many columns one group of them after the other.
@@ -149,6 +167,25 @@ class ParquetContent:
         return is_short and math.isfinite(row_bytes)
 
 
+def _without_keys(rows: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
+    """The rows. Raises SourceError if some of their columns are encrypted."""
+    try:
+        yield from rows
+    except OSError as error:
+        if "ecrypt" in str(error):
+            raise SourceError(path, _NO_KEYS) from error
+        raise
+
+
+def with_text_as_dictionaries(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    """The batch with some of its columns as dictionaries, as all text is read."""
+    columns = [
+        column.dictionary_encode() if name in names and not pa.types.is_dictionary(column.type) else column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
 def _bytes_of(kind: pa.DataType) -> float:
     """Bytes of one value; infinite where they depend on it."""
     if pa.types.is_dictionary(kind):
@@ -171,6 +208,8 @@ def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
         with filesystem.open_input_file(path) as stream:
             stream.seek(size - 8)
             length, magic = struct.unpack("<I4s", stream.read(8))
+            if magic == _ENCRYPTED:
+                raise SourceError(path, _NO_KEYS)
             if magic != _MAGIC or length > size - 12:
                 raise SourceError(path, _NOT_PARQUET if file_format_by_extension(path) else f"{_NOT_PARQUET} {_NO_END}")
             stream.seek(size - 8 - length)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from learners.passes.sources.file_access import ANYWHERE, FileAccess, Look
 from learners.passes.sources.file_opening import (
     align_file_columns,
     common_file_schema,
+    dropped_columns,
     open_source_files,
     uri_filesystem,
 )
@@ -28,6 +30,7 @@ from learners.passes.sources.lake.lake_tables import (
     refuse_lake_table_files,
 )
 from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
+from learners.passes.sources.mixed_numbers import mixed_number_columns, with_common_numbers
 from learners.passes.sources.path_expansion import expand_path_to_files, file_place
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
@@ -157,7 +160,9 @@ class Source:
         )
         schemas = [file.arrow_schema for file in files]
         plain = [s if len(s) == len(names) else pa.schema([f for f in s if f.name in set(names)]) for s in schemas]
-        arrow_schema = common_file_schema([(file.path, schema) for file, schema in zip(files, plain, strict=True)])
+        arrow_schema = common_file_schema(
+            [(file.path, schema) for file, schema in zip(files, plain, strict=True)], dropped_columns(types or {})
+        )
         source = cls(files, arrow_schema, common_filesystem)
         source._hint = " ".join(hints)
         return source
@@ -374,4 +379,10 @@ class Source:
         # Files may order their columns differently; and to pyarrow, column "a" includes column "a.b".
         names = self.arrow_schema.names if columns is None else list(columns)
         for batch in fragment_rows(self._filesystem, self.files[fragment.file], fragment, columns):
-            yield batch if batch.schema.names == names else batch.select(names)
+            own = batch if batch.schema.names == names else batch.select(names)
+            yield with_common_numbers(own, self._mixed_numbers, self.arrow_schema) if self._mixed_numbers else own
+
+    @cached_property
+    def _mixed_numbers(self) -> frozenset[str]:
+        """Columns of numbers in some files, and of small integers or truth values in others."""
+        return mixed_number_columns({file.arrow_schema for file in self.files}, self.arrow_schema)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as slot
 from datetime import time
-from typing import Any, Literal
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 import pyarrow.json as pajson
 
-from learners.errors import SourceError, one_line_error_text
+from learners.errors import SourceError, columns_flag, one_line_error_text
 from learners.passes.sources.csv.header import Header, read_csv_header
 from learners.passes.sources.csv.lines import refuse_non_utf8_lines
 from learners.passes.sources.csv.types import (
@@ -30,6 +30,7 @@ from learners.passes.sources.csv.types import (
     declared_csv_dialect,
     declared_type_and_reading,
 )
+from learners.passes.sources.json_lines import common_block_fields, json_lines_table, whole_lines
 from learners.passes.sources.parquet import require_file_size
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
@@ -43,6 +44,8 @@ from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
 Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
+QUOTES = {"*": {"quote": "'"}}
+MAGIC = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,8 @@ class TabularContent:
 
     def _json(self, stream: pa.NativeFile) -> Iterator[pa.RecordBatch]:
         explicit = pajson.ParseOptions(explicit_schema=self.arrow_schema, unexpected_field_behavior="ignore")
-        for block in _whole_lines(stream):
-            table = pajson.read_json(pa.BufferReader(block), _one_block(block), explicit)
+        for block in whole_lines(stream):
+            table = json_lines_table(block, set(), explicit)
             yield from table.combine_chunks().to_batches()
 
 
@@ -219,9 +222,29 @@ def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: Kind, typ
             with open_hashed_stream(filesystem, path)[1] as stream:
                 refuse_non_utf8_lines(stream, path)
         raise SourceError(
-            path, store_error_reason(error) or f"cannot be read as {kind} ({one_line_error_text(error)})."
+            path,
+            store_error_reason(error)
+            or _wrong_packing(filesystem, path)
+            or f"cannot be read as {kind} ({one_line_error_text(error)}).",
         ) from error
     return SourceFile(path, size, info.mtime_ns, n_rows, (n_rows,), digest, content, kind, hints=hints)
+
+
+def _wrong_packing(filesystem: pafs.FileSystem, path: str) -> str | None:
+    """What to say of a file that is not packed as its name says; None if it is, or cannot be read."""
+    codec = compression_by_extension(path)
+    if codec is None:
+        return None
+    try:
+        with filesystem.open_input_stream(path, compression=None) as stream:
+            begin = stream.read(4)
+    except (OSError, pa.ArrowException):
+        return None
+    if begin.startswith(MAGIC[codec]):
+        return None
+    other = next((name for name, magic in MAGIC.items() if begin.startswith(magic)), None)
+    found = "is not packed at all" if other is None else f"is packed by {other}"
+    return f"{found}, though its name says {codec}. Rename the file."
 
 
 Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, content and hints
@@ -267,10 +290,14 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
         raise SourceError(
             path,
             f"has a quote in its last row, {n_rows:,}, that no other one closes: all lines behind it would be one value. Close it, or "
-            'say that quotes are characters in columns: {"*": {"quote": ""}}.',
+            f"say that quotes are characters: {columns_flag({'*': {'quote': ''}})}.",
         )
     fields = [(name, finders[name].type if kind is None else kind) for name, (kind, _) in known.items()]
     hints = {name: hint for name, finder in finders.items() if (hint := finder.hint(name)) is not None}
+    if all(len(name) > 1 and name[0] == name[-1] == "'" for name in names):
+        hints[names[0]] = (
+            f"the names stand in single quotes, as values may. To read them without: {columns_flag(QUOTES)}."
+        )
     for name, hint in hints.items():
         if (expected := known[name][1].expected) in ("number", "time"):
             raise SourceError(path, f"the model needs {expected}s in column {name!r}. {hint}")
@@ -304,64 +331,36 @@ def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tup
 def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
     hashed, stream = open_hashed_stream(filesystem, path)
     schemas: list[pa.Schema] = []
-    n_rows = 0
+    n_rows, text = 0, set[str]()
     with stream:
-        for block in _whole_lines(stream):
+        for block in whole_lines(stream):
             if not schemas and block.lstrip()[:1] == b"[":
                 raise SourceError(
                     path,
                     f"is one JSON list. Write an object a line: jq -c '.[]' {path} > {path.rsplit('.', 1)[0]}.jsonl",
                 )
-            table = pajson.read_json(pa.BufferReader(block), _one_block(block))
+            table = json_lines_table(block, text)
             n_rows += table.num_rows
             schemas.append(table.schema)
         digest = hashed.rest()
     if not schemas:
         raise SourceError(path, "holds no JSON object.")
     fields = [
-        (field.name, declared_type_and_reading(types, field.name)[0] or field.type) for field in _unified(schemas, path)
+        (field.name, declared_type_and_reading(types, field.name)[0] or field.type)
+        for field in common_block_fields(schemas, path)
     ]
-    return n_rows, digest, TabularContent("JSON lines", pa.schema(fields)), {}
+    mixed = text | {name for name, kind in fields if pa.types.is_string(kind) and _has_others(schemas, name)}
+    hints = {
+        name: f"{name!r} holds numbers or truth values in some lines and text in others: all are read as text."
+        for name in sorted(mixed)
+    }
+    return n_rows, digest, TabularContent("JSON lines", pa.schema(fields)), hints
 
 
-def _whole_lines(stream: pa.NativeFile) -> Iterator[bytes]:
-    """Blocks that end where a line ends."""
-    rest = b""
-    while block := stream.read(BLOCK_BYTES):
-        lines, line_break, begun = block.rpartition(b"\n")
-        if not line_break:
-            rest += block
-            continue
-        if (rest + lines).strip():
-            yield rest + lines + b"\n"
-        rest = begun
-    if rest.strip():
-        yield rest
-
-
-def _one_block(block: bytes) -> pajson.ReadOptions:
-    return pajson.ReadOptions(block_size=max(len(block), 1), use_threads=False)
-
-
-def _unified(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
-    """The columns of all blocks; what is text in one and a time in another is text."""
-    fields: dict[str, pa.Field[Any]] = {}
-    for schema in schemas:
-        for field in schema:
-            known = fields.setdefault(field.name, field)
-            if {arrow_type_family(known.type), arrow_type_family(field.type)} == {"text", "time"}:
-                fields[field.name] = field.with_type(pa.string())
-                continue
-            try:
-                fields[field.name] = pa.unify_schemas(
-                    [pa.schema([known]), pa.schema([field])], promote_options="permissive"
-                ).field(0)
-            except pa.ArrowException:
-                raise SourceError(
-                    path,
-                    f"column {field.name!r} is {known.type} in some lines and {field.type} in others. Make them agree.",
-                ) from None
-    return pa.schema(list(fields.values()))
+def _has_others(schemas: Sequence[pa.Schema], name: str) -> bool:
+    """Whether a column of text is one of numbers or truth values in some blocks."""
+    kinds = [schema.field(name).type for schema in schemas if name in schema.names]
+    return any(arrow_type_family(kind) in ("number", "bool") for kind in kinds)
 
 
 def compression_by_extension(path: str) -> str | None:

@@ -5,12 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, UnknownColumn
 from learners.models.model import Model
-from learners.registry.sql.dialects import Dialect, Query, find_sql_dialect, quote_qualified_name, quote_table_name
+from learners.registry.sql.dialects import (
+    LOG_ZERO,
+    Dialect,
+    Query,
+    find_sql_dialect,
+    quote_qualified_name,
+    quote_table_name,
+)
 from learners.registry.sql.encoding import value_encoding_rows
 from learners.registry.sql.families import compatible_code_rows
 from learners.registry.sql.sql_networks import NetworkInSQL, PoolInSQL, Writable
@@ -19,8 +31,9 @@ from learners.registry.sql.tree_nodes import WAYS
 from learners.schema import Schema
 from learners.schema.schema import FEW_CLASSES
 
-# Numbers of all look-up tables together: a script of some 20 MB.
-MOST_CELLS = 1 << 20
+# Numbers of all look-up tables together: a script of some 20 MB; in a file of Parquet some GB.
+MOST_CELLS, MOST_CELLS_OF_FILE = 1 << 20, 1 << 28
+BLOCK_CELLS = 1 << 18
 ROWS_OF_INSERT, NUMBERS_OF_NODE = 500, 8
 
 
@@ -38,7 +51,8 @@ class TooLargeForSQL(LearnerError, ValueError):
 
     def __init__(self, what: str) -> None:
         super().__init__(
-            f"{what}. Train with fewer parents (a smaller k), fold rare values (max_values), or score with fewpass predict."
+            f"{what}. For DuckDB, name a file for the script (--out, path=): the table then goes into one of Parquet beside it. Or train with "
+            "fewer parents (a smaller k), fold rare values (max_values), or score with fewpass predict."
         )
 
 
@@ -50,11 +64,12 @@ def sql_script(
     dialect: str = "duckdb",
     key: Sequence[str] = (),
     absent: Collection[str] = (),
+    logs_path: str | None = None,
 ) -> str:
     """A network, or a pool of networks, as SQL that answers as `predict_proba` does.
 
     The script makes tables with the model's values and log probabilities, and a view. The view has the key columns (without any,
-    the model's own), `prediction`, and `probability_<class>` for each class. Types of columns are those of training. Where more is
+    the model's own), `prediction`, and `probability_<class>` for each class; `_of_model` is added where a column of the table has that name. Types of columns are those of training. Where more is
     missing than `predict` is sure to sum out exactly, the view gives NULL.
 
     `name`: of the view; the names of the tables begin with it. "schema.name" puts them into a schema.
@@ -62,8 +77,9 @@ def sql_script(
     `dialect`: one of `DIALECTS`.
     `key`: columns of the table that the view shows beside the answers.
     `absent`: columns of the model that the table does not have.
+    `logs_path`: where the script finds the log probabilities that `write_log_probabilities` has written; of DuckDB.
     Raises NoSQL if it is neither a network nor a pool of networks; TooLargeForSQL if it has more than 256 classes, or
-    more than `MOST_CELLS` numbers; UnknownColumn if a column that is absent is none of the model's; InvalidParameter if
+    more than `MOST_CELLS` numbers, with `logs_path` more than `MOST_CELLS_OF_FILE`; UnknownColumn if a column that is absent is none of the model's; InvalidParameter if
     names collide; UnknownDialect, UnsupportedColumn, UnwritableText.
     """
     writable = _writable(model)
@@ -77,25 +93,62 @@ def sql_script(
         if column not in names:
             raise UnknownColumn(column, names)
     shown = list(key) or [names[i] for i in writable.used if names[i] not in absent]
-    answers = ["prediction", *(f"probability_{value}" for value in schema.classes)]
     spoken = find_sql_dialect(dialect)
+    own_names = {column if spoken.distinguishes_case else column.lower() for column in shown}
+    answers = [
+        f"{answer}_of_model" if (answer if spoken.distinguishes_case else answer.lower()) in own_names else answer
+        for answer in ("prediction", *(f"probability_{value}" for value in schema.classes))
+    ]
     _check_names(spoken, "dialect", answers)
     _check_names(spoken, "key", [*shown, *answers])
     _check_names(spoken, "dialect", list(dict.fromkeys([*key, *(names[i] for i in writable.used)])))
-    n_cells = sum(families.n_cells for families in writable.families) * schema.n_classes
-    n_cells += 0 if writable.trees is None else len(writable.trees.nodes) * NUMBERS_OF_NODE
-    if n_cells > MOST_CELLS:
+    if logs_path is not None and spoken.name != "duckdb":
+        raise InvalidParameter(
+            "dialect", spoken.name, "of these databases, DuckDB alone reads tables from Parquet files"
+        )
+    n_cells, most = _n_cells(writable), MOST_CELLS if logs_path is None else MOST_CELLS_OF_FILE
+    if n_cells > most:
         raise TooLargeForSQL(
-            f"The tables of the model have {n_cells:,} numbers, more than {MOST_CELLS:,} that SQL is written for"
+            f"The tables of the model have {n_cells:,} numbers, more than {most:,} that SQL is written for"
         )
     query = Query(spoken, schema.n_classes, name)
     source = add_table_row_answers(query, writable, quote_qualified_name(spoken, table), shown, absent)
     columns = [f"k{i} AS {spoken.identifier(column)}" for i, column in enumerate(shown)]
-    columns.append(f"{_prediction(query, schema)} AS {spoken.identifier('prediction')}")
+    columns.append(f"{_prediction(query, schema)} AS {spoken.identifier(answers[0])}")
     columns += [f"p{k} AS {spoken.identifier(answer)}" for k, answer in enumerate(answers[1:])]
-    tables = _tables(query, writable)
+    tables = _tables(query, writable, logs_path)
     view = f"CREATE VIEW {quote_qualified_name(spoken, name)} AS\n{query.text(columns, source)};\n"
     return "\n".join([*tables, view])
+
+
+def is_too_large_for_script(model: Model) -> bool:
+    """Whether the tables of a model are too large for the script itself. Raises NoSQL."""
+    return _n_cells(_writable(model)) > MOST_CELLS
+
+
+def write_log_probabilities(model: Model, path: str | Path) -> None:
+    """Write the table of log probabilities into a Parquet file: family, cell, l0, l1, … Raises NoSQL."""
+    writable = _writable(model)
+    n_classes = writable.schema.n_classes
+    names = [f"l{k}" for k in range(n_classes)]
+    columns = pa.schema([("family", pa.int32()), ("cell", pa.int32()), *((name, pa.float64()) for name in names)])
+    with pq.ParquetWriter(path, columns, compression="zstd") as writer:
+        for families in writable.families:
+            for family in range(len(families.order)):
+                logs = np.maximum(families.logs(family), LOG_ZERO)
+                rows = max(1, BLOCK_CELLS // n_classes)
+                for first in range(0, len(logs), rows):
+                    block = logs[first : first + rows]
+                    cells = np.arange(first, first + len(block), dtype=np.int32)
+                    of_family = np.full(len(block), families.first + family, np.int32)
+                    arrays = [of_family, cells, *np.ascontiguousarray(block.T)]
+                    writer.write_table(pa.table([pa.array(array) for array in arrays], schema=columns))
+
+
+def _n_cells(writable: Writable) -> int:
+    """Numbers of all tables together."""
+    n_cells = sum(families.n_cells for families in writable.families) * writable.schema.n_classes
+    return n_cells + (0 if writable.trees is None else len(writable.trees.nodes) * NUMBERS_OF_NODE)
 
 
 def _writable(model: Model) -> Writable:
@@ -128,8 +181,8 @@ def _prediction(query: Query, schema: Schema) -> str:
     return f"CASE {query.dialect.largest(shares)} {cases} END"
 
 
-def _tables(query: Query, writable: Writable) -> Iterator[str]:
-    """The statements that make and fill the tables."""
+def _tables(query: Query, writable: Writable, logs_path: str | None) -> Iterator[str]:
+    """The statements that make and fill the tables; that of the log probabilities from a Parquet file, if one is named."""
     dialect = query.dialect
     # Codes and their numbers are INTEGER, as expressions of literals are: DuckDB joins without a cast three times as fast.
     real, text = dialect.real, dialect.text
@@ -160,6 +213,9 @@ def _tables(query: Query, writable: Writable) -> Iterator[str]:
         tables["ways"] = ("go INTEGER, is_left INTEGER", [f"{go}, {is_left}" for go, is_left in WAYS])
     for of, (columns, rows) in tables.items():
         named = quote_table_name(dialect, query.prefix, of)
+        if of == "logs" and logs_path is not None:
+            yield f"CREATE TABLE {named} AS SELECT * FROM read_parquet({dialect.literal(logs_path)});"
+            continue
         yield f"CREATE TABLE {named} ({columns});"
         yield from _inserts(named, rows)
     if dialect.name == "sqlite":  # which has no joins but by indices

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn
+from learners.errors import MOST_NAMED, InvalidParameter, SchemaError, UnknownColumn, columns_flag
 from learners.kernels.arrays import Codes, Floats, freeze_arrays, read_only_array
 from learners.schema.discretise_kernels import interval_codes
 from learners.schema.encoding.batches import BatchEncoder, column_with_sound_indices
+from learners.schema.encoding.json_records import has_numbers_as_text, json_number_reader
 from learners.schema.nominal_forms import (
     dictionary_encoded_column,
     dictionary_row_indices,
@@ -34,13 +33,20 @@ ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
 
-    `arrow_type`: of the column in training, in whose unit times of day and durations are told; by default in their own.
+    `arrow_type`: of the column in training, in whose unit times of day and durations are told; by default in their own. Text
+    is read as times, times of day and durations where these are the column's, as JSON has them.
     Raises SchemaError if the column is not numeric.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.dictionary_decode()
         kind = column.type
+    if (
+        arrow_type
+        and _is_text(kind)
+        and has_numbers_as_text(attribute := Attribute(name, "numeric", (), (), False, arrow_type))
+    ):
+        return _floats_of_text(column, attribute)
     try:
         if arrow_type and pa.types.is_temporal(kind) and not _are_times(str(kind), arrow_type):
             raise SchemaError(
@@ -68,6 +74,18 @@ def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") 
     if is_date_or_timestamp(arrow_type):
         seconds_since_1970(name, float(np.abs(numbers[np.isfinite(numbers)]).max(initial=0.0)))
     return numbers
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _floats_of_text(column: pa.Array, attribute: Attribute) -> Floats:
+    """(n,) float64 of texts that stand for numbers, each different text read once."""
+    read, coded = json_number_reader(attribute), column.dictionary_encode()
+    numbers = np.array([*map(read, coded.dictionary.to_pylist()), np.nan])
+    places = pc.fill_null(coded.indices, len(coded.dictionary)).to_numpy(zero_copy_only=False)
+    return read_only_array(numbers[places])
 
 
 def _moments(column: pa.Array) -> pa.Array:
@@ -237,8 +255,8 @@ class Encoder:
             known = ", ".join(map(repr, self.schema.class_values()[:MOST_NAMED]))
             known += ", …" if self.schema.n_classes > MOST_NAMED else ""
             what = f"{scalar_message_text(value)}, which is none of the model's ({known})" if value.is_valid else "null"
-            option = json.dumps({self.schema.target: {"null_class": "drop"}}, ensure_ascii=False)
-            remedy = "train with them" if value.is_valid else f"say in columns that they are left out: {option}"
+            option = columns_flag({self.schema.target: {"null_class": "drop"}})
+            remedy = "train with them" if value.is_valid else f"say that they are left out: {option}"
             raise SchemaError(
                 f"The class {self.schema.target!r} of a row is {what}. Remove such rows, or {remedy}.",
                 self.schema.target,

@@ -27,7 +27,7 @@ from service.product.datasets.forgotten_rows import (
     save_forgetting_rules,
     select_unforgotten_rows,
 )
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.datasets import dataset_definitions
@@ -97,10 +97,17 @@ def open_training_source(workspace: Workspace, request: TrainRequest, run: Run, 
 
 
 def open_evaluation_source(
-    workspace: Workspace, uris: Sequence[str] | None, dataset: str | None, run: Run, schema: Schema | None
+    workspace: Workspace,
+    uris: Sequence[str] | None,
+    dataset: str | None,
+    run: Run,
+    schema: Schema | None,
+    columns: JSONMapping | None = None,
 ) -> Source:
     """Rows to measure a model on, as it reads them and their classes; OutsideRoots, SourceError or NotFound."""
-    rows = open_data_source(workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema)
+    rows = open_data_source(
+        workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema, columns=columns
+    )
     return rows if schema is None else apply_schema_null_class(rows, schema)
 
 

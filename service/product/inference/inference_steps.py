@@ -23,7 +23,7 @@ from service.product.inference.density_rows import (
 )
 from service.product.outputs import Output
 from service.product.versions.registry import load_served_model
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.requests.requests import EvaluateRequest, ImputeRequest, QueryJobRequest, ScoreRequest
 from service.settings import available_threads
@@ -36,11 +36,18 @@ def query_model(workspace: Workspace, reference: str, questions: Sequence[AnyQue
     return queries.answer_model_queries(load_served_model(workspace, reference).model, questions)
 
 
-def predict_files(workspace: Workspace, reference: str, uris: Sequence[str], output: Output, **how: Any) -> int:
+def predict_files(
+    workspace: Workspace,
+    reference: str,
+    uris: Sequence[str],
+    output: Output,
+    columns: JSONMapping | None = None,
+    **how: Any,
+) -> int:
     """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
     model = load_served_model(workspace, reference).model
     return scoring.score_files(
-        model, _rows(workspace, uris, model), output, threads=available_threads(workspace.settings), **how
+        model, _rows(workspace, uris, model, columns), output, threads=available_threads(workspace.settings), **how
     )
 
 
@@ -50,12 +57,13 @@ def score_file_likelihoods(
     uris: Sequence[str],
     output: Output,
     average: Average | None = None,
+    columns: JSONMapping | None = None,
     **how: Any,
 ) -> JSONObject:
     """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_density_scores`."""
     model = load_served_model(workspace, reference).model
     circuit = queries.queryable_circuit(model)
-    source = _rows(workspace, uris, circuit)
+    source = _rows(workspace, uris, circuit, columns)
     over = graph_averaged_scorer(model, average, source.n_rows)
     return write_density_scores(
         circuit, source, output, over=over, threads=available_threads(workspace.settings), **how
@@ -71,9 +79,10 @@ def impute_files(
     return write_imputed_rows(model, source, output, filling, threads=available_threads(workspace.settings), **how)
 
 
-def _rows(workspace: Workspace, uris: Sequence[str], model: Model) -> Source:
-    """Rows of files and databases, as a model reads them."""
-    return open_data_source(workspace, materialise_database_uris(workspace, uris), is_remote=False, schema=model.schema)
+def _rows(workspace: Workspace, uris: Sequence[str], model: Model, columns: JSONMapping | None = None) -> Source:
+    """Rows of files and databases, as a model reads them, and as `columns` say."""
+    uris = materialise_database_uris(workspace, uris)
+    return open_data_source(workspace, uris, is_remote=False, columns=columns, schema=model.schema)
 
 
 def run_scoring_step(workspace: Workspace, run: Run) -> JSONObject:
@@ -115,14 +124,19 @@ def run_evaluation_step(workspace: Workspace, run: Run) -> JSONObject:
     """Measure a registered version on a data set."""
     request = EvaluateRequest(**run.request)
     version = load_served_model(workspace, request.model)
-    rows = open_evaluation_source(workspace, request.uris, request.dataset, run, version.schema)
+    rows = open_evaluation_source(workspace, request.uris, request.dataset, run, version.schema, request.columns)
     warnings = scoring.absent_column_warnings(version.model, rows)
     metrics = scoring.measure_model(version.model, rows, run.report).beside_floor
     return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
 
 
 def evaluate_versions(
-    workspace: Workspace, references: Sequence[str], uris: Sequence[str], report: Report = ignore_report
+    workspace: Workspace,
+    references: Sequence[str],
+    uris: Sequence[str],
+    report: Report = ignore_report,
+    *,
+    columns: JSONMapping | None = None,
 ) -> JSONObject:
     """Measure several versions on the same rows, which are read once for each; InvalidRequest of a model without classes.
 
@@ -136,7 +150,7 @@ def evaluate_versions(
         if version.schema.target is None:
             raise InvalidRequest(f"{reference} predicts no class: evaluate it alone.", field="model")
         rows = apply_schema_null_class(
-            open_data_source(workspace, uris, is_remote=False, schema=version.schema), version.schema
+            open_data_source(workspace, uris, is_remote=False, columns=columns, schema=version.schema), version.schema
         )
         warnings += [f"{reference}: {words}" for words in scoring.absent_column_warnings(version.model, rows)]
         measured = scoring.measure_model(version.model, rows, report)

@@ -9,6 +9,7 @@ METRIC_WORDS = {
     "rmse": "root mean squared error",
     "log_loss": "log loss",
     "class_shares_log_loss": "log loss of the class shares",
+    "largest_class_share": "share of the largest class",
     "brier": "Brier score",
     "ece": "calibration error",
     "log_likelihood": "log likelihood per row",

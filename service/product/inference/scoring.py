@@ -12,6 +12,7 @@ from learners.circuits.model import CircuitModel
 from learners.classifiers.baselines.boosted import boosted_missing_columns_warning
 from learners.classifiers.lookup.look_up_tables import split_chunk_into_blocks
 from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_suggestions
+from learners.evaluation.column_losses import ColumnLosses
 from learners.evaluation.metrics import (
     LEAST_PROBABILITY,
     NO_ROWS,
@@ -47,7 +48,11 @@ def probabilities_and_true_classes(model: Model, source: Source) -> tuple[Probab
 
 
 def _answered(
-    model: Model, source: Source, report: Report, takes_unknown: bool = False, counted: ColumnCounts | None = None
+    model: Model,
+    source: Source,
+    report: Report,
+    takes_unknown: bool = False,
+    counted: Sequence[ColumnCounts | ColumnLosses] = (),
 ) -> Iterator[tuple[Probabilities, Labels]]:
     """Probabilities and true classes of some rows at a time."""
     if model.schema.target not in source.arrow_schema.names:
@@ -60,8 +65,8 @@ def _answered(
         for chunk in split_chunk_into_blocks(rows, model.schema.n_classes):
             assert chunk.y is not None
             if chunk.n_rows:
-                if counted is not None:
-                    counted.add(chunk)
+                for each in counted:
+                    each.add(chunk)
                 yield check_answer_distributions(model.predict_proba(chunk), n_rows), chunk.y
             n_rows += chunk.n_rows
         report({"rows_done": n_rows, "rows_total": source.n_rows})
@@ -107,8 +112,11 @@ class Measurement(NamedTuple):
 
     @property
     def beside_floor(self) -> JSONObject:
-        """The metrics, and what the class shares lose."""
-        return self.metrics | ({"class_shares_log_loss": self.floor["log_loss"]} if self.floor else {})
+        """The metrics, what the class shares lose, and the share of the largest class."""
+        if not self.floor:
+            return self.metrics
+        largest = 1 - self.floor["zero_one_loss"]
+        return self.metrics | {"class_shares_log_loss": self.floor["log_loss"], "largest_class_share": largest}
 
 
 def measure_model(
@@ -116,19 +124,18 @@ def measure_model(
     source: Source,
     report: Report = ignore_report,
     *,
-    takes_unknown: bool = False,
     is_reported: bool = False,
 ) -> Measurement:
     """Measure a model on rows whose class is known, without keeping the probabilities.
 
-    With `takes_unknown`, rows of classes that the model does not know have probability zero and count as wrong;
-    without, they are an error. Raises UnknownColumn if the target is not in the data, EmptyData if there are no rows.
+    Rows of classes that the model does not know have probability zero and count as wrong. Raises UnknownColumn if the target is not in the data, EmptyData if there are no rows.
     """
     if model.schema.target is None:
         return Measurement(mean_log_likelihood(model, source, report))
     counted = report_column_counts(model) if is_reported else None
+    worth = ColumnLosses(model)
     scores, labels = [], []
-    for probabilities, part in _answered(model, source, report, takes_unknown, counted):
+    for probabilities, part in _answered(model, source, report, True, () if counted is None else (counted, worth)):
         scores.append(score_probability_rows(probabilities, part))
         labels.append(part)
     if not scores:
@@ -137,7 +144,7 @@ def measure_model(
     n_unknown = int(np.count_nonzero(y >= n_classes))
     metrics = asdict(metrics_from_row_scores(scores)) | {"n_test_rows": len(y)}
     metrics |= {"n_unknown_class_rows": n_unknown} if n_unknown else {}
-    full = model_report_from_scores(model, scores, y, counted) if is_reported else None
+    full = model_report_from_scores(model, scores, y, counted, worth.measure()) if is_reported else None
     return Measurement(metrics, scores, class_prior_baseline_losses(y, n_classes), full)
 
 

@@ -20,7 +20,7 @@ from service.product.inference.scoring import absent_column_warnings
 from service.product.monitoring.monitoring_choice import monitoring_mode
 from service.product.versions.evaluation_records import load_evaluation_counts
 from service.product.versions.registry import find_version
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_model_version
 from service.settings import available_threads
@@ -303,6 +303,7 @@ def file_drift_report(
     against: Sequence[str] = (),
     limits: Limits | None = None,
     report: Report = ignore_report,
+    columns: JSONMapping | None = None,
 ) -> JSONObject:
     """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
 
@@ -315,16 +316,16 @@ def file_drift_report(
     watched = Watched(served.model)
     if not watched.names:
         raise InvalidRequest("The model uses no column of its data: no rows can drift from it.")
-    whole, warnings = _counts(workspace, watched, uris, report)
-    known = _reference(workspace, watched, against, load_evaluation_counts(version, watched), report)
+    whole, warnings = _counts(workspace, watched, uris, report, columns)
+    known = _reference(workspace, watched, against, load_evaluation_counts(version, watched), report, columns)
     comparison = drift_report(whole, known, limits or Limits())
     return {"model": served.name, "version": served.version, **comparison, "warnings": warnings}
 
 
 def _counts(
-    workspace: Workspace, watched: Watched, uris: Sequence[str], report: Report
+    workspace: Workspace, watched: Watched, uris: Sequence[str], report: Report, columns: JSONMapping | None = None
 ) -> tuple[ServedCounts, list[str]]:
-    source = open_data_source(workspace, uris, is_remote=False, schema=watched.schema)
+    source = open_data_source(workspace, uris, is_remote=False, columns=columns, schema=watched.schema)
     warnings = absent_column_warnings(watched.model, source)
     one_in = max(1, source.n_rows // MOST_PREDICTED)
     empty = ServedCounts(watched, predict_one_in=one_in, present=source.arrow_schema.names)
@@ -333,10 +334,15 @@ def _counts(
 
 
 def _reference(
-    workspace: Workspace, watched: Watched, against: Sequence[str], scored: ServedCounts | None, report: Report
+    workspace: Workspace,
+    watched: Watched,
+    against: Sequence[str],
+    scored: ServedCounts | None,
+    report: Report,
+    columns: JSONMapping | None = None,
 ) -> Reference:
     if against:
-        return served_reference(", ".join(against), _counts(workspace, watched, against, report)[0])
+        return served_reference(", ".join(against), _counts(workspace, watched, against, report, columns)[0])
     reference = training_reference(watched, scored)
     if reference is None:
         raise InvalidRequest(

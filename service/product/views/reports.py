@@ -13,7 +13,7 @@ from service.product.inference.scoring import measure_model
 from service.product.outputs import Output, check_output_free, output_draft, output_file_name
 from service.product.versions.evaluation_records import load_model_report
 from service.product.versions.registry import find_version, load_served_model
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
 from service.workspace import Workspace
 
@@ -64,7 +64,13 @@ def version_report(workspace: Workspace, reference: str) -> JSONObject:
 
 
 def write_version_report(
-    workspace: Workspace, reference: str, uris: Sequence[str], output: Output, *, replace: bool = False
+    workspace: Workspace,
+    reference: str,
+    uris: Sequence[str],
+    output: Output,
+    *,
+    replace: bool = False,
+    columns: JSONMapping | None = None,
 ) -> ModelReport:
     """Measure a version on rows whose class is known, and write the page to a file that appears when it is complete.
 
@@ -77,7 +83,7 @@ def write_version_report(
     if model.schema.target is None:
         raise NoClass
     source = apply_schema_null_class(
-        open_data_source(workspace, list(uris), is_remote=False, schema=model.schema), model.schema
+        open_data_source(workspace, list(uris), is_remote=False, columns=columns, schema=model.schema), model.schema
     )
     report = measure_model(model, source, is_reported=True).report
     assert report is not None

@@ -2,13 +2,15 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat
 from learners.registry.discrete_networks import model_to_network_text
-from learners.registry.sql.script import sql_script
+from learners.registry.sql.script import is_too_large_for_script, sql_script, write_log_probabilities
+from service.product.outputs import check_output_free, output_draft
 from service.product.versions.registry import find_version, load_served_model
 from service.product.views.circuit_export import CircuitOf, Form, export_model_circuit
 from service.requests.json_values import JSONObject
@@ -82,12 +84,33 @@ def export_version_sql(
     view: str | None = None,
     key: Sequence[str] = (),
     absent: Sequence[str] = (),
+    beside: Path | None = None,
+    replace: bool = False,
 ) -> str:
     """A version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
+
+    `beside` is the file that the script goes into: where the tables are too large for a script, that of log probabilities
+    becomes a Parquet file beside it.
 
     The view is called like the model, with `_` for dots, unless it gets a name. Raises NoSQL, TooLargeForSQL,
     UnknownDialect, UnsupportedColumn, UnwritableText, UnknownColumn or InvalidParameter.
     """
     version = load_served_model(workspace, reference)
     name = version.name.replace(".", "_") if view is None else view
-    return sql_script(version.model, name=name, table=table, dialect=dialect, key=key, absent=absent)
+    logs = None
+    if beside is not None and dialect == "duckdb" and is_too_large_for_script(version.model):
+        logs = beside.with_suffix(".parquet")
+        check_output_free(logs, replace=replace)
+    script = sql_script(
+        version.model,
+        name=name,
+        table=table,
+        dialect=dialect,
+        key=key,
+        absent=absent,
+        logs_path=None if logs is None else str(logs),
+    )
+    if logs is not None:
+        with output_draft(logs, replace=replace) as draft:
+            write_log_probabilities(version.model, draft)
+    return script

@@ -214,3 +214,24 @@ def test_rare_classes_do_not_make_boosting_diverge():
     model = train(Source.of_table(table), rounds=5)
     chunk = encode(table, model.schema)
     assert evaluate(model.predict_proba(chunk), chunk.y).log_loss < 0.5
+
+
+def many_values(n_rows, seed, depends_on_one=True):
+    """A column of 220 values: one of them, or the half of them, decides the class; some noise."""
+    rng = np.random.default_rng(seed)
+    value = rng.integers(0, 220, n_rows)
+    is_yes = value == 7 if depends_on_one else value % 2 == 0
+    y = np.where(rng.random(n_rows) < 0.3, rng.random(n_rows) < 0.3, is_yes)
+    return pa.table({"city": np.char.add("v", value.astype(str)), "class": np.where(y, "yes", "no")})
+
+
+@pytest.mark.parametrize("depends_on_one", [True, False])
+def test_of_many_values_the_splits_that_lose_less_on_rows_left_out_are_taken(depends_on_one):
+    """Splits into sets of values follow chance where few values matter, and are the better ones where many do."""
+    table, rows = (many_values(n, seed, depends_on_one) for n, seed in ((3000, 1), (20_000, 2)))
+    model = train(Source.of_table(table))
+    taken = "one value" if depends_on_one else "sets of values"
+    assert model.facts["nominal_splits"] == taken
+    p = model.predict_proba(encode(rows, model.schema))
+    y = np.array([model.schema.classes.index(name) for name in rows["class"].to_pylist()])
+    assert -np.log(p[np.arange(y.size), y]).mean() < (0.42 if depends_on_one else 0.55)

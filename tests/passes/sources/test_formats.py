@@ -188,11 +188,11 @@ BROKEN = {
     "cut.csv.gz": (gzip.compress(b"a,b\n" + b"1,2\n" * 5000)[:-20], "cannot be read as CSV"),
     "packed.csv": (b"\x1f\x8b\x08\0" + bytes(60), "packed by gzip"),
     "zip.csv": (b"PK\x03\x04\0" + bytes(60), "is a ZIP file"),
-    "plain.csv.gz": (b"a,b\n1,2\n", "cannot be read as CSV"),
+    "plain.csv.gz": (b"a,b\n1,2\n", "is not packed at all, though its name says gzip"),
     "list.json": (b'[{"a": 1}, {"a": 2}]', "is one JSON list. Write an object a line: jq"),
     "pretty.json": (b'{\n "a": 1,\n', "cannot be read as JSON lines"),
     "empty.jsonl": (b"\n", "holds no JSON object"),
-    "mixed.jsonl": (b'{"a": 1}\n{"a": "x"}\n', "cannot be read as JSON lines .*changed from number to string"),
+    "mixed.jsonl": (b'{"a": 1}\n{"a": [2]}\n', "cannot be read as JSON lines .*changed from number to array"),
     "other.feather": (b"no feather at all", "cannot be read as Feather"),
     "other.orc": (b"no ORC at all" * 9, "cannot be read as ORC"),
     "no ending": (b"a,b\n1,2\n" * 9, r"is not a Parquet file.* the name must end so: \.parquet, \.pq, \.csv"),
@@ -210,10 +210,18 @@ def test_a_file_that_is_not_what_its_name_says_is_refused_by_name(name, tmp_path
 
 
 def test_lines_far_apart_that_do_not_agree_are_refused_by_column(tmp_path, monkeypatch):
-    monkeypatch.setattr("learners.passes.sources.tabular.BLOCK_BYTES", 16)
-    (tmp_path / "a.jsonl").write_text('{"b": null, "a": 1}\n' * 3 + '{"b": 2.5, "a": "x"}\n')
-    with pytest.raises(SourceError, match=r"a\.jsonl: column 'a' is int64 in some lines and string in others"):
+    monkeypatch.setattr("learners.passes.sources.json_lines.BLOCK_BYTES", 16)
+    (tmp_path / "a.jsonl").write_text('{"b": null, "a": 1}\n' * 3 + '{"b": 2.5, "a": [1]}\n')
+    with pytest.raises(SourceError, match=r"a\.jsonl: column 'a' is int64 in some lines and list<.* in others"):
         Source.open(tmp_path / "a.jsonl")
+
+
+def test_numbers_far_from_texts_are_texts_too_and_that_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr("learners.passes.sources.json_lines.BLOCK_BYTES", 16)
+    (tmp_path / "a.jsonl").write_text('{"b": null, "a": 1}\n' * 3 + '{"b": 2.5, "a": "x"}\n')
+    source = Source.open(tmp_path / "a.jsonl")
+    assert [value for batch in source.batches(["a"]) for value in batch.column(0).to_pylist()] == ["1", "1", "1", "x"]
+    assert "'a' holds numbers or truth values in some lines and text in others: all are read as text" in source.hints[0]
 
 
 def test_a_folder_holds_one_format(table, tmp_path):

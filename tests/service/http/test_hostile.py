@@ -45,8 +45,13 @@ def test_deep_nesting_is_refused(site, path, body):
 @pytest.mark.parametrize("path", ["/v1/models/weather/predict", "/v1/jobs"])
 def test_a_compressed_body_is_called_so_and_a_name_is_told_back_in_part(site, path):
     body = gzip.compress(b'{"records": [{}]}')
-    refusal = problem(site.client.post(path, content=body, headers=JSON | {"content-encoding": "gzip"}), 400)
+    refusal = problem(site.client.post(path, content=body, headers=JSON | {"content-encoding": "gzip"}), 415)
+    assert refusal["detail"] == "Content-Encoding 'gzip' is not read here. Send the body as it is."
+    assert problem(site.client.post(path, content=body, headers=JSON | {"content-encoding": "no such"}), 415)
+    refusal = problem(site.client.post(path, content=body, headers=JSON), 400)
     assert "compressed with gzip" in refusal["detail"]
+    marked = b"\xef\xbb\xbf" + b'{"records": [{}]}'
+    assert site.client.post(path, content=marked, headers=JSON).status_code in (200, 422)  # it is JSON all the same
     answer = site.client.post("/v1/models/weather/predict", json={"records": [{"k" * 100_000: 1}]})
     assert "knows no column" in problem(answer, 422)["detail"] and len(answer.content) < 2_000
 

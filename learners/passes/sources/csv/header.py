@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from learners.errors import SourceError
+from learners.errors import SourceError, columns_flag
 from learners.passes.sources.csv.lines import (
     UTF8,
     PlainLines,
@@ -153,6 +152,7 @@ def _delimiter(text: str, dialect: Dialect, path: str) -> str:
     if _is_clean(text, replace(dialect, delimiter=best)):
         if rows_by_mark[best] and len(rows_by_mark[best][0]) == 1:
             _refuse_single(text, dialect, path)
+            _refuse_aligned([row[0] for row in rows_by_mark[best] if row], path)
         return best
     escaped = replace(dialect, escape="\\")
     for mark in DELIMITERS:
@@ -160,7 +160,7 @@ def _delimiter(text: str, dialect: Dialect, path: str) -> str:
         if not dialect.escape and _fitness(_rows(text, form))[0] and _is_clean(text, form):
             raise SourceError(
                 path,
-                f"has quotes behind a backslash. Say so in columns: {_option(escape=chr(92))}, or write quotes twice.",
+                f"has quotes behind a backslash. Say so: {_option(escape=chr(92))}, or write quotes twice.",
             )
     _refuse_single(text, dialect, path, is_clean=False)
     return best
@@ -177,9 +177,20 @@ def _refuse_single(text: str, dialect: Dialect, path: str, is_clean: bool = True
             keep = f" (or {_option(delimiter=',')} if it has one column)" if is_clean else ""
             raise SourceError(
                 path,
-                f"has one column by ',', ';', tab and '|', and {n_fields} by {mark!r}. Say so in columns: "
+                f"has one column by ',', ';', tab and '|', and {n_fields} by {mark!r}. Say so: "
                 f"{_option(delimiter=mark)}{keep}.",
             )
+
+
+def _refuse_aligned(lines: Sequence[str], path: str) -> None:
+    """Refuse lines of several values each that blanks align."""
+    sizes = {len(re.split(r" {2,}|\t+", line.strip())) for line in lines}
+    if len(lines) > 2 and len(sizes) == 1 and sizes.pop() > 1:
+        raise SourceError(
+            path,
+            "has columns that are aligned by blanks, which CSV has not. Read it with pandas.read_fwf and write it as Parquet, or put one "
+            "delimiter between values.",
+        )
 
 
 def _is_clean(text: str, dialect: Dialect) -> bool:
@@ -215,13 +226,14 @@ def _check_names(path: str, names: Sequence[str]) -> None:
     name, n_times = next(iter(Counter(names).most_common(1)), ("", 0))
     if n_times > 1:
         what = f"two columns named {name!r}" if name else "two columns without a name"
+        no_names = "" if not name else f"; if the first line holds values and no names, say so: {_option(header=0)}"
         raise SourceError(
-            path, f"has {what}. Rename one, or have them told apart: {_option(names='unique')} in columns."
+            path, f"has {what}. Rename one, or have them told apart: {_option(names='unique')}{no_names}."
         )
     if not names or not any(names):
         raise SourceError(
             path,
-            "has no names of columns in its first line. Add a line with a name for each column, or say in columns where they stand: "
+            "has no names of columns in its first line. Add a line with a name for each column, or say where they stand: "
             f"{_option(header=2)}; 0 is for none.",
         )
 
@@ -239,10 +251,10 @@ def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> N
         message += f"{dialect.delimiter!r}, remove that."
     raise SourceError(
         path,
-        f"{message} Say in columns where the names stand, as in {_option(header=2)}, which lines are comments, as in "
+        f"{message} Say where the names stand, as in {_option(header=2)}, which lines are comments, as in "
         f"{_option(comment='#')}, or what separates values, as in {_option(delimiter=';')}.",
     )
 
 
 def _option(**dialect: object) -> str:
-    return json.dumps({"*": dialect})
+    return columns_flag({"*": dialect})

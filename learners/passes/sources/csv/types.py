@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from learners.errors import columns_flag
 from learners.kernels.arrays import Integers
 from learners.passes.sources.source_files import arrow_type_family, file_format_by_extension
 from learners.schema import Schema
@@ -168,7 +168,8 @@ def declared_text_types(
         are_times = is_text and all(canonical_time_text(name, "timestamp") == name for name in schema.classes)
         words = _null_words(schema.classes, False) if is_text else ()
         if not are_times:
-            types[schema.target] = Reading(expected="text" if is_text else "digits", words=words)
+            reading = schema.class_reading or Reading()
+            types[schema.target] = replace(reading, expected="text" if is_text else "digits", words=words)
     if schema is not None and schema.dialect is not None:
         types[ALL] = Reading(dialect=schema.dialect)
     for left_out in schema.left_out if schema is not None else ():
@@ -331,8 +332,8 @@ class NumberTally:
         kind = "dates or times" if best.are_dates or expected == "time" else "numbers"
         row, value = best.first or self.plain.first
         n_read = 0 if best.first is None or (expected == "time" and best is self.plain) else best.n_read
-        offered = " or ".join(json.dumps({name: choice}, ensure_ascii=False) for choice in choices)
-        option = f" To read them all as {kind}, say how they are written in columns: {offered}." if offered else ""
+        offered = " or ".join(columns_flag({name: choice}) for choice in choices)
+        option = f" To read them all as {kind}, say how they are written: {offered}." if offered else ""
         return f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}"
 
     def _other_forms(self, words: pa.Array) -> list[_Form]:

@@ -39,7 +39,7 @@ def test_from_a_file_to_what_if_in_three_clicks(tab, house):
     tab.page.wait_for_url("**/console/data/train")
     tab.page.wait_for_selector(".histograms svg")
     text = tab.page.inner_text("#profile")
-    assert "station" in text and "constant" in text and "% missing" in text
+    assert "station" in text and "one value only" in text and "% missing" in text
     assert not tab.findings()
     tab.page.click("button:has-text('Train a model that predicts class')")
     tab.page.wait_for_url("**/console/jobs/job-*")

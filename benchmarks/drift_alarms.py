@@ -1,0 +1,197 @@
+"""False alarms of drift in windows in which nothing drifts, and planted faults that are found, cell by cell.
+
+python -m benchmarks.drift_alarms                       # 200 windows a cell; the tables of docs/results/drift.md
+python -m benchmarks.drift_alarms --windows 50 --rows 20 200
+
+A window is drawn as training was. An alarm that rows repeat, where rows do repeat, is true and not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.measuring import options
+from learners.monitoring.count_layout import Watched
+from learners.monitoring.drift_report import drift_report
+from learners.monitoring.reference import Reference, training_reference
+from learners.monitoring.served_counts import ServedCounts
+from learners.passes.learner import drive
+from learners.passes.sources.source import Source
+from learners.registry import recipes
+
+N_TRAIN, N_SCORED = 20_000, 5_000
+SHARES = {"balanced": 0.5, "rare": 0.05}
+SIGNALS = {"weak": 0.25, "strong": 1.5}
+COPIES = 5  # of a row in the mean, where rows repeat
+ROWS = {
+    "independent": "each row is drawn by itself",
+    "repeated": f"each row comes 1 to {2 * COPIES - 1} times",
+}
+LEARNERS = {"nb": {}, "kdb": {"k": 1}}
+
+
+def table_of(rng: np.random.Generator, n: int, yes: float, signal: float) -> pa.Table:
+    """Numbers and words that tell of the class, a number and a word that depend on others of them, and two that tell nothing."""
+    y = rng.random(n) < yes
+    size = rng.normal(signal * y, 1.0)
+    town = np.where(rng.random(n) < 0.3 + 0.25 * signal * y, "bern", rng.choice(["kiel", "rome"], n))
+    columns = {
+        "size": size,
+        "weight": rng.normal(size, 0.5),
+        "age": rng.normal(0.6 * signal * y, 1.0),
+        "town": town,
+        "road": np.where(rng.random(n) < 0.8, town, "none"),
+        "colour": rng.choice(list("pqrs"), n),
+        "noise": rng.normal(size=n),
+    }
+    return pa.table(columns | {"class": np.where(y, "yes", "no")})
+
+
+def window_of(rng: np.random.Generator, n: int, yes: float, signal: float, rows: str) -> pa.Table:
+    """A window of n rows without drift."""
+    if rows == "independent":
+        return table_of(rng, n, yes, signal)
+    copies = rng.integers(1, 2 * COPIES, n)
+    distinct = int(np.searchsorted(np.cumsum(copies), n)) + 1
+    places = np.repeat(np.arange(distinct), copies[:distinct])[:n]
+    return table_of(rng, distinct, yes, signal).take(pa.array(rng.permutation(places)))
+
+
+def counts_of(watched: Watched, table: pa.Table) -> ServedCounts:
+    """A window as it would have been served, without its classes."""
+    counts = ServedCounts(watched, present=table.column_names)
+    for batch in table.combine_chunks().to_batches():
+        counts.update(batch)
+    return counts
+
+
+def prepared(learner: str, yes: float, signal: float) -> tuple[Watched, Reference]:
+    """A model, and its training with counts of rows that were kept back."""
+    rng = np.random.default_rng(1)
+    train, kept = (table_of(rng, n, yes, signal) for n in (N_TRAIN, N_SCORED))
+    watched = Watched(drive(recipes.learner(learner, LEARNERS[learner], "class"), Source.of_table(train)))
+    reference = training_reference(watched, counts_of(watched, kept))
+    assert reference is not None
+    return watched, reference
+
+
+def replaced(table: pa.Table, name: str, values: np.ndarray | pa.Array) -> pa.Table:
+    """The table with another column of this name."""
+    return table.set_column(table.column_names.index(name), name, pa.array(values))
+
+
+FAULTS = {
+    "classes ×2 or ½": ("class_mix", (), None),
+    "road shuffled": (None, ("road",), lambda rng, t: replaced(t, "road", rng.permutation(t["road"].to_numpy(False)))),
+    "age + ½ sd": (None, ("age",), lambda rng, t: replaced(t, "age", t["age"].to_numpy() + 0.5)),
+    "town 10 % null": (
+        "missing",
+        ("town",),
+        lambda rng, t: replaced(t, "town", pa.array(t["town"].to_pylist(), mask=rng.random(len(t)) < 0.1)),
+    ),
+    "colour 10 % new": (
+        "unseen",
+        ("colour",),
+        lambda rng, t: replaced(t, "colour", np.where(rng.random(len(t)) < 0.1, "z", t["colour"].to_numpy(False))),
+    ),
+    "rows ten times": ("repeats", (), lambda rng, t: pa.concat_tables([t.slice(0, max(1, len(t) // 10))] * 10)),
+}
+
+
+def false_alarms(windows: int, sizes: list[int]) -> list[dict]:
+    """For each cell the number of windows that alarm, and their first causes."""
+    found = []
+    for learner in LEARNERS:
+        for share, yes in SHARES.items():
+            for strength, signal in SIGNALS.items():
+                watched, reference = prepared(learner, yes, signal)
+                for rows in ROWS:
+                    for n in sizes:
+                        alarms: list[str] = []
+                        for window in range(windows):
+                            rng = np.random.default_rng([11, n, window])
+                            counts = counts_of(watched, window_of(rng, n, yes, signal, rows))
+                            report = drift_report(counts, reference)
+                            causes = [one for one in report["causes"] if one["kind"] != "repeats"]
+                            said = bool(report["causes"]) == bool(report["is_drifting"])
+                            if causes or not said:
+                                alarms.append(causes[0]["kind"] if causes else "no words")
+                        cell = {"learner": learner, "classes": share, "signal": strength, "rows": rows, "n": n}
+                        found.append(cell | {"windows": windows, "alarms": len(alarms), "kinds": sorted(alarms)})
+    return found
+
+
+def power(windows: int, sizes: list[int]) -> list[dict]:
+    """For each planted fault how often it is found, and named by the first cause."""
+    found = []
+    for share, yes in SHARES.items():
+        for strength, signal in SIGNALS.items():
+            watched, reference = prepared("kdb", yes, signal)
+            for fault, (kind, columns, change) in FAULTS.items():
+                for n in sizes:
+                    n_found = n_named = 0
+                    for window in range(windows):
+                        rng = np.random.default_rng([13, n, window])
+                        other = (yes / 2 if yes > 0.25 else 2 * yes) if change is None else yes
+                        table = table_of(rng, n, other, signal)
+                        report = drift_report(
+                            counts_of(watched, table if change is None else change(rng, table)), reference
+                        )
+                        first = report["causes"][0] if report["causes"] else None
+                        n_found += bool(report["is_drifting"])
+                        n_named += bool(
+                            first
+                            and kind in (None, first["kind"])
+                            and (not columns or set(columns) & set(first["columns"]))
+                        )
+                    cell = {"fault": fault, "classes": share, "signal": strength, "n": n, "windows": windows}
+                    found.append(cell | {"found": n_found / windows, "named": n_named / windows})
+    return found
+
+
+def show_false_alarms(found: list[dict], sizes: list[int]) -> None:
+    """One line for each kind of window, one column for each number of rows."""
+    print("| model | classes | signal | rows | " + " | ".join(f"{n:,}" for n in sizes) + " |")
+    print("|" + " --- |" * 4 + " ---: |" * len(sizes))
+    cells: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        cells.setdefault(tuple(one[k] for k in ("learner", "classes", "signal", "rows")), []).append(str(one["alarms"]))
+    for cell, alarms in cells.items():
+        print("| " + " | ".join([*cell, *alarms]) + " |")
+    n_alarms, n_windows = sum(one["alarms"] for one in found), sum(one["windows"] for one in found)
+    print(f"\n{n_alarms} of {n_windows:,} windows ({n_alarms / n_windows:.2%}); most in one cell: ", end="")
+    print(max(one["alarms"] for one in found), "of", found[0]["windows"])
+
+
+def show_power(found: list[dict], sizes: list[int]) -> None:
+    """Found / named first, in percent."""
+    print("\n| fault | classes | signal | " + " | ".join(f"{n:,}" for n in sizes) + " |")
+    print("|" + " --- |" * 3 + " ---: |" * len(sizes))
+    cells: dict[tuple[str, ...], list[str]] = {}
+    for one in found:
+        cell = tuple(one[k] for k in ("fault", "classes", "signal"))
+        cells.setdefault(cell, []).append(f"{100 * one['found']:.0f} / {100 * one['named']:.0f}")
+    for cell, shares in cells.items():
+        print("| " + " | ".join([*cell, *shares]) + " |")
+
+
+def main() -> None:
+    """Both tables."""
+    parser = options(__doc__ or "", windows=200, power_windows=20, rows=[20, 50, 200, 1000, 5000])
+    asked = parser.parse_args()
+    started = time.process_time()
+    alarms = false_alarms(asked.windows, asked.rows)
+    show_false_alarms(alarms, asked.rows)
+    faults = power(asked.power_windows, asked.rows) if asked.power_windows else []
+    show_power(faults, asked.rows)
+    print(f"{time.process_time() - started:.0f} CPU s")
+    if asked.json is not None:
+        asked.json.write_text(json.dumps({"false_alarms": alarms, "power": faults}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""What is said of columns where a model reads rows: `--columns`, classes with a missing mark, classes that are new."""
+
+import json
+import random
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import fewpass
+from learners.errors import InvalidParameter, SchemaError
+from service.cli import app
+
+
+def run(*arguments, code=0):
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(map(str, arguments)))
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A workspace with a model `m` of a file of which some classes are a mark of missing values; rows in another form."""
+    folder = tmp_path_factory.mktemp("columns")
+    draw = random.Random(0)
+    lines, other = ["a,b,y"], ["a;b;y"]
+    for k in range(600):
+        a, b = draw.choice("uv"), draw.random()
+        y = "?" if k % 20 == 0 else "p" if (a == "u") == (draw.random() < 0.8) else "q"
+        lines.append(f"{a},{b:.3f},{y}")
+        other.append(f"{a};{b:.3f}".replace(".", ",") + f";{'z' if k % 10 == 0 else y.replace('?', 'p')}")
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    (folder / "other.csv").write_text("\n".join(other) + "\n")
+    said = json.dumps({"y": {"missing": ["?"], "null_class": "drop"}})
+    run("train", folder / "t.csv", "-t", "y", "-n", "m", "-l", "nb", "--columns", said, "-w", folder / "w")
+    return folder
+
+
+OTHER = json.dumps({"*": {"delimiter": ";"}, "b": {"decimal": ","}})
+
+
+def test_the_training_file_of_a_class_with_a_missing_mark_is_evaluated_reported_and_tested(folder):
+    where = ("-w", folder / "w")
+    assert json.loads(run("evaluate", "m", folder / "t.csv", "--json", *where))["n_test_rows"] == 570
+    run("report", "m", folder / "t.csv", "--html", folder / "r.html", *where)
+    said = json.dumps({"y": {"missing": ["?"], "null_class": "drop"}})
+    tested = ("train", folder / "t.csv", "-t", "y", "-n", "tested", "-l", "nb", "--columns", said)
+    assert "570 rows of test data" in run(*tested, "--test", folder / "t.csv", *where)
+
+
+def test_columns_say_how_rows_are_written_wherever_a_model_reads_them(folder):
+    file, where = folder / "other.csv", ("--columns", OTHER, "-w", folder / "w")
+    found = json.loads(run("evaluate", "m", file, "--json", *where))
+    assert found["n_test_rows"] == 600
+    for command in ("predict", "score"):
+        run(command, "m", file, "--out", folder / f"{command}.parquet", *where)
+        assert pq.read_table(folder / f"{command}.parquet").num_rows == 600
+    assert "what the columns tell" in run("report", "m", file, "--html", folder / "o.html", *where)
+    drift = json.loads(run("drift", "m", file, "--json", *where))
+    assert drift["rows"]["counted"] == 600 and drift["is_drifting"] is False
+    assert "--columns" in run("evaluate", "m", file, "--columns", "[1]", "-w", folder / "w", code=2)
+
+
+def test_a_class_that_training_did_not_see_counts_as_wrong(folder):
+    file, where = folder / "other.csv", ("--columns", OTHER, "-w", folder / "w")
+    found = json.loads(run("evaluate", "m", file, "--json", *where))
+    assert found["n_unknown_class_rows"] == 60 and found["zero_one_loss"] >= 0.1
+    told = run("evaluate", "m", file, *where)
+    assert "60 of them of classes that training did not see" in told
+    both = json.loads(run("evaluate", "m@1", "m", file, "--json", *where))
+    assert [each["n_unknown_class_rows"] for each in both["models"]] == [60, 60]
+
+
+def test_training_tells_the_share_of_the_largest_class(folder):
+    (folder / "rare.csv").write_text("a,y\n" + "".join(f"{'uv'[k % 2]},{'q' if k % 10 else 'p'}\n" for k in range(500)))
+    told = run("train", folder / "rare.csv", "-t", "y", "-n", "rare", "-l", "nb", "-w", folder / "w")
+    assert "(largest class 9" in told or "(largest class 8" in told
+
+
+def test_a_target_of_many_whole_numbers_looks_like_regression(folder):
+    draw = random.Random(1)
+    rows = "".join(f"{draw.choice('uv')},{draw.randrange(90)}\n" for _ in range(900))
+    (folder / "numbers.csv").write_text("a,y\n" + rows)
+    told = run("train", folder / "numbers.csv", "-t", "y", "-n", "numbers", "-l", "nb", "-w", folder / "w")
+    assert "'y' holds whole numbers of 90 values: that looks like regression" in " ".join(told.split())
+
+
+def test_few_rows_are_too_few_to_drift_in_words_json_and_exit_code(folder):
+    (folder / "two.csv").write_text("a,b,y\nw,99,p\nw,98,q\n")
+    asked = ("drift", "m", folder / "two.csv", "--check", "-w", folder / "w")
+    told = run(*asked)
+    assert "2 rows are too few to tell: a test needs 20" in told and "no drift" not in told
+    assert json.loads(run(*asked, "--json"))["is_drifting"] is None
+
+
+def test_compare_takes_a_glob_as_one_table_csv_and_columns(folder):
+    tables = folder / "tables"
+    tables.mkdir()
+    lines = (folder / "other.csv").read_text().splitlines()
+    for part in (0, 1):
+        (tables / f"part{part}.csv").write_text("\n".join([lines[0], *lines[1 + part :: 2]]) + "\n")
+    asked = ("-t", "y", "-l", "nb", "-r", "1", "--columns", OTHER)
+    told = run("compare", tables / "*.csv", *asked)
+    assert "means over 1 data sets" in told and "1 of 2 trials" in told
+    assert "means over 2 data sets" in run("compare", tables, *asked)
+    assert "--columns" in run("compare", tables, *asked[:-1], "[]", code=2)
+
+
+def test_outputs_follow_the_umask(folder):
+    out = folder / "umask.parquet"
+    run("predict", "m", folder / "t.csv", "--out", out, "-w", folder / "w")
+    plain = folder / "made"
+    plain.touch()
+    assert out.stat().st_mode == plain.stat().st_mode
+
+
+def test_keys_that_a_server_on_loopback_does_not_ask_for_are_told_when_they_are_made(folder):
+    told = run("keys", "create", "ana", "--role", "predict", "-w", folder / "w")
+    assert "asks for no key" in told and "FEWPASS_REQUIRE_KEYS=true" in told
+
+
+def test_a_large_model_goes_to_sql_with_its_table_in_parquet_beside_the_script(folder, monkeypatch):
+    from learners.registry.sql import script
+
+    file, out = folder / "t.csv", folder / "m.sql"
+    monkeypatch.setattr(script, "MOST_CELLS", 1)
+    asked = ("models", "sql", "m", "--table", "rows", "-w", folder / "w")
+    refused = " ".join(run(*asked, code=1).split())
+    assert "more than 1 that SQL is written for. For DuckDB, name a file for the script (--out, path=)" in refused
+    run(*asked, "--out", out)
+    assert (folder / "m.parquet").exists() and "read_parquet" in out.read_text()
+    run("predict", "m", file, "--out", folder / "sql.parquet", "-w", folder / "w")
+    database = duckdb.connect()
+    database.execute(f"CREATE TABLE rows AS SELECT * FROM read_csv('{file}')")
+    database.execute(out.read_text())
+    found = database.execute("SELECT probability_p FROM m").fetchnumpy()["probability_p"]
+    expected = pq.read_table(folder / "sql.parquet")["probability_p"].to_numpy()
+    assert np.allclose(np.sort(found), np.sort(expected), atol=1e-12)
+
+
+def test_a_column_called_prediction_has_its_own_place_in_sql():
+    frame = pd.DataFrame({"prediction": list("xy") * 40, "probability_p": list("uuvv") * 20, "y": list("pqpp") * 20})
+    model = fewpass.NB(m=1.0).fit(frame, "y")
+    database = duckdb.connect()
+    database.register("rows", frame)
+    database.execute("CREATE TABLE copied AS SELECT * FROM rows")
+    database.execute(model.to_sql("copied"))
+    found = database.execute("SELECT * FROM fewpass").fetchdf()
+    assert found.columns.tolist() == [
+        "prediction", "probability_p", "prediction_of_model", "probability_p_of_model", "probability_q"
+    ]  # fmt: skip
+    assert np.allclose(np.sort(found["probability_q"]), np.sort(model.predict_proba(frame)[:, 1]))
+
+
+def test_missing_classes_are_told_where_rows_are_scored():
+    frame = pd.DataFrame({"a": list("xy") * 40, "b": range(80)})
+    y = pd.Series([0, 1] * 40, dtype="Int64")
+    model = fewpass.NB().fit(frame, y)
+    y[3] = pd.NA
+    with pytest.raises(InvalidParameter, match="1 classes are missing: leave these rows out"):
+        model.score(frame, y)
+    with pytest.raises(SchemaError, match="The target 'class' is null in 1 of 80 rows"):
+        fewpass.NB().fit(frame, np.array(y, dtype=object))
+
+
+def test_half_a_character_in_a_frame_is_told():
+    with pytest.raises(SchemaError, match="Column 'a' holds half of a character"):
+        fewpass.NB().fit({"a": ["\ud800", "x", "y"], "b": [1, 2, 3]}, ["p", "q", "p"])
