@@ -117,8 +117,8 @@ def false_alarms(windows: int, sizes: list[int]) -> list[dict]:
                             counts = counts_of(watched, window_of(rng, n, yes, signal, rows))
                             report = drift_report(counts, reference)
                             causes = [one for one in report["causes"] if one["kind"] != "repeats"]
-                            said = bool(report["causes"]) == bool(report["is_drifting"])
-                            if causes or not said:
+                            agrees = bool(report["causes"]) == bool(report["is_drifting"])
+                            if causes or not agrees:
                                 alarms.append(causes[0]["kind"] if causes else "no words")
                         cell = {"learner": learner, "classes": share, "signal": strength, "rows": rows, "n": n}
                         found.append(cell | {"windows": windows, "alarms": len(alarms), "kinds": sorted(alarms)})
