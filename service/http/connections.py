@@ -18,7 +18,7 @@ from service.requests.problems import InvalidRequest
 
 MAX_HEAD_BYTES = 256 << 10
 LAST_S = 0.5  # in which a request that is on its way to a server that stops arrives
-LAST_WORDS_S = 1.5  # from the end of the time for open requests until the process ends, with all its threads
+LAST_WORDS_S = 1.0  # from the end of the time for open requests until the process ends, with all its threads
 LEAST_TAKEN = 64 << 10  # bytes of an answer that are taken in `patience_s`, as long as there are so many
 TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 

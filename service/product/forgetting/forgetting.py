@@ -13,8 +13,10 @@ from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
+from service.jobs import children
 from service.jobs.steps import LOCAL, Run, Steps, ignore_report, progress_reporter, run_job_steps
 from service.product.audit import record_audit_act
+from service.product.child_process import run_in_child_process
 from service.product.datasets.data_sources import (
     check_data_roots,
     file_uri_to_path,
@@ -145,6 +147,11 @@ def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_r
     dataset = None if request.dataset is None else get_dataset(workspace, request.dataset)
     uris = dataset.uris if dataset is not None else _request_of(affected[0]).get("uris") or ()
     if not any("://" in file_uri_to_path(uri) for uri in uris):
+        if is_remote and not children.is_child:  # a server reads nothing itself
+            limit = workspace.settings.request_timeout_s
+            look = partial(check_forget_condition, is_remote=True)
+            run_in_child_process(workspace, look, request, time_limit_s=limit)
+            return
         run = Run("look" if is_remote else f"{LOCAL}look", {}, {}, ignore_report)
         _check_columns(predicate, _place(workspace, request, affected, run)[0].arrow_schema.names)
 

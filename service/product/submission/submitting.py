@@ -10,6 +10,7 @@ from service.jobs.queue import job_queue as job_queue  # noqa: PLC0414  # a verb
 from service.product.audit import record_audit_act
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.submission.prechecks import check_job_files, check_job_request
+from service.requests.abandonment import check_still_asked
 from service.requests.problems import Conflict
 from service.requests.requests import AnyRequest
 from service.workspace import Workspace
@@ -27,6 +28,7 @@ def submit_job(
     check_job_request(workspace, request, is_remote=is_remote)
     check_job_files(workspace, request, is_remote=is_remote)
     fields = request.model_dump(exclude={"kind"})
+    check_still_asked()  # what was answered by an error in the meantime is not stored
     job, is_new = job_queue(workspace).submit(request.kind, fields, idempotency_key=idempotency_key, priority=priority)
     if is_new:
         record_audit_act(workspace, "job submitted", job.id, kind=request.kind)
