@@ -29,6 +29,7 @@ from service.processes.local_server import local_server
 from service.settings import Settings
 
 ADMIN_KEY = "an-administrator-of-load"
+N_ROWS = 60_000  # of a training that a full disk meets at any of its steps
 SECRET = "line-of-another-folder"
 N_HOSTILE, SHUTDOWN_S = 8, 5.0
 HEADERS = {"authorization": f"Bearer {ADMIN_KEY}"}
@@ -274,13 +275,13 @@ def fillings(n_runs, free_after):
             finally:
                 subprocess.run(["umount", "-l", str(disk)], check=False)
         ended, slowest, states = ended + (seconds <= 60), max(slowest, seconds), [*states, state]
-        print(f"  filling {number + 1}: {state} {seconds:.1f} s after the space", flush=True)
+        print(f"  filling {number + 1}: went on {seconds:.1f} s after the space, {state}", flush=True)
     return f"{ended} of {n_runs}, the slowest after {slowest:.1f} s"
 
 
 def filled(disk, beside, free_after_s, fill_after_s):
     rng = np.random.default_rng(1)
-    y = rng.integers(0, 2, 400_000)
+    y = rng.integers(0, 2, N_ROWS)
     table = pa.table({f"x{i}": rng.integers(0, 9, y.size) + y for i in range(12)} | {"class": y.astype(str)})
     pq.write_table(table, beside / "rows.parquet", row_group_size=20_000)
     settings = Settings(workspace=disk / "workspace", job_workers=1, threads=1, warm_up=False, lease_s=15.0)
@@ -300,16 +301,22 @@ def filled(disk, beside, free_after_s, fill_after_s):
                 filler.flush()
         time.sleep(free_after_s)
         (disk / "filler").unlink()
-        started, state, attempts = time.monotonic(), "", 0
-        while time.monotonic() - started < 120:
-            with contextlib.suppress(httpx.HTTPError, KeyError, ValueError):
+        started, moved_after, own, before = time.monotonic(), None, {}, None
+        while time.monotonic() - started < 240:
+            with contextlib.suppress(httpx.HTTPError, ValueError):
                 own = client.get(f"/v1/jobs/{job}").json()
-                state, attempts = own["state"], own["attempts"]
-                if state in ("succeeded", "failed"):
+                before = before or own
+                is_over = own["state"] in ("succeeded", "failed")
+                if moved_after is None and (
+                    is_over or any(own[name] != before[name] for name in ("progress", "attempts"))
+                ):
+                    moved_after = time.monotonic() - started
+                if is_over:
                     break
             time.sleep(0.25)
-        title = (own.get("error") or {}).get("title", "") if state == "failed" else ""
-        return time.monotonic() - started, f"{state} {title} (attempt {attempts})"
+        title = (own.get("error") or {}).get("title", "")
+        text = f"{own['state']} {title} after {time.monotonic() - started:.0f} s (attempt {own['attempts']})"
+        return 999.0 if moved_after is None else moved_after, text
 
 
 if __name__ == "__main__":
