@@ -23,9 +23,8 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import multiprocess
 
 from service.http.connections import Connection, Server, ServerConfig
-from service.processes.supervisor import end_with_parent
 from service.settings import Settings
-from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
+from service.startup import end_with_parent, relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import
 from service.telemetry import configure_logs
 
 if TYPE_CHECKING:

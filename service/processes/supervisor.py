@@ -1,7 +1,6 @@
 """The processes of `fewpass serve`: serving processes on one socket, and job workers that end with it."""
 
 import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -19,7 +18,13 @@ import structlog
 
 from service import product
 from service.settings import Settings, unknown_setting_warnings
-from service.startup import relax_gc_for_startup, restore_gc_after_startup, skip_pandas_import, start_no_blas_threads
+from service.startup import (
+    end_with_parent,
+    relax_gc_for_startup,
+    restore_gc_after_startup,
+    skip_pandas_import,
+    start_no_blas_threads,
+)
 from service.telemetry import configure_logs
 from storage.files.workspace_layout import Layout
 
@@ -30,7 +35,6 @@ GONE = 4  # as in service.jobs.worker, which takes DBOS along
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
 MAX_RESTART_S = 30.0
 MOMENT_S = 1.0
-PR_SET_PDEATHSIG = 1  # of Linux' sys/prctl.h
 STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the same way
 # New serving processes one by one; one more; one less: uvicorn's supervisor takes these from whoever runs it.
 FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
@@ -227,13 +231,6 @@ def _seconds_to_stop(settings: Settings) -> float:
 
     since = time.monotonic() if Server.stopping_since is None else Server.stopping_since
     return max(MOMENT_S, settings.shutdown_s + MOMENT_S - (time.monotonic() - since))
-
-
-def end_with_parent(parent: int) -> None:
-    """Let the kernel send SIGTERM when the parent dies, however it dies."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it was faster
-        sys.exit(0)
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
