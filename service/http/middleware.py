@@ -250,24 +250,24 @@ class BodyLimit:
         async def receive_again() -> Message:
             return unread.pop() if unread else await asyncio.shield(left)
 
-        asked = Asked()
-        ASKED.set(asked)
-        watch = asyncio.create_task(_watch(receive, left, asked)) if is_watched else None
+        request = Asked()
+        ASKED.set(request)
+        watch = asyncio.create_task(_watch(receive, left, request)) if is_watched else None
         try:
             await self.app(scope, receive_again, send)
         except asyncio.CancelledError:  # it is late, or the server stops
-            asked.is_abandoned = True
+            request.is_abandoned = True
             raise
         finally:
             if watch is not None:
                 watch.cancel()
 
 
-async def _watch(receive: Receive, left: asyncio.Future[Message], asked: Asked) -> None:
+async def _watch(receive: Receive, left: asyncio.Future[Message], request: Asked) -> None:
     """Wait until the client leaves: whatever is done for it ends then."""
     while (message := await receive())["type"] != "http.disconnect":
         pass
-    asked.is_abandoned = True
+    request.is_abandoned = True
     if not left.done():
         left.set_result(message)
 

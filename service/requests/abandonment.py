@@ -20,6 +20,6 @@ ASKED: ContextVar[Asked | None] = ContextVar("asked", default=None)
 
 def check_still_asked() -> None:
     """Raise Cancelled if nobody waits for the answer any more; outside of requests somebody always does."""
-    asked = ASKED.get()
-    if asked is not None and asked.is_abandoned:
+    request = ASKED.get()
+    if request is not None and request.is_abandoned:
         raise Cancelled("Nobody waits for this answer any more.")

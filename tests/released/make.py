@@ -94,7 +94,9 @@ def pickles() -> bytes:
     """Some rows, and by name a pickled estimator and what it said of them."""
     table = day(1).drop_columns(["person"])
     rows = table.slice(0, 3).drop_columns(["income"]).to_pylist()
-    own = {name: getattr(fewpass, name)() for name in ("FewPassClassifier", "NB", "TAN", "KDB", "SKDB", "ESKDB", "XGBoost")}
+    own = {
+        name: getattr(fewpass, name)() for name in ("FewPassClassifier", "NB", "TAN", "KDB", "SKDB", "ESKDB", "XGBoost")
+    }
     own["SumProductNetwork"] = fewpass.SumProductNetwork(structure="chow-liu", target="income")
     kept = {}
     for name, estimator in own.items():
