@@ -1,6 +1,6 @@
 """Workspaces that earlier releases wrote: this one opens them, answers the same, and goes on with them.
 
-An archive holds `workspace/`, the rows `data/` it was trained on, and `answers.json`: rows, and what each model said of them.
+`make.py` makes what is kept of a release. An archive holds `workspace/`, the rows `data/` it was trained on, and `answers.json`: rows, and what each model said of them.
 """
 
 import json
@@ -23,7 +23,7 @@ from storage.datasets.statistics import StatisticStore
 RELEASES = sorted(Path(__file__).parent.glob("*.tar.xz"))
 
 
-@pytest.fixture(scope="module", params=RELEASES, ids=lambda path: path.name.split(".")[0])
+@pytest.fixture(scope="module", params=RELEASES, ids=lambda path: path.name.removesuffix(".tar.xz"))
 def released(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("released")
     with tarfile.open(request.param) as archive:
@@ -75,13 +75,14 @@ def test_an_update_goes_on_with_the_kept_schema(released, workspace, name):
         model=name, holdout=0, update=True, cuts="kept",
     )  # fmt: skip
     version, passes = product.train_and_report_passes(workspace, request)
-    assert version.version == 2 and all(one["n_rows_read"] == 1200 for one in passes)
+    assert version.version == 2 and {one["n_rows_read"] for one in passes} <= {800, 1200}, "new files alone, or all"
     after = product.load_served_model(workspace, f"{name}@2")
     assert [a.cuts for a in after.schema.attributes] == [a.cuts for a in before.schema.attributes]
 
 
-def test_pickled_estimators_open_and_answer_the_same():
-    """Those that `2026-11-26.pickles.xz` holds, with what they said of three rows."""
-    rows, kept = pickle.loads(lzma.decompress((Path(__file__).parent / "2026-11-26.pickles.xz").read_bytes()))
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.glob("*.pickles.xz")), ids=lambda path: path.name)
+def test_pickled_estimators_open_and_answer_the_same(path):
+    """With what they said of three rows."""
+    rows, kept = pickle.loads(lzma.decompress(path.read_bytes()))
     for name, (pickled, answers) in kept.items():
         np.testing.assert_allclose(pickle.loads(pickled).predict_proba(rows), answers, atol=1e-9, err_msg=name)
