@@ -4,6 +4,7 @@ The twin reads every file anew, chooses rows by NumPy and knows no statistic, no
 takes a few hundred steps, `make faults` some thousand (FEWPASS_TEST_STEPS).
 """
 
+import json
 import os
 import shutil
 import tempfile
@@ -22,7 +23,7 @@ from learners import Source, load_model
 from learners.errors import LearnerError
 from learners.passes.learner import Part, drive
 from learners.registry import recipes
-from learners.schema import Kept
+from learners.schema import Kept, Schema
 from service import product
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -107,7 +108,7 @@ class Refreshes(RuleBasedStateMachine):
         self.workspace = Workspace(Settings(workspace=self.root / "workspace", threads=1))
         self.dropped: set[str] = set()
         self.users: set[int] = set()
-        self.kept: dict[frozenset[str], Kept] = {}
+        self.kept: dict[frozenset[str], Schema] = {}
         self.has_model = False
 
     def teardown(self):
@@ -167,6 +168,7 @@ class Refreshes(RuleBasedStateMachine):
         request = ForgetRequest(model="m", where=f"user = {user}", retrain=False, prove=False)
         product.forget_rows(self.workspace, request)
         self.users.add(user)
+        self.kept = {}  # such cut points may be theirs
         self.counted["forget"] += 1
 
     @precondition(lambda self: self.has_model)
@@ -177,17 +179,22 @@ class Refreshes(RuleBasedStateMachine):
         self.kept = {}
         self.counted["new cut points"] += 1
 
-    @rule(window=st.sampled_from(WINDOWS), verify=st.sampled_from([False, False, True]))
-    def train(self, window, verify):
+    @rule(
+        window=st.sampled_from(WINDOWS),
+        verify=st.sampled_from([False, False, True]),
+        cuts=st.sampled_from(["auto", "auto", "fresh", "kept"]),
+    )
+    def train(self, window, verify, cuts):
         (name, parameters), columns = self.learner, dict.fromkeys({"user", "time", *self.dropped}, "drop")
         asked = {"uris": [str(self.data)], "target": "class", "learner": name, "parameters": parameters, "model": "m"}
-        asked |= {"update": True, "holdout": 0, "window": window, "verify": verify}
+        asked |= {"update": True, "holdout": 0, "window": window, "verify": verify, "cuts": cuts}
         # An update keeps what an earlier one said of a column: an empty entry takes it back.
         asked |= {"columns": {column: {} for column in DROPPABLE} | columns}
         asked |= {"timestamp": "time"} if window and window[-1] != "f" else {}
         key = frozenset(self.dropped)
         try:
-            expected = self._from_scratch(window, columns, self.kept.get(key))
+            known = self.kept.get(key)
+            expected = self._from_scratch(window, columns, None if known is None else Kept(known, cuts))
         except LearnerError:
             with pytest.raises(LearnerError, match=r"\w"):
                 product.train_model_version(self.workspace, TrainRequest(**asked))
@@ -195,9 +202,11 @@ class Refreshes(RuleBasedStateMachine):
             return
         version = product.train_model_version(self.workspace, TrainRequest(**asked))
         model = load_model(*map_compiled(version.arrow_path))
+        expected.facts["parameters"] = json.loads(json.dumps(expected.facts["parameters"]))  # a file has lists for tuples
         assert same(model, expected)
-        self.kept[key], self.has_model = Kept(model.schema), True
+        self.kept[key], self.has_model = model.schema, True
         self.counted["equal"] += 1
+        self.counted[f"equal with {cuts} cut points"] += 1
         self.counted[f"equal with window {window[-1]}" if window else "equal without a window"] += 1
 
     def _from_scratch(self, window, columns, kept):
