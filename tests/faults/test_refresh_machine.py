@@ -202,7 +202,9 @@ class Refreshes(RuleBasedStateMachine):
             return
         version = product.train_model_version(self.workspace, TrainRequest(**asked))
         model = load_model(*map_compiled(version.arrow_path))
-        expected.facts["parameters"] = json.loads(json.dumps(expected.facts["parameters"]))  # a file has lists for tuples
+        expected.facts["parameters"] = json.loads(
+            json.dumps(expected.facts["parameters"])
+        )  # a file has lists for tuples
         assert same(model, expected)
         self.kept[key], self.has_model = model.schema, True
         self.counted["equal"] += 1

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners.errors import StatisticMismatch
 from learners.schema import discretise
 from learners.schema.discretise import (
     Histogram,
@@ -166,3 +167,14 @@ def test_equal_frequency_intervals_are_about_equal(values, n_bins):
     shares = np.bincount(np.searchsorted(cuts, x), minlength=len(cuts) + 1)
     if x.size:
         assert shares.max() <= x.size / n_bins + most_common and shares.min() > 0
+
+
+def test_what_is_subtracted_of_an_exact_histogram_was_counted():
+    x, y = np.array([1.0, 2.0, 2.0, 5.0]), np.array([0, 1, 0, 1])
+    whole, part = Histogram.of(x, y, 2), Histogram.of(x[2:], y[2:], 2)
+    left = whole.without(part)
+    assert left.keys.tolist() == Histogram.of(x[:2], y[:2], 2).keys.tolist()
+    assert left.counts.tolist() == [[1, 0], [0, 1]]
+    for other in (np.array([7.0]), np.array([1.0, 1.0])):
+        with pytest.raises(StatisticMismatch, match="Numbers that were never counted cannot be subtracted"):
+            whole.without(Histogram.of(other, np.zeros(other.size, np.int64), 2))

@@ -9,7 +9,12 @@ from typer.testing import CliRunner
 
 from service import product
 from service.cli import app
-from service.cli.evaluation import evaluation_summary_line, rows_read_summary, suggested_next_commands
+from service.cli.evaluation import (
+    evaluation_summary_line,
+    forgetting_price_line,
+    rows_read_summary,
+    suggested_next_commands,
+)
 from service.http.connections import ServerConfig
 from service.requests.problems import InvalidRequest
 from service.settings import Settings
@@ -154,3 +159,11 @@ def test_tables_of_any_width_break_no_words(n, capsys):
     assert all(word in said for cell in cells for word in cell.split())
     assert max(map(len, said.splitlines())) <= 80
     assert ("row 1" in said) == (n == 6)
+
+
+def test_the_price_of_forgetting_is_said():
+    price = {"model": "late@2", "cut_points_move": ["number"], "n_rows_again": 15000}
+    assert forgetting_price_line(price) == "late@2: cut points of 'number' move, 15,000 rows are read again"
+    assert forgetting_price_line(price | {"cut_points_move": [], "n_rows_again": 0}) == (
+        "late@2: no cut point moves; counts are subtracted"
+    )
