@@ -9,7 +9,6 @@ from learners.errors import InvalidParameter
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_memory_size
-from learners.schema.schema import Cuts
 from service.requests.first_findings import Body
 from service.requests.json_values import MOST_NESTED, JSONObject, is_nested_deeper
 from storage.files.workspace_layout import checked_alias, checked_resource_name
@@ -154,7 +153,7 @@ class TrainRequest(LimitedRequest):
         default=False,
         description="Reuse what was counted before, so that only new files are read; `cuts` says which cut points the model has.",
     )
-    cuts: Cuts = Field(
+    cuts: Literal["fresh", "kept", "auto"] = Field(
         default="auto",
         exclude_if=_is_auto,
         description="Attributes and cut points of an update: fresh are those of training from scratch, the columns whose cut "
