@@ -10,7 +10,7 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 UV := $(shell command -v uv || echo build/uv/bin/uv)
 
-.PHONY: demo test test-slow pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard serve clean setup interchange container-test audit sbom load
+.PHONY: demo test test-slow pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard scale serve clean setup interchange container-test audit sbom load
 
 setup: $(READY)
 
@@ -111,6 +111,10 @@ kernels: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks
+
+# Learning curves on large tables, which take hours; FEWPASS_FLIGHTS is the folder of air_train.parquet and air_test.parquet.
+scale: $(READY)
+	$(BIN)/python -m benchmarks.scale
 
 # What a user runs, beside the boosting libraries: docs/results/scoreboard.md. `make scoreboard QUICK=1` takes four minutes and writes nothing.
 scoreboard: $(READY)

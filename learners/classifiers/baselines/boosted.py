@@ -225,7 +225,7 @@ class XGBoostParameters(Parameters):
     max_bin : int
         Most intervals of a numeric column.
     external_memory : bool or "auto"
-        Keep the binned rows in temporary files instead of memory; "auto" does so above 2^28 values.
+        Keep the binned rows in temporary files instead of memory; "auto" does so above 2^28 values, or where they would not fit into the memory limit.
     seed : int
         Start of the random numbers; the same seed gives the same model.
     max_values : int

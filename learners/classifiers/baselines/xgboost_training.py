@@ -14,14 +14,16 @@ from learners.kernels.arrays import Codes, Float32s, Integers
 from learners.passes.dask_cluster import fragment_groups
 from learners.passes.engine import Advance
 from learners.passes.learner import Rows
+from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
 from learners.schema import Chunk, Schema
 
 if TYPE_CHECKING:
     from xgboost import Booster
 
-# "auto" keeps up to this many binned values, of one or two bytes each, in memory.
-EXTERNAL_VALUES = 2**28
+# "auto" keeps up to this many binned values, of one or two bytes each, in memory, and fewer where the memory limit is low:
+# with what XGBoost holds while it bins and grows, a value took 11 bytes.
+EXTERNAL_VALUES, VALUE_BYTES = 2**28, 16
 # Where a nominal column has as many values, splits into sets of them may follow chance: both ways are tried on rows left out.
 MANY_VALUES = 100
 TRIAL_ROWS, TRIAL_FOLDS = 20_000, 5
@@ -127,7 +129,8 @@ def build_xgboost_matrix(
         return ClusterMatrix(rows, parameters.max_bin)
     is_external = parameters.external_memory
     if is_external == "auto":
-        is_external = rows.n_rows * rows.schema.n_attributes > EXTERNAL_VALUES
+        most = min(EXTERNAL_VALUES, memory_limit().n_bytes // VALUE_BYTES)
+        is_external = rows.n_rows * rows.schema.n_attributes > most
     return Matrix(rows, parameters.max_bin, bool(is_external), threads, advance)
 
 

@@ -14,6 +14,7 @@ from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
 from learners.passes.learner import Learner, Part, drive
+from learners.passes.memory import MemoryLimit
 from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
 from tests.conftest import PUBLIC_SETS, needs_public_sets
@@ -85,6 +86,10 @@ def test_external_memory_gives_the_same_trees(tmp_path, monkeypatch):
     assert list((tmp_path / "scratch").iterdir()) == []
     monkeypatch.setattr(xgboost_training, "EXTERNAL_VALUES", 1000)
     assert train(source, rounds=1).facts["external_memory"] is True, "large data go there by themselves"
+    monkeypatch.undo()
+    assert train(source, rounds=1).facts["external_memory"] is False
+    monkeypatch.setattr(xgboost_training, "memory_limit", lambda: MemoryLimit(16 * 1000, tmp_path))
+    assert train(source, rounds=1).facts["external_memory"] is True, "so do rows that the limit has no room for"
 
 
 def test_parts_are_learned_from_as_one():
