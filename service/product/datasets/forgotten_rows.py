@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from learners.errors import names_with_suggestions
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile, file_identity
 from learners.passes.sources.source_files import split_file_identity
 from service.jobs.steps import Report, Run
 from service.product.datasets.dataset_statistics import DATA, RULES, Ledger, statistics_ledger, unreadable_files
 from service.requests.json_values import JSONMapping
-from service.requests.problems import Conflict
+from service.requests.problems import Conflict, InvalidRequest
 from service.requests.requests import TrainRequest
 from service.workspace import Workspace
 from storage.datasets.forgotten import Forgotten, record_forgotten_rules, rule_conditions_by_path
@@ -193,3 +194,11 @@ def save_forgetting_rules(workspace: Workspace, forgotten: Forgotten) -> None:
 def damaged_forgetting_rules(workspace: Workspace) -> list[CorruptFile]:
     """What is wrong with the files of rules."""
     return unreadable_files(forgetting_rule_files(workspace), partial(read_forgetting_rules, workspace))
+
+
+def check_condition_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
+    """Refuse a condition that names a column which is not among those of the data (InvalidRequest)."""
+    for column in predicate.columns:
+        if column not in names:
+            named = names_with_suggestions([column], names)
+            raise InvalidRequest(f"The condition names a column that is not in the data: {named}.", field="where")

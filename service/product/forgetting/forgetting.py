@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import ValidationError
 
-from learners.errors import UnknownColumn, names_with_suggestions
+from learners.errors import UnknownColumn
 from learners.passes.learner import Part, drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
@@ -31,6 +31,7 @@ from service.product.datasets.dataset_statistics import (
     statistics_ledger,
 )
 from service.product.datasets.forgotten_rows import (
+    check_condition_columns,
     count_matching_rows,
     discard_forgotten_statistics,
     forgetting_rule_files,
@@ -79,7 +80,7 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
     source, ledger = _place(workspace, request, affected, run)
     predicate = RowPredicate(request.where, is_new=True)
     forgotten = ledger.forgotten  # as the file has it: who forgets the rows again mends a file that has lost the rule
-    _check_columns(predicate, source.arrow_schema.names)
+    check_condition_columns(predicate, source.arrow_schema.names)
     # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
     count_matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
     if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
@@ -153,14 +154,7 @@ def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_r
             run_in_child_process(workspace, look, request, time_limit_s=limit)
             return
         run = Run("look" if is_remote else f"{LOCAL}look", {}, {}, ignore_report)
-        _check_columns(predicate, _place(workspace, request, affected, run)[0].arrow_schema.names)
-
-
-def _check_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
-    for column in predicate.columns:
-        if column not in names:
-            named = names_with_suggestions([column], names)
-            raise InvalidRequest(f"The condition names a column that is not in the data: {named}.", field="where")
+        check_condition_columns(predicate, _place(workspace, request, affected, run)[0].arrow_schema.names)
 
 
 def _columns_of(version: ModelVersion) -> list[str]:
