@@ -2,8 +2,10 @@
 
 from typing import Any
 
-from pydantic import BaseModel, GetCoreSchemaHandler
+from pydantic import BaseModel, GetCoreSchemaHandler, model_validator
 from pydantic_core import CoreSchema, core_schema
+
+from service.requests.json_values import MOST_NESTED, is_nested_deeper
 
 AT_ONCE = 100  # members of a dict
 LISTS = frozenset({"list", "tuple", "set", "frozenset"})
@@ -64,9 +66,39 @@ def _in_pieces(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> A
 
 
 class Body(BaseModel):
-    """Base of what requests bring."""
+    """Base of what requests bring: values that stand in each other no deeper than answers can show."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_flat(cls, members: Any) -> Any:
+        if is_nested_deeper(members):
+            raise ValueError(f"has lists and objects in each other, more than {MOST_NESTED} deep")
+        return members
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """The shape with `FirstFindings`."""
         return FirstFindings().__get_pydantic_core_schema__(source, handler)
+
+
+# What is left out of a stored request, so that requests of earlier releases read as before.
+
+
+def is_missing(value: object) -> bool:
+    """Whether nothing was given."""
+    return value is None
+
+
+def is_auto(value: object) -> bool:
+    """Whether the choice was left to the server."""
+    return value == "auto"
+
+
+def is_empty(value: object) -> bool:
+    """Whether nothing is in it."""
+    return not value
+
+
+def is_false(value: object) -> bool:
+    """Whether it was not asked for."""
+    return value is False

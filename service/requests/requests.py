@@ -1,7 +1,7 @@
 """What can be asked of the product: the shapes that REST, the command line and jobs share."""
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
@@ -9,8 +9,8 @@ from learners.errors import InvalidParameter
 from learners.models.estimation import Average
 from learners.models.query import AnyQuery, How
 from learners.passes.memory import parse_memory_size
-from service.requests.first_findings import Body
-from service.requests.json_values import MOST_NESTED, JSONObject, is_nested_deeper
+from service.requests.first_findings import Body, is_auto, is_empty, is_false, is_missing
+from service.requests.json_values import JSONObject
 from storage.files.workspace_layout import checked_alias, checked_resource_name
 
 MAX_QUERIES = 10_000  # of one request or job
@@ -47,13 +47,6 @@ class Request(Body):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _is_flat(cls, members: Any) -> Any:
-        if is_nested_deeper(members):
-            raise ValueError(f"has lists and objects in each other, more than {MOST_NESTED} deep")
-        return members
-
 
 def parse_memory_limit(size: object) -> int:
     """A memory limit as a number of bytes, or in words such as "2 GiB"; InvalidParameter if it is neither."""
@@ -81,28 +74,12 @@ Bytes = Annotated[
 ]
 
 
-def _is_missing(value: object) -> bool:
-    return value is None
-
-
-def _is_auto(value: object) -> bool:
-    return value == "auto"
-
-
-def _is_empty(value: object) -> bool:
-    return not value
-
-
-def _is_false(value: object) -> bool:
-    return value is False
-
-
 class LimitedRequest(Request):
     """Base of the jobs: what one may take. Left out of the stored request where it is not given."""
 
     memory_limit: Bytes | None = Field(
         default=None,
-        exclude_if=_is_missing,
+        exclude_if=is_missing,
         description="Memory that the job may use beyond that of an idle worker: an eighth for counts, which go to files "
         "beyond that; a job that uses more is ended. FEWPASS_JOB_MEMORY unless given.",
         examples=["2GiB"],
@@ -111,7 +88,7 @@ class LimitedRequest(Request):
         default=None,
         gt=0,
         le=1e9,
-        exclude_if=_is_missing,
+        exclude_if=is_missing,
         description="Longest run, from the last start; FEWPASS_JOB_TIMEOUT_S unless given, and never more.",
         examples=[3600],
     )
@@ -155,7 +132,7 @@ class TrainRequest(LimitedRequest):
     )
     cuts: Literal["fresh", "kept", "auto"] = Field(
         default="auto",
-        exclude_if=_is_auto,
+        exclude_if=is_auto,
         description="Attributes and cut points of an update: fresh are those of training from scratch, the columns whose cut "
         "points moved being counted again in all rows; kept are those of the last training; auto keeps them until a column "
         "loses more than 1 % of left-out log loss by it.",
@@ -170,12 +147,12 @@ class TrainRequest(LimitedRequest):
     )
     at: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None,
-        exclude_if=_is_missing,
+        exclude_if=is_missing,
         description="Version of a lake table, or a time: its last snapshot by then. By default the newest one.",
     )
     verify: bool = Field(
         default=False,
-        exclude_if=_is_false,
+        exclude_if=is_false,
         description="Read all bytes of all Parquet files first: also a file that was rewritten with its size, time of change, "
         "footer and sampled bytes as before is then another file.",
     )
@@ -214,7 +191,7 @@ class EvaluateRequest(ScoringRequest):
     """Measure a model version on a data set that has the target."""
 
     kind: Literal["evaluate"] = "evaluate"
-    columns: Columns = Field(default_factory=dict, exclude_if=_is_empty, description="As when registering a data set.")
+    columns: Columns = Field(default_factory=dict, exclude_if=is_empty, description="As when registering a data set.")
 
 
 class SchemaRequest(LimitedRequest):
@@ -268,7 +245,7 @@ class ForgetRequest(LimitedRequest):
     prediction_key: str | None = Field(
         default=None,
         max_length=1_000,
-        exclude_if=_is_missing,
+        exclude_if=is_missing,
         description="The column of the keys with which rows were predicted (X-Prediction-Key): forget their predictions, too.",
         examples=["order_id"],
     )
@@ -278,7 +255,7 @@ class ForgetRequest(LimitedRequest):
     )
     dry_run: bool = Field(
         default=False,
-        exclude_if=_is_false,
+        exclude_if=is_false,
         description="Only say how many rows of which files would be forgotten, and which models would be trained again.",
     )
 
