@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
@@ -122,11 +123,18 @@ class Columns:
             code = labels.index(str(value)) if str(value) in labels else -1
         elif isinstance(value, str) and value in labels:
             code = labels.index(value)
+        elif isinstance(value, bool | int) and self._has_words(variable, word := json.dumps(value)):
+            code = labels.index(word)
         else:
             code = self._encoders[variable](value) - int(self.offsets[variable])
         if not 0 <= code < self.n_values[variable]:
             raise unknown_value_error(name, value, labels)
         return float(code)
+
+    def _has_words(self, variable: int, word: str) -> bool:
+        """Whether a word is a value of a column of words, where a command line or a form reads it as a number or a truth value."""
+        attribute = self.schema.attributes[variable]
+        return attribute.kind == "nominal" and word in attribute.values
 
     def rows(self, evidence: Sequence[Mapping[str, object]]) -> Floats:
         """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.

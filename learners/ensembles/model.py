@@ -190,12 +190,12 @@ class EnsembleModel:
         return [slice_lookup_tables(spread, first, last) for first, last in self._member_ranges]
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Central credible intervals of the class probabilities, weights and trees taken as known.
+        """Intervals of the class probabilities: what chance in the rows leaves open, weights and trees taken as known.
 
         Low and high are (n_rows, n_classes). All members, the joint ones included, have learned from the same rows:
         their errors are taken for one. Where columns are missing, how far ensemble and joint members disagree counts as
         well: the variance of a score is that of a draw of one of them, with the weights of the pool. Raises
-        InvalidParameter if the level, their posterior probability, is not between 0 and 1.
+        InvalidParameter if the level is not between 0 and 1.
         """
         deviation = ensemble_standard_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
         disagreement = np.zeros_like(deviation)

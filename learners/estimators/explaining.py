@@ -44,10 +44,11 @@ class Explaining:
 
     @with_argument_checks
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Low and high ends, (n_rows, n_classes) float64 each, of central credible intervals of the class probabilities.
+        """Low and high ends, (n_rows, n_classes) float64 each, of intervals of the class probabilities.
 
-        P(class | attributes) lies between them with posterior probability `level`: of estimators hdp and hdp-map, and of circuits
-        with `learning="gibbs"`.
+        They hold what chance in the training rows leaves open at this level, given structure, weights and trees, and so the true
+        probability less often: see docs/explanation/hdp.md. Of circuits with `learning="gibbs"` they are central credible intervals of
+        this posterior probability. Other models need estimator hdp or hdp-map.
 
         Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
         """

@@ -163,7 +163,11 @@ def predict_command(
     output: OutputOption,
     keep: Annotated[Texts, Option("--keep", help="Input column to copy; may be repeated.")] = None,
     interval: Annotated[
-        float | None, Option("--interval", help="Add credible intervals of this probability, such as 0.9.")
+        float | None,
+        Option(
+            "--interval",
+            help="Add intervals of what chance in the training rows leaves open, at this level, such as 0.9.",
+        ),
     ] = None,
     explain: Annotated[bool, Option("--explain", help="Add what each attribute contributed.")] = False,
     top_k: Annotated[

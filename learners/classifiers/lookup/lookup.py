@@ -209,7 +209,7 @@ class LookupModel:
         )
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Central credible intervals of the class probabilities: low and high (n_rows, n_classes).
+        """Intervals of the class probabilities, given the structure: low and high (n_rows, n_classes).
 
         See `intervals.lookup_credible_intervals`. Raises InvalidParameter if the level is none, the model has m-estimates,
         which have no posterior, or it has too many classes.

@@ -203,6 +203,18 @@ def test_a_network_too_large_for_a_circuit_is_imported_stored_and_answers():
     assert stored.tables()["probabilities"].num_rows == sum(2 ** (len(own) + 1) for own in model.network.parents)
 
 
+def test_values_that_look_like_numbers_or_truth_values_are_words():
+    """As `--given on=true` and `--given level=1` are read; networks of files have words only."""
+    network = Network(
+        {"on": ("false", "true"), "level": ("0", "1")},
+        {"on": (), "level": ("on",)},
+        {"on": {(): (0.25, 0.75)}, "level": {("false",): (0.5, 0.5), ("true",): (0.9, 0.1)}},
+    )
+    for model in (network_model(network), summed(network)):
+        told = model.answer([Marginal({"on": True, "level": 1}), Marginal({"on": False, "level": "1"})])
+        assert [each["probability"] for each in told] == pytest.approx([0.075, 0.125])
+
+
 def test_the_cost_is_counted_before_a_table_is_made():
     network = network_model(grid(13, 13)).network
     whole = Elimination(network).n_cells((), range(169))

@@ -57,6 +57,23 @@ def test_a_column_that_is_set_is_answered_as_by_query(site):
     assert all("'outlook' is set from outside" in told["absent"][part] for part in ("prediction", "interval"))
 
 
+@pytest.mark.parametrize(
+    "case", [{"evidence": {"outlook": "sunny"}}, {"evidence": {"windy": True}, "do": {"outlook": "sunny"}}]
+)
+def test_a_network_whose_circuit_is_not_small_answers_the_same(site, case, monkeypatch):
+    by_circuit = what_if(site, **case)
+    monkeypatch.setattr("learners.registry.networks.model.MOST_QUERIED_EDGES", -1)
+    summed = what_if(site, **case)
+    assert summed["parts"].keys() == by_circuit["parts"].keys() and summed["absent"] == by_circuit["absent"]
+    ours, theirs = (told["parts"]["posterior"] for told in (summed, by_circuit))
+    assert ours["log_evidence"] == pytest.approx(theirs["log_evidence"], abs=TOLERANCE)
+    for name, shares in theirs["distributions"].items():
+        assert ours["distributions"][name] == pytest.approx(shares, abs=TOLERANCE)
+    ours, theirs = (told["parts"]["completion"] for told in (summed, by_circuit))
+    assert ours["assignment"] == theirs["assignment"] and ours["is_optimal"]
+    assert ours["log_probability"] == pytest.approx(theirs["log_probability"], abs=TOLERANCE)
+
+
 @pytest.mark.parametrize("evidence", EVIDENCE)
 def test_it_equals_predict_explain_and_query(site, evidence):
     told = what_if(site, evidence=evidence)
