@@ -20,7 +20,15 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.http.api.bodies import UNCOUNTED, Hold, InFlight, content_length, read_body, send_problem_body
+from service.http.api.bodies import (
+    UNCOUNTED,
+    Hold,
+    InFlight,
+    check_content_encoding,
+    content_length,
+    read_body,
+    send_problem_body,
+)
 from service.http.api.json_bodies import check_json_size, check_json_structure
 from service.http.paths import QUERYING, READING, SIGNING_IN, STREAMING
 from service.http.security import security_headers
@@ -278,13 +286,6 @@ async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None
         check(body)
     else:
         await anyio.to_thread.run_sync(check, body)
-
-
-def check_content_encoding(scope: Scope) -> None:
-    """Refuse a body that is packed (UnsupportedMediaType)."""
-    encoding = dict(scope["headers"]).get(b"content-encoding", b"").decode("latin-1").strip()
-    if encoding.lower() not in ("", "identity"):
-        raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not read here. Send the body as it is.")
 
 
 class Deadlines:

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from learners.passes.memory import release_free_memory
 from service.http.api.json_bodies import check_decoded_size
 from service.requests import problems
-from service.requests.problems import BodyTooLarge, Overloaded
+from service.requests.problems import BodyTooLarge, Overloaded, UnsupportedMediaType
 
 WORTH_GIVING_BACK = 64 << 20
 UNCOUNTED = 64 << 10  # the thousands of small requests are not worth a lock
@@ -65,6 +65,13 @@ def check_csv_body_size(body: bytes, max_bytes: int) -> int:
     n_bytes = len(body) + 16 * (body.count(b",") + body.count(b"\n"))
     check_decoded_size(n_bytes, max_bytes)
     return n_bytes
+
+
+def check_content_encoding(scope: Scope) -> None:
+    """Refuse a body that is packed (UnsupportedMediaType)."""
+    encoding = scope["fewpass.headers"].get(b"content-encoding", b"").decode("latin-1").strip()
+    if encoding.lower() not in ("", "identity"):
+        raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not read here. Send the body as it is.")
 
 
 def content_length(scope: Scope) -> int | None:

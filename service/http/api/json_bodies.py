@@ -1,5 +1,6 @@
 """JSON bodies: within limits of size and depth, and what is wrong with one, with its place."""
 
+import codecs
 import json
 import math
 import re
@@ -105,6 +106,7 @@ def _object_of_distinct_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
     """What a decoder of msgspec makes of a JSON body (InvalidRequest, MalformedBody); `remedy` says what to send instead."""
+    body = body.removeprefix(codecs.BOM_UTF8)
     try:
         return decode(body)
     except msgspec.ValidationError as error:

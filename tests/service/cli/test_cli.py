@@ -87,7 +87,9 @@ def test_evaluate_models_and_schema_print_json_and_tables(workspace, weather_fil
     metrics = as_json("evaluate", "weather@1", test, workspace=workspace)
     assert metrics["n_test_rows"] == 500 and 0 < metrics["log_loss"] < 1
     table = said("evaluate", "weather", test, workspace=workspace)
-    assert "share of wrong answers" in table and re.search(r"^weather@1: right \d\d\.\d%, log loss \.?\d", table)
+    assert "share of wrong answers" in table and re.search(
+        r"^weather@1: right \d\d\.\d% \(largest class \d\d\.\d%\), log loss \.?\d", table
+    )
     pq.write_table(pq.read_table(test).drop_columns(["outlook"]), workspace / "fewer.parquet")
     fewer = fewpass("evaluate", "weather", workspace / "fewer.parquet", workspace=workspace)
     assert "The data lacks columns of the model: 'outlook'" in " ".join(fewer.stderr.split())

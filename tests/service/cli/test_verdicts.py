@@ -57,6 +57,8 @@ def test_train_ends_with_a_sentence_and_what_comes_next(trained):
     where = trained / "workspace"
     asked = ["train", trained / "a.parquet", "-t", "class", "-n", "other", "-l", "nb", "--update", "-w", where]
     told = run(*asked)
+    assert "(largest class " in told
+    told = " ".join(told.split())  # lines of 80 columns
     assert "right " in told and "log loss" in told and "(class shares " in told and "rows kept back" in told
     assert f"next: fewpass query other --of class -w {where} · fewpass serve -w {where}" in told
     assert "zero_one_loss" not in told and "read 600 rows" in told

@@ -26,6 +26,7 @@ from service.http.api.bodies import (
     Hold,
     InFlight,
     Record,
+    check_content_encoding,
     check_n_rows,
     read_body,
     row_body_decoder,
@@ -203,6 +204,7 @@ class Predict:
         """The response's content type and body."""
         with Hold(self.in_flight) as hold:
             content_type, accept, length = parse_predict_headers(scope)
+            check_content_encoding(scope)
             options = parse_predict_options(scope["query_string"])
             key = scope["fewpass.headers"].get(PREDICTION_KEY)
             if key is not None:
