@@ -63,8 +63,14 @@ class Choice:
         elif self.has_correction:
             words.append(f"No correction: {self.seconds:g} seconds are too few for one.")
         choice = replace(self, has_correction=has_correction, words=tuple(words)).of_size(n_rows)
-        a_member = max(1, n_columns) * (n_rows * SECONDS_A_CELL + SECONDS_A_TREE)
+        a_member = _seconds_of_member(n_rows, n_columns)
         return choice.at_most(max(1, int(left / a_member)), f"one takes about {a_member:.2g} s on this table")
+
+    def seconds_of_trees(self, n_rows: int, n_columns: int) -> float:
+        """Seconds that are left for the trees of a large table, beside its members and the network alone; infinite without a bound."""
+        if self.seconds is None:
+            return math.inf
+        return max(0.0, self.seconds - (self.members + 2) * _seconds_of_member(n_rows, n_columns))
 
     def of_size(self, n_rows: int) -> Choice:
         """With as many members as pay for so many rows."""
@@ -101,6 +107,10 @@ class Choice:
             return pool, []
         reason = f"{n_members} of {len(sizes)} members are kept: their tables take about {total:,} bytes."
         return replace(pool, members=pool.members[:n_members]), [reason]
+
+
+def _seconds_of_member(n_rows: int, n_columns: int) -> float:
+    return max(1, n_columns) * (n_rows * SECONDS_A_CELL + SECONDS_A_TREE)
 
 
 def choose_ensemble_within_budget(members: int | None, has_correction: bool, budget: Budget) -> Choice:

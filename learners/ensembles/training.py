@@ -91,13 +91,14 @@ class Training:
         }
         share, correction, left_out = 1.0, None, large.scores
         if self.choice.has_correction:
+            seconds = self.choice.seconds_of_trees(counts.n_rows, self.schema.n_attributes)
             effort: Effort = "high" if parameters.get("effort") == "high" else "normal"
 
             def correct(threads: int, advance: Advance) -> Boosters | None:
                 from learners.ensembles.correction.leafwise import boost_leafwise_correction
 
                 return boost_leafwise_correction(
-                    self.schema, self.rows, large.scores, effort, self.seed, threads, advance
+                    self.schema, self.rows, large.scores, effort, self.seed, threads, advance, seconds
                 )
 
             boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")

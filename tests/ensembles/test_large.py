@@ -83,6 +83,14 @@ def test_more_rows_get_more_leaves_and_fewer_rounds():
     assert high.n_rounds > paces[-1].n_rounds
 
 
+def test_seconds_bound_the_rounds_by_an_estimate():
+    pace = Pace.of(2_000_000, "normal")
+    cells = 2_000_000 * 7
+    assert pace.within(np.inf, cells) == pace
+    assert pace.within(10.0, cells).n_rounds == pytest.approx(33, abs=1), "20 seconds for 66 rounds"
+    assert pace.within(0.0, cells).n_rounds == 1
+
+
 def test_given_drawn_rows_are_a_recipe_of_before():
     assert "networks" not in trained(drawn=500).facts
 
