@@ -101,6 +101,10 @@ class Common:
         By default one per core; the model does not depend on it.
     verbose : bool
         Whether `fit` shows a bar, on standard error or in the notebook.
+    holdout_by : "auto", "time", "order" or "random"
+        Which rows stand for those to come. Where a column has dates or timestamps ("auto", or "time", which wants one) columns that
+        only go on, such as a date or a running number, are left out if later rows are predicted better without them; "order" takes
+        the rows that come last for later ones; "random" keeps all columns.
     """
 
     target: str | None = None
@@ -108,6 +112,7 @@ class Common:
     columns: Overrides | None = None
     threads: int | None = None
     verbose: bool = False
+    holdout_by: str = "auto"
 
 
 COMMON = tuple(field.name for field in fields(Common))

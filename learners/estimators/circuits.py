@@ -290,7 +290,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return tags
 
 
-set_estimator_constructor(SumProductNetwork, CircuitParameters, RENAMED)
+set_estimator_constructor(SumProductNetwork, CircuitParameters, RENAMED, without=("holdout_by",))
 
 
 def _without_gaps(

@@ -72,6 +72,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     columns: Mapping[str, Any] | None
     threads: int | None
     verbose: bool
+    holdout_by: str = "auto"  # of what was pickled before it was there
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -177,7 +178,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
 
     def _fitted(self, parts: Sequence[Part], target: str, on_progress: OnProgress | None, *, is_named: bool) -> Self:
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name not in COMMON}
-        learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns)
+        learner = recipes.learner(self._learner, parameters, target, self.schema, self.columns, self.holdout_by)
         if self._declared:
             learner = replace(learner, passes=passes_with_declared_classes(learner.passes, self._declared))
         model = train_estimator_model(

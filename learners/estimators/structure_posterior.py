@@ -189,4 +189,6 @@ class StructurePosterior(Querying, BaseEstimator):
         return self.model_
 
 
-set_estimator_constructor(StructurePosterior, OrderParameters, positional=("score", "method"), without=("target",))
+set_estimator_constructor(
+    StructurePosterior, OrderParameters, positional=("score", "method"), without=("target", "holdout_by")
+)

@@ -182,6 +182,8 @@ class _Driver:
         if isinstance(request, Work):
             return self._run(request)
         self.pass_number += 1
+        if self.n_passes is not None and not request.is_announced:
+            self.n_passes += 1
         whole, *others = [recall.statistic(request) for recall in self.recalls]
         for other in others:
             whole.merge(other)

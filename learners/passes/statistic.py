@@ -23,6 +23,7 @@ class Statistic(ABC):
     """
 
     schema: Schema | None = None  # by which rows are encoded; None for a statistic of raw columns
+    is_announced: bool = True  # whether its pass is among those that its learner says it will make
 
     @property
     @abstractmethod

@@ -18,6 +18,7 @@ from learners.models.parameters import Parameters, parse_parameters_dataclass
 from learners.orders import order_learning as orders
 from learners.orders.parameters import OrderParameters
 from learners.passes.learner import Learner, Passes
+from learners.registry.later_rows import HOLDOUT_BY, passes_for_later_rows, passes_with_kept_choice
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.category_counts import check_class_count
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
@@ -105,6 +106,7 @@ def learner(
     target: str | None,
     schema: Schema | Kept | None = None,
     overrides: Overrides | None = None,
+    holdout_by: str = "auto",
 ) -> Learner:
     """A learner ready for `drive`.
 
@@ -120,6 +122,9 @@ def learner(
         A schema skips the schema pass; one that is `Kept` lets it find the domains only.
     overrides : mapping, optional
         Column name to what the user says of it (`ColumnOverride.of`).
+    holdout_by : "auto", "time", "order" or "random"
+        Which rows stand for those to come, when a classifier decides whether columns that only go on are learned from: later
+        ones, where a column has times ("auto") or must have ("time"); those that come last; or any, so that all columns are.
 
     Raises
     ------
@@ -134,4 +139,13 @@ def learner(
     n_passes = entry.n_passes(values) if callable(entry.n_passes) else entry.n_passes
     if n_passes is not None and not isinstance(schema, Schema):
         n_passes += 1
-    return Learner(name, entry.passes(target, values, schema, overrides), n_passes)
+    if holdout_by not in HOLDOUT_BY:
+        raise InvalidParameter("holdout_by", holdout_by, f"use {', '.join(HOLDOUT_BY)}")
+    passes = entry.passes(target, values, schema, overrides)
+    is_kept = isinstance(schema, Schema) or (isinstance(schema, Kept) and schema.cuts == "kept")
+    if entry.needs_target and not is_kept:
+        if isinstance(schema, Kept) and schema.cuts == "auto":
+            passes = passes_with_kept_choice(passes, schema.schema)
+        elif holdout_by != "random" and getattr(values, "passes", None) is None:  # else passes are counted
+            passes = passes_for_later_rows(passes, holdout_by)
+    return Learner(name, passes, n_passes)

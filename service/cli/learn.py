@@ -6,7 +6,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
 import typer
 from typer import Argument, Option
@@ -46,6 +46,7 @@ from service.terminal_output import (
 # A bare name with a point may be a file that is not there.
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+|[a-z0-9][a-z0-9_-]{0,63}")
 TargetOption = Annotated[str | None, Option("--target", "-t", help="The column to predict.")]
+HOLDOUT_BY = ("auto", "time", "order", "random")
 
 
 def train_command(
@@ -65,6 +66,12 @@ def train_command(
         Option("--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"),
     ] = None,
     seed: Annotated[int, Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
+    holdout_by: Annotated[
+        str,
+        Option(
+            "--holdout-by", help="Rows that stand for those to come: auto, time (the newest), order (the last), random."
+        ),
+    ] = "auto",
     alias: Annotated[Texts, Option("--alias", help="Alias to point at the new version.")] = None,
     columns: ColumnsOption = None,
     weight: Annotated[
@@ -118,6 +125,8 @@ def train_command(
         raise typer.BadParameter(
             "evaluate on rows kept back or on files of --test, not on both.", param_hint="--holdout"
         )
+    if holdout_by not in HOLDOUT_BY:
+        raise typer.BadParameter(f"use {', '.join(HOLDOUT_BY)}.", param_hint="--holdout-by")
     if null_class is not None and target is None:
         raise typer.BadParameter("name the target, too.", param_hint="--null-class")
     request = TrainRequest(
@@ -136,6 +145,7 @@ def train_command(
         test_uris=test or None,
         holdout=0 if test else 0.2 if holdout is None else holdout,
         seed=seed,
+        holdout_by=cast("Any", holdout_by),
         aliases=alias or [],
         columns=_columns(
             columns, (weight, "weight", True), (target, "null_class", null_class), ("*", "columns_of", columns_of)

@@ -18,6 +18,7 @@ from learners.monitoring.served_counts import ServedCounts
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.jobs.steps import Run, Steps
+from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_evaluation_source, open_training_source, select_training_rows
 from service.product.inference import scoring
@@ -249,10 +250,11 @@ def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schem
         files = [file.path for file in read_all(schema).files]
         return lambda schema: read_all(schema).thinned(most), {"dataset": dataset, "files": files}
 
+    by = KeptBack.of(run.receipts.get("learn", {}).get("kept_back"))
+
     def kept_back(schema: Schema | None) -> Source:
-        rows = select_training_rows(
-            workspace, open_training_source(workspace, train, run, schema), train, run
-        ).kept_back
+        source = open_training_source(workspace, train, run, schema)
+        rows = select_training_rows(workspace, source, train, run, by).kept_back
         assert rows is not None
         return rows
 

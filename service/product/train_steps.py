@@ -44,6 +44,7 @@ from service.product.datasets.forgotten_rows import (
     check_forgotten_meanwhile,
     discard_forgotten_statistics,
 )
+from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import (
     TrainingRows,
@@ -72,6 +73,7 @@ from storage.models.model_versions import (
 )
 
 COMPILED = "model.arrow"
+EVALUATED_ON = {"random": "hold-out", "time": "newest rows", "order": "last rows"}
 ATTEMPTS = 3  # as often a job learns when rows are forgotten in between
 
 
@@ -137,12 +139,14 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
         "passes": [asdict(account) for account in accounts],
         "forgotten": list(rows.rules),
         "snapshot": None if source.snapshot is None else source.snapshot.facts(source.files),
+        "kept_back": None if rows.by is None else rows.by.facts(),
         "warnings": [
             *anew,
             *idle,
             *rows.learned.raw.hints,
             *([] if known is None or anew else moved_cut_point_warnings(known, model.schema)),
             *trained_model_warnings(model),
+            *([] if rows.by is None else rows.by.warnings()),
         ],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
@@ -172,7 +176,7 @@ def fit_training_rows(
     kept = _kept_schema(workspace, request, ledger)
     if kept is not None and _changed_names(kept, rows.learned.raw):
         kept = None
-    learner = recipes.learner(request.learner, parameters, target, kept, overrides)
+    learner = recipes.learner(request.learner, parameters, target, kept, overrides, request.holdout_by)
     accounts = [] if known is None else [known]
     address = workspace.settings.cluster
     with nullcontext() if address is None else connect_dask_cluster(address) as cluster:
@@ -217,9 +221,10 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
     if request.keeps_back:
         request = provenance.request_at_snapshot(request, learned.get("snapshot"))
         source = open_training_source(workspace, request, run, model.schema)
-        kept_back = select_training_rows(workspace, source, request, run).kept_back
+        by = KeptBack.of(learned.get("kept_back"))
+        kept_back = select_training_rows(workspace, source, request, run, by).kept_back
         assert kept_back is not None
-        rows, where = kept_back.thinned(workspace.settings.evaluation_rows), "hold-out"
+        rows, where = kept_back.thinned(workspace.settings.evaluation_rows), EVALUATED_ON[by.by]
     elif request.test_dataset is not None or request.test_uris is not None:
         rows = open_evaluation_source(workspace, request.test_uris, request.test_dataset, run, model.schema)
         where = "test data"

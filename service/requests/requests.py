@@ -126,6 +126,12 @@ class TrainRequest(LimitedRequest):
         default=0.2, description="Share of the rows kept back to evaluate on; 0 evaluates nothing."
     )
     seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
+    holdout_by: Literal["auto", "time", "order", "random"] = Field(
+        default="auto",
+        exclude_if=_is_auto,
+        description="Which rows stand for those to come, to be kept back and to decide on columns that only go on: those of later "
+        "times, those that come last, or any. auto takes later times where a column has times and networks predict them worse.",
+    )
     update: bool = Field(
         default=False,
         description="Reuse what was counted before, so that only new files are read; `cuts` says which cut points the model has.",
@@ -143,7 +149,8 @@ class TrainRequest(LimitedRequest):
         examples=["30d"],
     )
     timestamp: str | None = Field(
-        default=None, description="Column of times that the window is measured by; without it, when files changed."
+        default=None,
+        description="Column of times that the window, and holdout_by=time, are measured by; without it, when files changed.",
     )
     at: Annotated[str, Field(min_length=1, max_length=64)] | None = Field(
         default=None,
@@ -168,7 +175,7 @@ class TrainRequest(LimitedRequest):
     def _one_source(self) -> Self:
         if (self.dataset is None) == (self.uris is None):
             raise ValueError("give either 'dataset' or 'uris'")
-        if self.timestamp is not None and self.window is None:
+        if self.timestamp is not None and self.window is None and self.holdout_by != "time":
             raise ValueError("'timestamp' belongs to 'window': give both")
         return self
 

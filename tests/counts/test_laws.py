@@ -27,6 +27,7 @@ from learners.counts.row_samples import DrawnRows, HoldOut
 from learners.monitoring.served_counts import ServedCounts
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.statistic import Together
+from learners.registry.later_rows import FewerSummaries, OrderedRows
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.column_views import Views
 from tests import laws, strategies
@@ -61,6 +62,7 @@ OF_CHUNKS = {
     "prefix losses": prefix_losses,
     "distinct rows": lambda schema, parts: DistinctRows(schema),
     "drawn rows": lambda schema, parts: DrawnRows(schema, 50_000),
+    "older and later rows": lambda schema, parts: OrderedRows(schema, 50_000),
     "a few drawn rows": lambda schema, parts: DrawnRows(schema, 15),
     "drawn rows of numbers": lambda schema, parts: DrawnNumbers(schema),
     "viewed pairs": lambda schema, parts: Viewed(Views(schema), lambda views: PairwiseCounts(views.schema)),
@@ -134,6 +136,7 @@ def test_every_statistic_of_the_library_is_under_these_laws():
     tested = {type(OF_CHUNKS[name](schema, [strategies.chunk_of(0, schema, 9)])) for name in OF_CHUNKS}
     tested |= {
         ColumnSummaries,
+        FewerSummaries,  # which a schema is built of, and no row is added to
         ExpectedCounts,
         ExpectedMoments,
         Moments,

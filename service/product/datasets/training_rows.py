@@ -13,6 +13,7 @@ from learners.passes.row_rules import NullClass, apply_schema_null_class, null_c
 from learners.passes.sources.adapted_files import stored_row_numbers
 from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Condition, Fragment, Mask, Source, SourceFile
+from learners.registry.recipes import learner_recipe
 from learners.schema import Schema
 from service.jobs.steps import Run
 from service.product.datasets.data_sources import open_data_source
@@ -27,8 +28,10 @@ from service.product.datasets.forgotten_rows import (
     save_forgetting_rules,
     select_unforgotten_rows,
 )
+from service.product.datasets.later_rows import KeptBack, choose_kept_back, divide_later
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
+from service.settings import available_threads
 from service.workspace import Workspace
 from storage.datasets import dataset_definitions
 from storage.datasets.predicates import RowPredicate
@@ -81,6 +84,7 @@ class TrainingRows:
     learned: Selection
     kept_back: Source | None
     rules: tuple[str, ...] = ()
+    by: KeptBack | None = None  # how those that are kept back were chosen
 
 
 def open_training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
@@ -111,11 +115,13 @@ def open_evaluation_source(
     return rows if schema is None else apply_schema_null_class(rows, schema)
 
 
-def select_training_rows(workspace: Workspace, source: Source, request: TrainRequest, run: Run) -> TrainingRows:
+def select_training_rows(
+    workspace: Workspace, source: Source, request: TrainRequest, run: Run, by: KeptBack | None = None
+) -> TrainingRows:
     """Choose the rows of a request from all files of the data set: those of the window, without those that are forgotten.
 
     The rules of the workspace follow the files: one that was made for other data with the same files becomes a rule of
-    these too. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
+    these too. `by` is how the training chose what it kept back, by default chosen now. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
     EmptyData, InvalidPredicate, Conflict or CorruptFile.
     """
     ledger = statistics_ledger(workspace, request, run)
@@ -136,8 +142,15 @@ def select_training_rows(workspace: Workspace, source: Source, request: TrainReq
     chosen = select_unforgotten_rows(chosen, list(map(RowPredicate, rules)), forgotten, run.report)
     save_forgetting_rules(workspace, forgotten)
     if request.keeps_back:
-        learned, kept_back = (_share_of(chosen, request, is_kept_back) for is_kept_back in (False, True))
-        return TrainingRows(learned, kept_back.source, rules)
+        if by is None:
+            overrides, threads = training_column_overrides(workspace, request), available_threads(workspace.settings)
+            target = _target(workspace, request) if learner_recipe(request.learner).takes_target else None
+            by = choose_kept_back(chosen, request, target, overrides, threads)
+        if by.by == "random":
+            learned, kept_back = (_share_of(chosen, request, is_kept_back) for is_kept_back in (False, True))
+        else:
+            learned, kept_back = divide_later(chosen, by)
+        return TrainingRows(learned, kept_back.source, rules, by)
     return TrainingRows(chosen, None, rules)
 
 
@@ -163,9 +176,13 @@ def training_column_overrides(workspace: Workspace, request: TrainRequest) -> JS
     return known | request.columns
 
 
+def _target(workspace: Workspace, request: TrainRequest) -> str | None:
+    """The column to predict, of the request or of the data set."""
+    if request.target is None and request.dataset is not None:
+        return dataset_definitions.get_dataset(workspace.control, request.dataset).target
+    return request.target
+
+
 def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None:
     """What rows without a class are to be."""
-    target = request.target
-    if target is None and request.dataset is not None:
-        target = dataset_definitions.get_dataset(workspace.control, request.dataset).target
-    return null_class_rule(target, training_column_overrides(workspace, request))
+    return null_class_rule(_target(workspace, request), training_column_overrides(workspace, request))

@@ -37,6 +37,7 @@ from service.product.datasets.forgotten_rows import (
     forgetting_rule_files,
     save_forgetting_rules,
 )
+from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows
@@ -280,17 +281,17 @@ def _place(
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Whether the version equals a model of the remaining rows, schema included, in which nothing stored had a part."""
-    snapshot = read_model_key_values(version.duckdb_path, "provenance").get("snapshot")
+    noted = read_model_key_values(version.duckdb_path, "provenance")
+    snapshot, by = noted.get("snapshot"), KeptBack.of(json.loads(noted.get("kept_back") or "null"))
     request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
         check_data_roots(learner_parameter_files(request.parameters), workspace.settings)
     trained = load_model(*map_compiled(version.arrow_path))
     source = open_training_source(workspace, request, run)
-    rows = select_training_rows(workspace, source, request, run)
-    target = trained.schema.target
+    rows = select_training_rows(workspace, source, request, run, by)
     parameters = parameters_with_file_paths(request.parameters)
     overrides = training_column_overrides(workspace, request)
-    learner = recipes.learner(request.learner, parameters, target, None, overrides)
+    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, request.holdout_by)
     threads = available_threads(workspace.settings)
     again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=progress_reporter(run.report))
     (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)

@@ -45,7 +45,7 @@ def forgetting_price(
     left = select_unforgotten_rows(rows, [predicate], ledger.forgotten, run.report)
     parameters = parameters_with_file_paths(request.parameters)
     overrides = training_column_overrides(workspace, request)
-    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides)
+    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, request.holdout_by)
     found: list[Schema] = []
     store = None if ledger.store is None else _Unchanged(ledger.store.directory, ledger.store.max_bytes)
     drive(

@@ -19,7 +19,12 @@ METRIC_WORDS = {
     "train_s": "seconds of training",
     "rows_per_s": "rows per second",
 }
-ROWS_MEASURED = {"hold-out": "rows kept back", "test data": "rows of test data"}
+ROWS_MEASURED = {
+    "hold-out": "rows kept back",
+    "newest rows": "newest rows, kept back",
+    "last rows": "last rows, kept back",
+    "test data": "rows of test data",
+}
 RATE_WORDS = {  # of the rates of a column in a report on drift; others are called so
     "out_of_range": "out of range",
     "low_tail": "as low as the lowest",

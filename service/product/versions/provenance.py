@@ -42,7 +42,7 @@ def provenance_tables(
         "passes": learned["passes"],
         "databases": learned.get("databases", {}),
         "forgotten": [forgotten_rule_sha256(where) for where in learned.get("forgotten", [])],
-    } | ({"snapshot": learned["snapshot"]} if learned.get("snapshot") else {})
+    } | {name: learned[name] for name in ("snapshot", "kept_back") if learned.get(name)}
     return {
         "metrics": _named(metrics),
         "provenance": _named(facts),

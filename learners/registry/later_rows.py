@@ -1,0 +1,313 @@
+"""Columns that only go on, such as dates and running numbers: whether later rows are predicted better without them.
+
+A column of times splits drawn rows into older and newest ones. Cheap networks learn the older ones with each column that the
+newest rows have other values of, and without it; the newest rows decide. Every classifier learns by that decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.classifiers import recipes as classifiers
+from learners.counts.row_samples import DrawnRows
+from learners.errors import InvalidParameter
+from learners.kernels.arrays import Codes, Floats, Integers, Mask
+from learners.models.model import Model
+from learners.passes.column_summaries import ColumnSummaries, CutPoints, quantile_binned_schema
+from learners.passes.engine import Advance
+from learners.passes.learner import Learner, Passes, Rows, RowWork, Work, drive
+from learners.passes.sources.source import Source
+from learners.passes.sources.source_files import BATCH_ROWS
+from learners.schema import Chunk, Schema
+from learners.schema.encoding.encode import encode
+from learners.schema.overrides import ColumnOverride, Overrides
+from learners.schema.schema import LeftOut
+from learners.schema.times_and_durations import is_date_or_timestamp
+
+HOLDOUT_BY = ("auto", "time", "order", "random")
+GOES_ON = "it only goes on, and later rows are predicted better without it (holdout_by=random keeps it)"
+DRAWN, CELLS = 30_000, 2_000_000  # distinct rows that decide, and at most so many values of them
+BINS = 250  # of a numeric column: they order the rows by time
+# Windows of rows by time, each predicted from all rows before it: one alone would tell what the last weeks were like.
+WINDOWS, WINDOW = (0.3, 0.37, 0.44, 0.51, 0.58, 0.65, 0.72, 0.79), 0.2
+FEWEST = 200  # rows of a window: fewer decide nothing
+# A code is new where a window has it so many times as often as the rows before; a column goes on, where so many rows have one.
+TIMES_AS_OFTEN, SHARE_OF_NEW = 10.0, 0.2
+MOST_LOOKED_AT = 6
+GAIN, WORTH, DEVIATIONS = (
+    0.003,
+    0.01,
+    3.0,
+)  # of the log loss, as shares and in standard errors: of leaving out, of one that stays
+LEAST = 1e-9
+NOTHING: Overrides = {}
+TARGET = "\0class"  # as no column of a table is called
+NETWORKS: tuple[tuple[str, Callable[..., Passes[Model]], classifiers.NetworkParameters], ...] = (
+    ("nb", classifiers.naive_bayes, classifiers.NetworkParameters()),
+    ("kdb", classifiers.kdb, classifiers.KDBParameters(k=1)),
+)
+
+
+class OrderedRows(DrawnRows):
+    """The rows that decide which columns are learned from; nobody announces the pass that draws them."""
+
+    stage = "drawing older and later rows"
+    is_announced = False
+
+    @property
+    def spec(self) -> dict[str, object]:
+        """What is collected."""
+        return super().spec | {"statistic": "older and later rows"}
+
+
+class FewerSummaries(ColumnSummaries):
+    """Summaries of the same rows, of which the schema leaves out more columns."""
+
+    gone: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, summaries: ColumnSummaries, names: Sequence[str]) -> FewerSummaries:
+        """Those without some columns."""
+        fewer = object.__new__(cls)
+        found = {name: column for name, column in summaries.found.items() if name not in names}
+        fewer.__dict__.update(vars(summaries) | {"found": found, "gone": tuple(names)})
+        return fewer
+
+    def build_schema(self, cut_points: CutPoints | None = None, *, by_name: bool = True) -> Schema:
+        """As of all columns, with the reason of those that are gone."""
+        schema = super().build_schema(cut_points, by_name=by_name)
+        return replace(schema, left_out=(*schema.left_out, *(LeftOut(name, GOES_ON) for name in self.gone)))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Drawn rows as a table of codes, their classes last, and when each was: (n_rows,) float64, the share of rows until then."""
+
+    rows: pa.Table
+    until: Floats
+
+    def window(self, first: float) -> tuple[pa.Table, pa.Table]:
+        """The rows until a share of all, and those of the window behind them."""
+        is_older = self.until <= first
+        return self.rows.filter(pa.array(is_older)), self.rows.filter(
+            pa.array(~is_older & (self.until <= first + WINDOW))
+        )
+
+
+def time_columns(summaries: ColumnSummaries) -> list[str]:
+    """Columns of dates and timestamps with several values of which nothing is said, that with most values first."""
+    found = {
+        name: column.histogram.keys.size
+        for name, column in summaries.found.items()
+        if column.kind == "numeric" and is_date_or_timestamp(column.arrow_type) and not _is_said(summaries, name)
+    }
+    return sorted((name for name, size in found.items() if size > 1), key=lambda name: (-found[name], name))
+
+
+def _is_said(summaries: ColumnSummaries, name: str) -> bool:
+    return replace(summaries.overrides.get(name, ColumnOverride()), reading=None) != ColumnOverride()
+
+
+def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Model]:
+    """The passes of a learner, without the columns that harm it on later rows.
+
+    Where there is a column of times, that takes one pass and some work more; nothing where the schema is given or kept, which
+    knows what was left out.
+
+    `holdout_by`: "auto" or "time": later rows are those of later times; "time" wants a column of times. "order": those that come
+    later. Raises InvalidParameter.
+    """
+    request = next(passes)
+    summaries = yield request
+    if isinstance(request, ColumnSummaries) and request.kept is None and len(summaries.classes) > 1:
+        times = time_columns(summaries)
+        if holdout_by == "time" and not times:
+            raise InvalidParameter(
+                "holdout_by", "time", "no column of dates or timestamps is learned from; use order or random"
+            )
+        if times or holdout_by == "order":
+            schema = quantile_binned_schema(summaries, BINS)
+            n_drawn = int(np.clip(CELLS // (schema.n_attributes + 1), 1_000, DRAWN))
+            if holdout_by == "order":
+                timed: Timed = yield RowWork(
+                    OrderedRows.stage, schema, partial(rows_in_order, n_drawn, summaries.n_rows)
+                )
+            else:
+                timed = rows_by_time((yield OrderedRows(schema, n_drawn)), times[0])
+            left_out = yield Work("comparing later rows", partial(columns_to_leave_out, timed))
+            summaries = FewerSummaries.of(summaries, left_out) if left_out else summaries
+    return (yield from _continued(passes, summaries))
+
+
+def passes_with_kept_choice(passes: Passes[Model], kept: Schema) -> Passes[Model]:
+    """The passes of a learner that refreshes, without the columns that its last training left out so."""
+    left_out = [one.name for one in kept.left_out if one.reason == GOES_ON]
+    request = next(passes)
+    summaries = yield request
+    if isinstance(summaries, ColumnSummaries) and left_out:
+        summaries = FewerSummaries.of(summaries, left_out)
+    return (yield from _continued(passes, summaries))
+
+
+def _continued(passes: Passes[Model], answer: object) -> Passes[Model]:
+    """The rest of some passes, once the first request is answered."""
+    while True:
+        try:
+            request = passes.send(answer)
+        except StopIteration as stop:
+            model: Model = stop.value
+            return model
+        answer = yield request
+
+
+def columns_to_leave_out(timed: Timed, threads: int, advance: Advance) -> list[str]:
+    """The columns without which cheap networks of older rows predict later ones better, in windows one after the other.
+
+    Left out are all columns that only go on, where that is better; then each comes back that is worth it.
+    """
+    new = columns_that_go_on(timed)
+    if not new:
+        return []
+    n_done, n_total = 0, len(WINDOWS) * (2 + len(new))
+
+    def losses_without(left_out: Sequence[str]) -> Floats:
+        nonlocal n_done
+        found = []
+        for first in WINDOWS:
+            found.append(_losses(*timed.window(first), left_out, threads))
+            n_done += 1
+            advance(n_done, n_total)
+        return np.concatenate(found)
+
+    left_out, losses = list(new), losses_without(new)
+    if not _is_better(losses, losses_without(()), GAIN):
+        return []
+    for name in new:
+        fewer = [other for other in left_out if other != name]
+        with_it = losses_without(fewer)
+        if _is_better(with_it, losses, WORTH):
+            left_out, losses = fewer, with_it
+    return left_out
+
+
+def _is_better(new: Floats, old: Floats, share: float) -> bool:
+    """Whether log losses of rows are less than others by more than chance and by more than a share of them."""
+    gains = old - new
+    error = gains.std() / np.sqrt(gains.size)
+    return bool(gains.mean() > max(share * old.mean(), DEVIATIONS * error))
+
+
+def _losses(
+    older: pa.Table, newer: pa.Table, left_out: Sequence[str], threads: int, overrides: Overrides = NOTHING
+) -> Floats:
+    """(n_newer,) float64: log losses of newer rows, the mean over networks of the older ones."""
+    names = [name for name in older.column_names if name not in left_out]
+    y = np.asarray(newer[TARGET])
+    if len(names) < 2:
+        return _log_losses(np.bincount(older[TARGET], minlength=y.max() + 1) / len(older), y)
+    found = []
+    for name, recipe, parameters in NETWORKS:
+        model = drive(
+            Learner(name, recipe(TARGET, parameters, None, overrides), None),
+            Source.of_table(older.select(names)),
+            threads=threads,
+        )
+        columns = newer.select([name for name in names if name != TARGET])
+        p = [
+            model.predict_proba(encode(rows, model.schema, with_class=False)) for rows in columns.to_batches(BATCH_ROWS)
+        ]
+        known = np.array(model.schema.class_values(), np.int64)
+        by_class = np.zeros((y.size, 1 + max(int(y.max()), int(known.max()))))
+        by_class[:, known] = np.concatenate(p)
+        found.append(_log_losses(by_class, y))
+    return np.mean(found, axis=0)
+
+
+def losses_of_later_rows(
+    rows: pa.Table, target: str, overrides: Overrides, is_later: Mask, threads: int
+) -> tuple[Floats, Floats]:
+    """How well cheap networks of the other rows predict later ones, and as many rows at random.
+
+    `is_later`: (n_rows,) bool. Returns (n_later,) float64 log losses of the later rows and of the others. Raises what learning does.
+    """
+    codes = rows[target].combine_chunks().dictionary_encode().indices
+    y = codes.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    rows = rows.drop_columns([target]).append_column(TARGET, pa.array(y))
+    known = {name: entry for name, entry in overrides.items() if name != target}
+    chosen = np.random.default_rng(0).permutation(is_later)
+    later, at_random = (
+        _losses(rows.filter(pa.array(~part)), rows.filter(pa.array(part)), (), threads, known)
+        for part in (is_later, chosen)
+    )
+    return later, at_random
+
+
+def _log_losses(p: Floats, y: Integers) -> Floats:
+    """Of rows by the probabilities of their classes; one of zero counts as LEAST."""
+    of_class = p[np.arange(y.size), y] if p.ndim > 1 else p[y]
+    return -np.log(np.maximum(of_class, LEAST))
+
+
+def rows_by_time(sample: DrawnRows, time: str) -> Timed:
+    """Drawn rows with the share of them that are not later, by a column of times."""
+    rows = sample.occurrences(2 * sample.n_distinct)
+    assert rows.y is not None
+    codes = rows.x[[attribute.name for attribute in sample.schema.attributes].index(time)]
+    until = np.cumsum(np.bincount(codes)) / max(1, codes.size)
+    return Timed(_table(sample.schema, rows.x, rows.y), until[codes])
+
+
+def rows_in_order(n_drawn: int, n_rows: int, rows: Rows, threads: int, advance: Advance) -> Timed:
+    """Rows at equal distances, with the share of all rows that do not come later."""
+    del threads
+    step, passed, parts = -(-n_rows // n_drawn), 0, list[Chunk]()
+    for chunk in rows:
+        parts.append(chunk.rows(np.arange(-passed % step, chunk.n_rows, step)))
+        passed += chunk.n_rows
+        advance(passed, n_rows)
+    x = np.concatenate([part.x for part in parts], axis=1)
+    y = np.concatenate([part.y for part in parts if part.y is not None])
+    return Timed(_table(rows.schema, x, y), np.arange(1, y.size + 1) / y.size)
+
+
+def columns_that_go_on(timed: Timed) -> list[str]:
+    """Those of which the rows of each window have values that hardly any row before it has, those with most such rows first.
+
+    None where a window has too few rows, or the rows before it one class.
+    """
+    names = [name for name in timed.rows.column_names if name != TARGET]
+    shares = dict.fromkeys(names, 1.0)
+    for first in WINDOWS:
+        older, newer = timed.window(first)
+        if min(len(older), len(newer)) < FEWEST or pc.count_distinct(older[TARGET]).as_py() < 2:
+            return []
+        for name in names:
+            shares[name] = min(shares[name], _share_of_new_codes(older[name], newer[name]))
+    new = sorted((name for name in names if shares[name] > SHARE_OF_NEW), key=lambda name: (-shares[name], name))
+    return new[:MOST_LOOKED_AT]
+
+
+def _share_of_new_codes(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> float:
+    """The share of newer rows whose code hardly any older row has."""
+    both = pa.chunked_array([*older.chunks, *newer.chunks]).combine_chunks().dictionary_encode("encode").indices
+    codes = both.to_numpy(zero_copy_only=False)
+    size = int(codes.max()) + 1
+    before, after = (np.bincount(part, minlength=size) for part in (codes[: len(older)], codes[len(older) :]))
+    is_often = after / len(newer) > TIMES_AS_OFTEN * before / len(older)
+    return float(after[is_often].sum() / len(newer))
+
+
+def _table(schema: Schema, x: Codes, y: Codes) -> pa.Table:
+    """The rows as a table of codes, which networks learn like any other: numeric columns as numbers, nominal ones as words."""
+    columns = {}
+    for attribute, codes in zip(schema.attributes, x, strict=True):
+        is_missing = (codes == 0) if attribute.has_missing else np.zeros(codes.size, bool)
+        numbers = pa.array(codes.astype(np.int64), mask=is_missing)
+        columns[attribute.name] = numbers if attribute.kind == "numeric" else numbers.cast(pa.string())
+    return pa.table(columns | {TARGET: y.astype(np.int64)})

@@ -1,0 +1,218 @@
+"""Which rows stand for those to come: any, those of later times, or those that come last."""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from learners.errors import LearnerError
+from learners.kernels.arrays import Mask
+from learners.passes.sources.row_filter import Selection, Since
+from learners.passes.sources.source import Condition, Fragment, Source, SourceFile
+from learners.registry.later_rows import losses_of_later_rows
+from learners.schema.overrides import ColumnOverride
+from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.problems import InvalidRequest
+from service.requests.requests import TrainRequest
+
+SAMPLED, READ = 20_000, 500_000  # rows that decide, and of about how many they are
+FEWEST = 1_000
+WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where their log loss is so much greater
+
+
+@dataclass(frozen=True)
+class KeptBack:
+    """Which rows a training kept back: decided once, and kept with the training, as a reader may not change it.
+
+    `by`: "random", "time" with a column and the last time that is learned, or "order" with how many rows are learned.
+    `later`, `random`: log losses of networks on later rows, and on rows at random, where they were compared.
+    """
+
+    by: Literal["random", "time", "order"]
+    column: str = ""
+    until: str = ""
+    n_first: int = 0
+    later: float | None = None
+    random: float | None = None
+
+    @classmethod
+    def of(cls, facts: object) -> KeptBack:
+        """Read what `facts` gave; of trainings of earlier releases, at random."""
+        return cls(**facts) if isinstance(facts, dict) else cls("random")
+
+    def facts(self) -> JSONObject:
+        """For JSON."""
+        return asdict(self)
+
+    def warnings(self) -> list[str]:
+        """What later rows lose beside rows at random, in a sentence, where they disagree."""
+        if self.later is None or self.random is None:
+            return []
+        losses = f"log loss {self.later:.3f} beside {self.random:.3f} for rows at random, by naive Bayes and kDB"
+        if self.by == "time":
+            return [
+                f"Later rows are predicted worse than rows at random ({losses}), so the newest ones by {self.column!r} (after "
+                f"{self.until}) are kept back; --holdout-by random measures on rows at random."
+            ]
+        return [
+            f"The last rows, as they are given, are predicted worse ({losses}): rows to come may be like them. --holdout-by order "
+            "measures on the last ones."
+        ]
+
+
+@dataclass(frozen=True)
+class Until(Condition):
+    """Rows up to a moment, and those without a time: all that `Since` leaves."""
+
+    column: str
+    cut: datetime.datetime
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"{self.column} <= {self.cut.isoformat()}"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads."""
+        return (self.column,)
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool."""
+        return ~Since(self.column, self.cut).mask(rows, file, fragment, offset)
+
+
+@dataclass(frozen=True)
+class First(Condition):
+    """The first rows of a file, or the others."""
+
+    n_rows: int
+    is_kept_back: bool
+
+    @property
+    def text(self) -> str:
+        """The condition in words."""
+        return f"{'behind' if self.is_kept_back else 'among'} the first {self.n_rows} rows"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that the condition reads: none."""
+        return ()
+
+    def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
+        """(n_rows,) bool."""
+        before = sum(file.row_groups[: fragment.row_group]) + offset
+        is_first = np.arange(before, before + rows.num_rows) < self.n_rows
+        return ~is_first if self.is_kept_back else is_first
+
+
+def choose_kept_back(
+    chosen: Selection, request: TrainRequest, target: str | None, overrides: JSONMapping, threads: int
+) -> KeptBack:
+    """Which rows a training keeps back. Raises InvalidRequest if there are no times to choose by, SourceError."""
+    if request.holdout_by == "random":
+        return KeptBack("random")
+    n_rows = sum(chosen.raw.files[index].n_rows for index in chosen.wanted)
+    if request.holdout_by == "order":
+        return KeptBack("order", n_first=int((1 - request.holdout) * n_rows))
+    names = _time_columns(chosen.source, request, target, overrides)
+    if request.holdout_by == "time" and not names:
+        raise InvalidRequest(
+            "No column holds dates or timestamps: keep back the last rows with --holdout-by order (holdout_by), or any with random.",
+            field="holdout_by",
+        )
+    if request.holdout_by == "auto" and (n_rows < FEWEST or target is None):
+        return KeptBack("random")
+    rows = _sampled(chosen.source)
+    column = max(names, key=lambda name: pc.count_distinct(rows[name]).as_py(), default=None)
+    cut = None if column is None else _cut(rows[column], request.holdout)
+    by_time = None if column is None or cut is None else KeptBack("time", column, cut.isoformat())
+    if request.holdout_by == "time":
+        if by_time is None:
+            raise InvalidRequest(
+                f"All rows have the same time in {names[0]!r}: use --holdout-by order or random.", field="holdout_by"
+            )
+        return by_time
+    is_later = np.arange(rows.num_rows) >= (1 - request.holdout) * rows.num_rows
+    if by_time is not None:
+        assert column is not None and cut is not None
+        is_later = Since(column, cut).mask(rows.to_batches()[0], *_NOWHERE)
+    try:
+        later, random = losses_of_later_rows(rows, str(target), overrides, is_later, threads)
+    except LearnerError:  # of rows that no network learns from; the training says why, or does with them
+        return KeptBack("random")
+    error = np.hypot(later.std() / np.sqrt(later.size), random.std() / np.sqrt(random.size))
+    if not later.mean() > WORSE * random.mean() + DEVIATIONS * error:
+        return KeptBack("random")
+    found = KeptBack("random") if by_time is None else by_time
+    return replace(found, later=float(later.mean()), random=float(random.mean()))
+
+
+_NOWHERE: Any = (None, None, 0)  # a condition on columns alone does not ask for a file
+
+
+def divide_later(chosen: Selection, kept: KeptBack) -> tuple[Selection, Selection]:
+    """The rows to learn from, and those that are kept back, by time or order."""
+    learned: dict[int, tuple[Condition, ...]] = {}
+    back: dict[int, tuple[Condition, ...]] = {}
+    passed = 0
+    for index, own in chosen.wanted.items():
+        n_rows = chosen.raw.files[index].n_rows
+        if kept.by == "time":
+            cut = datetime.datetime.fromisoformat(kept.until)
+            learned[index], back[index] = (*own, Until(kept.column, cut)), (*own, Since(kept.column, cut))
+        else:
+            n_first = min(max(kept.n_first - passed, 0), n_rows)
+            if n_first:
+                learned[index] = own if n_first == n_rows else (*own, First(n_first, False))
+            if n_first < n_rows:
+                back[index] = own if n_first == 0 else (*own, First(n_first, True))
+        passed += n_rows
+    return Selection(chosen.raw, learned), Selection(chosen.raw, back)
+
+
+def _time_columns(source: Source, request: TrainRequest, target: str | None, overrides: JSONMapping) -> list[str]:
+    """Columns of dates and timestamps: the one that is named, or all that are not dropped."""
+    if request.timestamp is not None:
+        return [request.timestamp]
+    names = [one.name for one in source.arrow_schema if pa.types.is_timestamp(one.type) or pa.types.is_date(one.type)]
+    is_asked = request.holdout_by == "time"
+    return [
+        name
+        for name in names
+        if name != target and (is_asked or not ColumnOverride.of(name, overrides.get(name, {})).drop)
+    ]
+
+
+def _sampled(source: Source) -> pa.Table:
+    """Rows at equal distances, in order."""
+    thinned = source.thinned(READ)
+    step, passed, parts = max(1, -(-thinned.n_rows // SAMPLED)), 0, []
+    for batch in thinned.batches(source.learnable()):
+        parts.append(batch.take(pa.array(np.arange(-passed % step, batch.num_rows, step))))
+        passed += batch.num_rows
+    return pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
+
+
+def _cut(times: pa.ChunkedArray, share: float) -> datetime.datetime | None:
+    """The last time before the newest share of the rows; None where there is one time only."""
+    known = pc.sort_indices(times).to_numpy()[: len(times) - times.null_count]
+    if not known.size:
+        return None
+    ordered = times.take(pa.array(known))
+    kind = ordered.type
+    if pa.types.is_timestamp(kind):
+        ordered = ordered.cast(pa.timestamp("us", kind.tz), safe=False)
+    greatest = ordered[-1]
+    place = max(int((1 - share) * known.size) - 1, 0)
+    while place > 0 and ordered[place] == greatest:
+        place = pc.sum(pc.less(ordered, ordered[place])).as_py() - 1
+    if place < 0 or ordered[place] == greatest:
+        return None
+    moment = ordered[place].as_py()
+    return moment if isinstance(moment, datetime.datetime) else datetime.datetime.combine(moment, datetime.time())

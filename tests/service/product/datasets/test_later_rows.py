@@ -1,0 +1,116 @@
+"""Rows kept back by time, by order or at random: which are learned, what is said, and that each step means the same rows."""
+
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from service import product
+from service.product import train_steps
+from service.requests.problems import InvalidRequest
+from tests.service.asking import training
+
+N = 2_000
+START = datetime.datetime(2026, 1, 1)
+
+
+def table(first=0, n_rows=N, turns=True):
+    """Rows an hour apart, whose class goes with `a`, and the other way round in the last quarter of 2,000 where it turns."""
+    random = np.random.default_rng(first)
+    hours = np.arange(first, first + n_rows)
+    a = random.integers(0, 2, n_rows)
+    is_turned = (hours >= 0.75 * N) & turns
+    y = np.where(random.random(n_rows) < 0.9, a ^ is_turned, 1 - (a ^ is_turned))
+    moments = [START + datetime.timedelta(hours=int(hour)) for hour in hours]
+    return pa.table({"when": moments, "id": hours, "a": a.astype(str), "y": np.array(["no", "yes"])[y]})
+
+
+@pytest.fixture
+def chosen(monkeypatch):
+    """Every choice of rows of a training."""
+    found = []
+    select = train_steps.select_training_rows
+
+    def recording(*arguments):
+        found.append(select(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(train_steps, "select_training_rows", recording)
+    return found
+
+
+def train(workspace, path, **more):
+    told = []
+    request = training(path, target="y", columns={"id": "drop"}, **more)
+    version, _ = product.train_and_report_passes(workspace, request, lambda _: None, told.append)
+    return version, told
+
+
+def ids(source):
+    return sorted(value for batch in source.batches(["id"]) for value in batch.column(0).to_pylist())
+
+
+def require_parts(version, chosen, learned, kept_back):
+    assert ids(chosen[0].learned.source) == learned and ids(chosen[-1].kept_back) == kept_back
+    assert (version.n_rows, version.metrics["n_test_rows"]) == (len(learned), len(kept_back))
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_the_newest_rows_are_kept_back_where_they_are_predicted_worse(ending, workspace, tmp_path, chosen):
+    shuffled = table().take(np.random.default_rng(0).permutation(N))
+    if ending == "csv":
+        shuffled.to_pandas().to_csv(tmp_path / "t.csv", index=False)
+    else:
+        pq.write_table(shuffled, tmp_path / "t.parquet", row_group_size=300)
+    version, told = train(workspace, tmp_path / f"t.{ending}")
+    require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
+    assert version.metrics["evaluated_on"] == "newest rows"
+    words = [text for text in told if "newest ones by 'when' (after 2026-03-08T15:00:00) are kept back" in text]
+    assert len(words) == 1 and "--holdout-by random" in words[0] and "for rows at random" in words[0]
+
+
+def test_where_they_agree_or_where_it_is_asked_rows_are_kept_back_at_random(workspace, tmp_path, chosen):
+    pq.write_table(table(turns=False), tmp_path / "t.parquet")
+    version, told = train(workspace, tmp_path / "t.parquet")
+    assert version.metrics["evaluated_on"] == "hold-out" and not any("Later rows" in text for text in told)
+    at_random = ids(chosen[-1].kept_back)
+    pq.write_table(table(), tmp_path / "u.parquet")
+    version, told = train(workspace, tmp_path / "u.parquet", model="u", holdout_by="random")
+    assert version.metrics["evaluated_on"] == "hold-out" and not any("predicted worse" in text for text in told)
+    assert 300 < len(at_random) < 500 and at_random[0] < 100
+
+
+def test_the_last_rows_are_kept_back_where_that_is_asked_and_pointed_at_where_not(workspace, tmp_path, chosen):
+    for part, (first, n_rows) in enumerate([(0, 1_500), (1_500, 500)]):
+        pq.write_table(table(first, n_rows).drop_columns(["when"]), tmp_path / f"{part}.parquet", row_group_size=400)
+    version, told = train(workspace, tmp_path)
+    assert version.metrics["evaluated_on"] == "hold-out"
+    assert any("The last rows, as they are given" in text and "--holdout-by order" in text for text in told)
+    chosen.clear()
+    version, _ = train(workspace, tmp_path, holdout_by="order")
+    require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
+    assert version.metrics["evaluated_on"] == "last rows"
+
+
+def test_rows_that_come_later_move_none_back(workspace, tmp_path, chosen):
+    """An update learns what was kept back before; no row that was learned is measured on."""
+    pq.write_table(table(), tmp_path / "0.parquet")
+    train(workspace, tmp_path, update=True, holdout_by="time")
+    before = ids(chosen[0].learned.source)
+    pq.write_table(table(N, 500), tmp_path / "1.parquet")
+    chosen.clear()
+    version, _ = train(workspace, tmp_path, update=True, holdout_by="time")
+    require_parts(version, chosen, list(range(2_000)), list(range(2_000, 2_500)))
+    assert set(before) < set(ids(chosen[0].learned.source))
+
+
+def test_times_that_are_not_there_are_asked_for_in_one_sentence(workspace, tmp_path):
+    pq.write_table(table().drop_columns(["when"]), tmp_path / "t.parquet")
+    with pytest.raises(InvalidRequest, match=r"No column holds dates or timestamps.*--holdout-by order"):
+        train(workspace, tmp_path / "t.parquet", holdout_by="time")
+    same = table().set_column(0, "when", pa.array([START] * N))
+    pq.write_table(same, tmp_path / "u.parquet")
+    with pytest.raises(InvalidRequest, match="All rows have the same time in 'when'"):
+        train(workspace, tmp_path / "u.parquet", holdout_by="time")
