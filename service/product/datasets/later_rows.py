@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learners.errors import LearnerError
+from learners.errors import LearnerError, UnknownColumn
 from learners.kernels.arrays import Mask
 from learners.passes.sources.row_filter import Selection, Since
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile
@@ -120,13 +120,15 @@ def choose_kept_back(
     n_rows = sum(chosen.raw.files[index].n_rows for index in chosen.wanted)
     if request.holdout_by == "order":
         return KeptBack("order", n_first=int((1 - request.holdout) * n_rows))
+    if request.timestamp is not None and request.timestamp not in chosen.source.arrow_schema.names:
+        raise UnknownColumn(request.timestamp, chosen.source.arrow_schema.names)
     names = _time_columns(chosen.source, request, target, overrides)
     if request.holdout_by == "time" and not names:
         raise InvalidRequest(
             "No column holds dates or timestamps: keep back the last rows with --holdout-by order (holdout_by), or any with random.",
             field="holdout_by",
         )
-    if request.holdout_by == "auto" and (n_rows < FEWEST or target is None):
+    if request.holdout_by == "auto" and (n_rows < FEWEST or target not in chosen.source.learnable()):
         return KeptBack("random")
     rows = _sampled(chosen.source)
     column = max(names, key=lambda name: pc.count_distinct(rows[name]).as_py(), default=None)
