@@ -128,7 +128,7 @@ class TrainRequest(LimitedRequest):
     seed: int = Field(default=0, ge=0, lt=2**32, description="Decides which rows are kept back.")
     holdout_by: Literal["auto", "time", "order", "random"] = Field(
         default="auto",
-        exclude_if=_is_auto,
+        exclude_if=is_auto,
         description="Which rows stand for those to come, to be kept back and to decide on columns that only go on: those of later "
         "times, those that come last, or any. auto takes later times where a column has times and networks predict them worse.",
     )
