@@ -97,7 +97,11 @@ def test_no_rows_and_rows_of_nothing_have_answers(model, circuit):
 @pytest.mark.parametrize("cls", [NB, TAN, KDB, SKDB, ESKDB, FewPassClassifier])
 def test_an_estimator_takes_the_parameters_of_its_learner(cls):
     parameters = recipes.learner_recipe(cls._learner).parameters
-    defaults = {field.name: field.default for field in fields(parameters)} | dict.fromkeys(COMMON) | {"verbose": False, "holdout_by": "auto"}
+    defaults = (
+        {field.name: field.default for field in fields(parameters)}
+        | dict.fromkeys(COMMON)
+        | {"verbose": False, "holdout_by": "auto"}
+    )
     taken = inspect.signature(cls).parameters
     assert {name: parameter.default for name, parameter in taken.items()} == defaults
     assert cls().get_params() == defaults
