@@ -31,7 +31,7 @@ N_BINS = 12
 def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
     """Some rows of a data set, and of its columns the values by class and the share that is missing.
 
-    Classes are those of `target`, or of the data set's own. `search` is in the name of each column told. Returns `rows`, the
+    Classes are those of `target`, or of the data set's own; one that has a single value is a column like any other. `search` is in the name of each column told. Returns `rows`, the
     first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files, without forgotten
     ones. `columns`, at most `MOST_COLUMNS` of `n_columns`: `missing`, a share; `labels` and `counts`, rows by class and label.
     `classes`; `left_out` with the reason of each column. Raises NotFound, OutsideRoots, SourceError, UnknownColumn,
@@ -52,6 +52,8 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
     table = pa.Table.from_batches(_first(source.thinned(SAMPLE_ROWS), [RowPredicate(rule.where) for rule in rules]))
     if not table.num_rows:
         raise EmptyData(f"Data set {name!r} has no rows.")
+    if target is not None and len(table[target].unique()) < 2:  # one class: there is nothing to compare
+        target = None
     if dataset.schema_json is not None and target == dataset.target:
         schema = Schema.from_json(dataset.schema_json)
     else:
