@@ -19,8 +19,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 EXPECTED = Path(__file__).with_suffix(".json")
 TABLES = ("breast_cancer", "iris", "wine", "digits")
-# How much larger than expected a figure may be: log losses repeat, processor time depends on what else runs.
-TOLERANCES = {"log loss": 1.05, "processor": 1.7, "memory": 1.3}
+# How much larger than expected a figure may be: of some dozen test rows a log loss is rough, and processor time depends on what else runs.
+TOLERANCES = {"log loss": 1.2, "processor": 2.0, "memory": 1.4}
 ROUNDS = 3
 
 
