@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -115,7 +115,20 @@ def _prior(model: LookupModel) -> Floats:
     return (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
 
 
+class NoJointDistribution(LearnerError, ValueError):
+    """The probabilities of a classifier's contexts do not add up to one."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This model was trained with back_off=cell, whose probabilities do not add up to one in a context: it predicts, "
+            "and answers no queries. Train with back_off=context to query it."
+        )
+
+
 def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
+    parameters = model.facts.get("parameters")
+    if isinstance(parameters, Mapping) and parameters.get("back_off") == "cell":
+        raise NoJointDistribution
     schema, families = model.schema, _families(model)
     sizes, target = schema.domain_sizes.tolist(), schema.n_attributes
     parents: list[tuple[int, ...]] = [()] * (target + 1)

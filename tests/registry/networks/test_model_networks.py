@@ -4,10 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from fewpass import StructurePosterior
+from fewpass import KDB, StructurePosterior
+from learners import encode
 from learners.models.query import Conditional, Graph, Moments, Sample
 from learners.orders.formats.bif import parse_bif
 from learners.registry.discrete_networks import network_model
+from learners.registry.networks.model_networks import NoJointDistribution, compile_model_circuit, model_arc_network
 
 
 def test_the_best_graph_of_words_answers():
@@ -36,3 +38,13 @@ def test_the_best_graph_of_numbers_answers_by_a_gaussian():
     assert told["variance"] == pytest.approx(2.25, rel=0.1)
     rows = posterior.query(Sample(500, {"x": 5.0}, seed=1))["rows"]
     assert np.mean([row["y"] for row in rows]) == pytest.approx(told["mean"], abs=0.4)
+
+
+def test_a_classifier_without_a_joint_distribution_answers_no_queries():
+    table = pa.table({"a": ["x", "y"] * 40, "b": ["p", "p", "q", "q"] * 20, "class": ["n", "m", "n", "n"] * 20})
+    model = KDB(target="class", k=1, m=1.0, back_off="cell", prune=False).fit(table).model_
+    assert model.predict_proba(encode(table, model.schema)).sum(axis=1) == pytest.approx(1.0)
+    with pytest.raises(NoJointDistribution, match="Train with back_off=context to query it"):
+        model_arc_network(model)
+    with pytest.raises(NoJointDistribution):
+        compile_model_circuit(model)
