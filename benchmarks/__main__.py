@@ -14,6 +14,7 @@ from pathlib import Path
 FULL = {
     "passes": ["--threads", "1"],
     "one_row": [],
+    "null_rows": [],
     "first_minute": [],
     "serving": [],
     "hdp_sampler": [],
@@ -33,6 +34,7 @@ FULL = {
 QUICK = {
     "passes": ["--rows", "1000000", "--rounds", "3"],
     "one_row": ["--rows", "10000", "--rounds", "2"],
+    "null_rows": ["--rows", "20000", "--asked", "10000", "--rounds", "2"],
     "serving": ["--rounds", "2", "--seconds", "1"],
     "refresh": ["--rows", "1000000", "--rounds", "1"],
     "scale": ["--rows", "500000", "1000000", "--rounds", "1"],

@@ -28,7 +28,7 @@ QUICK_ROWS, QUICK_TIMEOUT_S = 14_000, 30
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     """The options."""
-    every = [*tables.FROM_SETS, "orders", "real", "interactions"]
+    every = [*tables.FROM_SETS, "orders", "real", "nulls", "interactions"]
     parser = argparse.ArgumentParser(prog="benchmarks.scoreboard", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small tables, no CatBoost; writes nothing by itself")
     parser.add_argument("--tables", nargs="+", choices=every)

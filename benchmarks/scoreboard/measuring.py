@@ -20,6 +20,8 @@ from learners.kernels.arrays import Floats
 
 FEWPASS = ("auto", "eskdb", "kdb", "skdb", "nb")
 
+LEAST_CPU_S = 0.05  # of a prediction beyond its start: less is chance
+
 
 @dataclass
 class Entry:
@@ -38,7 +40,8 @@ class Entry:
     size_ratio : float
         Bytes of the model ÷ bytes of the Parquet file that it learned from.
     rows_per_cpu_s : float
-        Rows that the command predicts a processor second, imports included.
+        Rows that the command predicts a processor second beyond its start, which is that of predicting one row; None where
+        both take the same but for `LEAST_CPU_S`.
     start_cpu_s : float
         Of the command that predicts one row: what of the others is imports.
     """
@@ -127,7 +130,9 @@ def measured(learner: str, files: Split, folder: Path, timeout_s: float) -> Entr
     entry.train_s, entry.peak_mib = trained.wall_s, trained.peak_bytes / 2**20
     entry.train_cpu_s = trained.cpu_s
     entry.size_ratio = commands.model_bytes / files.train.stat().st_size
-    entry.rows_per_cpu_s, entry.start_cpu_s = len(files.labels) / answered.cpu_s, started.cpu_s
+    beyond_start = answered.cpu_s - started.cpu_s
+    entry.rows_per_cpu_s = len(files.labels) / beyond_start if beyond_start >= LEAST_CPU_S else None
+    entry.start_cpu_s = started.cpu_s
     _add_scores(entry, 0.0, commands)
     for share in sorted(files.tests.keys() - {0.0}):
         try:

@@ -21,7 +21,7 @@ HEAD = """# The scoreboard
 
 `make scoreboard` trains and predicts with the `fewpass` command and with the boosting libraries, each in processes of its own, from the same Parquet files: 70 % of the rows to train
 on, 30 % to predict. The columns of the four scores are of whole rows, then of rows in which 30 % and 70 % of the columns are not sent. Processor seconds are those of the
-process and its children, imports included (– where they were not measured). The start is the command that predicts one row. The size is that of the form of a model that answers ÷ that of the Parquet file.
+process and its children, imports included (– where they were not measured). The start is the command that predicts one row; rows a CPU second are those of the prediction beyond it. The size is that of the form of a model that answers ÷ that of the Parquet file.
 *Not done* says why.
 """
 

@@ -56,6 +56,7 @@ def tables(names: list[str], real_rows: int) -> Iterator[tuple[str, str, pa.Tabl
     made: dict[str, tuple[str, Callable[[], pa.Table]]] = {
         "orders": ("late", _orders),
         "real": ("outcome", lambda: _real(real_rows)),
+        "nulls": ("outcome", lambda: _real(ORDERS, has_many_nulls=True)),
         "interactions": ("class", _interactions),
     }
     for name in names:
@@ -78,10 +79,10 @@ def _orders() -> pa.Table:
         return pa.concat_tables([pq.read_table(path) for path in (*orders.train, orders.tomorrow, orders.test)])
 
 
-def _real(n_rows: int) -> pa.Table:
-    from benchmarks.real_tables import arrow_table
+def _real(n_rows: int, has_many_nulls: bool = False) -> pa.Table:
+    from benchmarks.real_tables import MANY_NULLS, NULLS, arrow_table
 
-    return arrow_table(n_rows, np.random.default_rng(1))
+    return arrow_table(n_rows, np.random.default_rng(1), MANY_NULLS if has_many_nulls else NULLS)
 
 
 def _interactions() -> pa.Table:

@@ -86,5 +86,7 @@ def test_columns_are_hidden_once_for_a_table(tiny, tmp_path):
 
 def test_generated_tables_have_the_class_that_is_asked_for(monkeypatch):
     monkeypatch.setattr(tables, "INTERACTIONS", 50)
-    for name, target, table in tables.tables(["real", "interactions"], 50):
+    monkeypatch.setattr(tables, "ORDERS", 50)
+    for name, target, table in tables.tables(["real", "nulls", "interactions"], 50):
         assert table is not None and target in table.column_names, name
+        assert sum(column.null_count > 0 for column in table.columns) >= {"real": 4, "nulls": 15}.get(name, 0)

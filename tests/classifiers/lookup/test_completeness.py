@@ -7,6 +7,7 @@ import pytest
 from fewpass import ESKDB, KDB
 from learners.classifiers.lookup import completeness, look_up_tables
 from learners.classifiers.lookup.elimination import Elimination
+from learners.ensembles.model import EnsembleModel
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 
@@ -63,6 +64,20 @@ def test_the_work_does_not_follow_the_number_of_patterns(model, work):
         model.predict_proba(rows, threads=1)
         assert work["summed"] <= n_rows // 50
         assert work["look-ups"] <= 40 + 40 * work["summed"]
+
+
+def test_a_column_that_all_rows_lack_is_summed_out_together(model, work):
+    """It makes one pattern: nulls that are sure to be values make no more."""
+    x = np.array(rows_of(model, 1000, seed=2).x)
+    x[2] = model.schema.domain_sizes[2]
+    x.setflags(write=False)
+    model.predict_proba(Chunk(x[:, :1], None))  # what is made once
+    work.update({"look-ups": 0, "summed": 0})
+    model.predict_proba(Chunk(x, None), threads=1)
+    n_joints = len(model.joints.models) if isinstance(model, EnsembleModel) else 1
+    unsure = work["summed"] - 1000 * n_joints
+    assert 0 <= unsure <= 500 * n_joints
+    assert work["look-ups"] <= 60 * n_joints + 40 * unsure
 
 
 def test_nulls_as_usual_are_read_as_values_with_nothing_lost(model, monkeypatch):
