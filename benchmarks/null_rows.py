@@ -1,4 +1,4 @@
-"""Rows with nulls as they come, against complete rows of the same table and against 100 rounds of XGBoost, one thread each.
+"""Rows with nulls as they come, against complete rows of the same table and against 100 rounds of XGBoost over the same columns, one thread each.
 
 python -m benchmarks.null_rows --rows 300000
 python -m benchmarks.null_rows --data ../shared/data/mixed/flights_nyc13.parquet --target late
@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import xgboost
 
 from benchmarks.measuring import Figure, alternated, machine, options, ratio_median_min_max, report
 from benchmarks.real_tables import MANY_NULLS, TARGET, arrow_table
@@ -32,21 +31,12 @@ from learners.schema.encoding.encode import encode
 LEARNERS = {"kdb": {"k": 2}, "skdb": {"k": 5}, "eskdb": {}, "auto": {}}
 WANTED = {"kdb": ("10", "50"), "skdb": ("8", "40"), "auto": ("1", "3")}
 AT_MOST = {"kdb": ("≤ 25", "5"), "auto": ("≤ 10", "4")}
-ROUNDS = 100
 CALLS = 200
 
 
 def codes(table: pa.Table, model: Model) -> Chunk:
     (batch,) = table.combine_chunks().to_batches()
     return encode(batch, model.schema)
-
-
-def booster(chunk: Chunk, n_classes: int) -> xgboost.Booster:
-    """Trees over the codes of a schema, as the peer of `benchmarks.one_row`."""
-    objective = {"objective": "multi:softprob", "num_class": n_classes}
-    settings = {"max_depth": 6, "tree_method": "hist", "nthread": 1, **objective}
-    data = xgboost.QuantileDMatrix(np.ascontiguousarray(chunk.x.T, np.float32), np.asarray(chunk.y))
-    return xgboost.train(settings, data, num_boost_round=ROUNDS)
 
 
 def one_row_seconds(model: Model, chunk: Chunk) -> tuple[float, float]:
@@ -75,18 +65,18 @@ def main() -> None:
         order = np.random.default_rng(0).permutation(table.num_rows)
         train, asked = table.take(order[: args.rows]), table.take(order[args.rows :][: args.asked])
         whole = asked.filter(~np.any([column.is_null().to_numpy() for column in asked.columns], axis=0))
+    source = Source.of_table(train)
+    peer = drive(recipes.learner("xgboost", {"rounds": 100}, args.target), source, threads=1)
+    of_peer = codes(asked, peer)
     figures: list[Figure] = []
     facts: dict[str, object] = {}
     for name in args.learners:
-        model = drive(recipes.learner(name, LEARNERS.get(name, {}), args.target), Source.of_table(train), threads=1)
+        model = drive(recipes.learner(name, LEARNERS.get(name, {}), args.target), source, threads=1)
         rows, complete = codes(asked, model), codes(whole, model)
-        trees = booster(codes(train, model), model.schema.n_classes)
-        plain = np.ascontiguousarray(rows.x.T, np.float32)
-        trees.set_param({"nthread": 1})
         tasks: dict[str, Callable[[], object]] = {
             "nulls": lambda model=model, rows=rows: model.predict_proba(rows, threads=1),
             "complete": lambda model=model, complete=complete: model.predict_proba(complete, threads=1),
-            "xgboost": lambda trees=trees, plain=plain: trees.inplace_predict(plain),
+            "xgboost": lambda: peer.predict_proba(of_peer, threads=1),
         }
         seconds = alternated(args.rounds, time.process_time, **tasks)
         n, n_complete = rows.n_rows, max(1, complete.n_rows)

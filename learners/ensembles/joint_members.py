@@ -63,8 +63,9 @@ class Joints:
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Of (n_attributes, n) codes (n,) the mean of their log P(known) by look-ups: a missing parent ends the context."""
-        return np.asarray(np.mean([model.log_evidence(own.x) for model, own in self._seen(x)], axis=0))
+        """Of (n_attributes, n) codes (n,) log P(known) by look-ups in the first of them: a missing parent ends the context."""
+        model, own = next(self._seen(x))
+        return model.log_evidence(own.x)
 
     def deviation(self, x: Codes) -> Floats:
         """(n, n_classes) the standard deviation of a log probability by one of them."""

@@ -118,8 +118,9 @@ class EnsembleModel:
         return self._completeness.answers(
             chunk.x,
             look_up,
+            lambda x: (look_up(x), self.joints.log_evidence(x)),
             self.answer_known,
-            lambda x: self.answer_known(x, by_look_ups=True)[0],
+            lambda x: self.answer_known(x, by_look_ups=True),
             self.joints.log_evidence,
         )
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from learners.classifiers.lookup.kernels import mark_unknown_and_null_rows
+from learners.classifiers.lookup.kernels import hide_nulls, mark_unknown_and_null_rows
 from learners.kernels.arrays import Codes, Floats, Integers, freeze_arrays, read_only_array
 from learners.schema import Schema
 
 LACKS_PARENT, HAS_NULL = 1, 2
-NOTHING: Floats = np.empty(0)
 
 SURE, LIKELY = 0.95, 0.5
 """Nulls that are values with these probabilities, as look-ups tell it: then what they may hide is left out, or itself looked up."""
@@ -32,16 +31,17 @@ class Completeness:
         self._used = np.zeros(schema.n_attributes, np.bool_)
         self._used[list(used)] = True
         nullable &= self._used
-        freeze_arrays(limits, nullable, self._used)
         self._limits, self.nullable = limits, nullable
         self._log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self.sizes.size + 2)))])
+        freeze_arrays(limits, nullable, self._used, self._log_factorial)
 
     def answers(
         self,
         x: Codes,
         look_up: Callable[[Codes], Floats],
+        look_up_nulls: Callable[[Codes], tuple[Floats, Floats]],
         answer_known: Callable[[Codes], tuple[Floats, Floats]],
-        look_up_known: Callable[[Codes], Floats],
+        look_up_known: Callable[[Codes], tuple[Floats, Floats]],
         log_evidence: Callable[[Codes], Floats],
     ) -> Floats:
         """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
@@ -51,9 +51,9 @@ class Completeness:
         and beforehand alike. Where look-ups already tell that the nulls are values with probability `SURE`, they are read
         as values alone; in a row that lacks nothing else the other reading is looked up with `LIKELY`, and not summed out.
 
-        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
-        those of any rows with the (m,) log probability of what is known, `look_up_known` and `log_evidence` the two by look-ups,
-        in which a missing parent ends the context.
+        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `look_up_nulls`
+        those with `log_evidence`, `answer_known` those of any rows with the (m,) log probability of what is known, and
+        `look_up_known` the two by look-ups, in which a missing parent ends the context; `log_evidence` the latter by one network.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
@@ -63,42 +63,41 @@ class Completeness:
         for mark in np.flatnonzero(np.bincount(marks)).tolist():
             rows = np.flatnonzero(marks == mark)
             own = x if rows.size == marks.size else read_only_array(x[:, rows])
+            if not mark & HAS_NULL:
+                parts.append((rows, answer_known(own)[0] if mark else look_up(own)))
+                continue
             lacks = bool(mark & LACKS_PARENT)
-            p, of_value = answer_known(own) if lacks else (look_up(own), NOTHING)
-            if mark & HAS_NULL:
-                by_look_ups, without = log_evidence(own), self._hidden(own)
-                weight = null_is_value_probability(by_look_ups, log_evidence(without), self._log_hidden(own))
-                weight[by_look_ups == -np.inf] = 0.0  # no class can produce the row with its nulls as values
-                likely = np.flatnonzero((weight >= LIKELY) & (weight < SURE) & (not lacks))
+            p, of_value = answer_known(own) if lacks else look_up_nulls(own)
+            by_look_ups, (without, log_hidden) = log_evidence(own) if lacks else of_value, self._hide(own)
+            weight = null_is_value_probability(by_look_ups, log_evidence(without), log_hidden)
+            weight[by_look_ups == -np.inf] = 0.0  # no class can produce the row with its nulls as values
+            places = np.flatnonzero(weight < SURE)
+            if places.size and not lacks:
+                likely = places[weight[places] >= LIKELY]
                 if likely.size:
-                    p[likely] = _mean(weight[likely], p[likely], look_up_known(read_only_array(without[:, likely])))
-                places = np.flatnonzero(weight < (SURE if lacks else LIKELY))
-                unsure.append((rows[places], (of_value if lacks else by_look_ups)[places]))
+                    p[likely] = _mean(weight[likely], p[likely], look_up_known(read_only_array(without[:, likely]))[0])
+                places = places[weight[places] < LIKELY]
+            if places.size:
+                evidence = of_value[places] if lacks else look_up_known(read_only_array(own[:, places]))[1]
+                unsure.append((rows[places], evidence))
             parts.append((rows, p))
         out = parts[0][1]
         if len(parts) > 1:
             out = np.empty((marks.size, out.shape[1]))
             for rows, p in parts:
                 out[rows] = p
-        if any(rows.size for rows, _ in unsure):
+        if unsure:
             rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
-            own = x[:, rows]
-            hidden, of_hidden = answer_known(self._hidden(own))
-            out[rows] = _mean(null_is_value_probability(of_value, of_hidden, self._log_hidden(own)), out[rows], hidden)
+            without, log_hidden = self._hide(read_only_array(x[:, rows]))
+            hidden, of_hidden = answer_known(without)
+            out[rows] = _mean(null_is_value_probability(of_value, of_hidden, log_hidden), out[rows], hidden)
         return out
 
-    def _hidden(self, x: Codes) -> Codes:
-        """Rows (n_attributes, n) whose nulls are missing values."""
-        hidden = np.array(x)
-        for i in np.flatnonzero(self.nullable):
-            hidden[i, x[i] == 0] = self.sizes[i]
-        return read_only_array(hidden)
-
-    def _log_hidden(self, x: Codes) -> Floats:
-        """Log probability that just these s of n values are hidden, where their share is as likely one as another: s! (n - s)! / (n + 1)!."""
-        n = (x < self.sizes[:, np.newaxis].astype(x.dtype))[self._used].sum(axis=0, dtype=np.uint16)
-        s = (x[self.nullable] == 0).sum(axis=0, dtype=np.uint16)
-        return np.asarray(self._log_factorial[s] + self._log_factorial[n - s] - self._log_factorial[n + 1])
+    def _hide(self, x: Codes) -> tuple[Codes, Floats]:
+        """Rows (n_attributes, n) whose nulls are missing values, and the log probabilities (n,) of hiding just these."""
+        hidden, log_hidden = np.empty_like(x), np.empty(x.shape[1])
+        hide_nulls(x, self.sizes, self._used, self.nullable, self._log_factorial, hidden, log_hidden)
+        return read_only_array(hidden), log_hidden
 
 
 def _mean(weight: Floats, of_value: Floats, of_hidden: Floats) -> Floats:

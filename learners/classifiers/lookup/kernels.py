@@ -318,3 +318,25 @@ def mark_unknown_and_null_rows(x, limits, nullable, marks):  # (m, n) codes, (m,
         if nullable[i]:
             for row in range(codes.size):
                 marks[row] |= np.uint8(2) * np.uint8(codes[row] == 0)
+
+
+@kernel
+def hide_nulls(x, sizes, used, nullable, log_factorial, hidden, log_hidden):
+    """Make the nulls of rows missing values, and tell how probable it is that just these are hidden.
+
+    x (m, n) codes; sizes (m,) int64; used, nullable (m,) bool; log_factorial (m + 2,) float64; OUT hidden (m, n) as x, log_hidden
+    (n,) float64. Of n known values just these s are hidden with probability s! (n - s)! / (n + 1)!, where the share of
+    hidden values is as likely one as another.
+    """
+    n_known, n_nulls = np.zeros(x.shape[1], np.int64), np.zeros(x.shape[1], np.int64)
+    for i in range(x.shape[0]):
+        size, is_used, is_nullable = sizes[i], used[i], nullable[i]
+        for row in range(x.shape[1]):
+            code = np.int64(x[i, row])
+            is_null = is_nullable and code == 0
+            hidden[i, row] = size if is_null else code
+            n_known[row] += is_used and code < size
+            n_nulls[row] += is_null
+    for row in range(x.shape[1]):
+        n, s = n_known[row], n_nulls[row]
+        log_hidden[row] = log_factorial[s] + log_factorial[n - s] - log_factorial[n + 1]

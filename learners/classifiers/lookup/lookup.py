@@ -151,7 +151,9 @@ class LookupModel:
             )
             return out
 
-        return self._completeness.answers(chunk.x, look_up, self.answer_known, look_up, self.log_evidence)
+        return self._completeness.answers(
+            chunk.x, look_up, self.look_up_known, self.answer_known, self.look_up_known, self.log_evidence
+        )
 
     @cached_property
     def _completeness(self) -> Completeness:

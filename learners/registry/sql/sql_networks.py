@@ -110,13 +110,8 @@ class PoolInSQL:
         return add_family_lookup_step(query, self._pool, source, kept)
 
     def add_evidence(self, query: Query, source: str) -> str:
-        """As of `Writable`: the mean of the joint members'."""
-        joints = [self._add_joint(query, source, number, by_look_ups=True) for number in range(len(self.summing))]
-        joined = f"{joints[0]} AS b0"
-        for j, joint in enumerate(joints[1:], start=1):
-            joined += f" JOIN {joint} AS b{j} ON b{j}.row_key = b0.row_key"
-        mean = f"({balanced_sql_sum([f'b{j}.evidence' for j in range(len(joints))])}) / {len(joints)}"
-        return query.add("evidence", ["b0.row_key", f"{mean} AS evidence"], joined, is_shared=True)
+        """As of `Writable`, by the first joint member."""
+        return self._add_joint(query, source, 0, by_look_ups=True)
 
     def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
         """As of `Writable`: answers of the pool and of the joint members; see `Joints.share_of_ensemble`."""
