@@ -10,7 +10,10 @@ import pytest
 
 from learners.circuits.map.solvers import look_up
 from learners.errors import Cancelled
+from learners.passes.threads import available_cores
+from service.http.api import resources
 from service.http.api.bodies import InFlight
+from service.http.api.resources import Openings
 from service.http.middleware import MAX_QUERY_BYTES, SIGN_IN_BYTES, BodyLimit, Deadlines
 from service.http.security import OPEN
 from service.product.datasets import registration
@@ -197,3 +200,28 @@ def test_a_name_is_registered_by_one_process_at_a_time():
     with ThreadPoolExecutor(len(names)) as pool:
         list(pool.map(register, names))
     assert most == [1] and not registration._names
+
+
+def test_what_ifs_that_compute_leave_the_threads_of_lists_free():
+    """Fifty of them, which nobody could tell from honest ones, run four at a time and hold no thread while they wait."""
+    running, most, n_threads, gate = [0], [0], [0], threading.Event()
+    n_places = max(resources.LEAST_COMPUTING, available_cores())
+
+    def work():
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        gate.wait(60)
+        running[0] -= 1
+
+    async def asked():
+        computing = Openings(8).computing
+        what_ifs = [asyncio.create_task(computing.run(work)) for _ in range(50)]
+        while running[0] < n_places:
+            await asyncio.sleep(0.001)
+        await anyio.to_thread.run_sync(lambda: None)  # what a list needs
+        n_threads[0] = anyio.to_thread.current_default_thread_limiter().borrowed_tokens
+        gate.set()
+        await asyncio.gather(*what_ifs)
+
+    asyncio.run(asked())
+    assert most[0] == n_places and n_threads == [0]

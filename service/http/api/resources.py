@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Message, Receive, Scope, Send
 
 from learners.errors import Cancelled
+from learners.passes.threads import available_cores
 from service.console.page_requests import workspace_from_request
 from service.http.api.bodies import content_length, send_body
 from service.requests.abandonment import check_still_asked
@@ -26,6 +27,7 @@ from service.workspace import Workspace
 from storage.files.atomic_files import draft_file_path
 
 Item = TypeVar("Item")
+LEAST_COMPUTING = 4
 UNREADABLE_RANGES = (400, 416)
 
 
@@ -118,11 +120,13 @@ class Threads:
 class Openings:
     """Threads on which data sets are opened, at most `n_most` of each kind: object stores, which hang, have their own.
 
-    So have files that are read, which may take as long as a request may, beside those that are only looked for.
+    So have files that are read, which may take as long as a request may, beside those that are only looked for; and queries and
+    what-ifs, which compute: whoever lists or submits something does not wait for them.
     """
 
     def __init__(self, n_most: int) -> None:
         self.here, self.elsewhere, self.reading = Threads(n_most), Threads(n_most), Threads(n_most)
+        self.computing = Threads(max(LEAST_COMPUTING, available_cores()))
 
     def of(self, uris: Iterable[str], *, are_read: bool = False) -> Threads:
         """Where to open these; what is named and not told is taken for one of this machine's."""

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from learners.models.explanation import explain
 from learners.models.query import AnyQuery
 from service.console.page_requests import served_model_from_request
+from service.http.api.resources import Opening
 from service.http.api.scoring.predict import JSON, Predict, parse_predict_headers, parse_predict_options
 from service.product.inference import queries
 from service.product.inference.what_if_answers import WhatIfRequest, answer_what_if
@@ -131,8 +132,12 @@ class QueryResponse(BaseModel):
 
 
 @router.post("/{name}/query", name="query", summary="Ask a model's distribution")
-def query_model_endpoint(name: str, body: QueryRequest, request: Request) -> QueryResponse:
+async def query_model_endpoint(name: str, body: QueryRequest, request: Request, opening: Opening) -> QueryResponse:
     """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
+    return await opening.computing.run(_answer_queries, name, body, request)
+
+
+def _answer_queries(name: str, body: QueryRequest, request: Request) -> QueryResponse:
     settings: Settings = request.app.state.settings
     pause = queries.query_deadline_check(time.monotonic() + settings.query_s, settings.query_s)
     served = served_model_from_request(request, name)
@@ -161,11 +166,15 @@ class WhatIfResponse(BaseModel):
 
 
 @router.post("/{name}/whatif", name="ask", summary="Ask what a model would say of a case")
-def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
+async def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request, opening: Opening) -> WhatIfResponse:
     """Prediction, interval, contributions, posterior with surprise and what to ask next, completion, edges, in one call.
 
     Each is what predict, explain and query answer; a part that this model has not is told with the reason.
     """
+    return await opening.computing.run(_answer_case, name, body, request)
+
+
+def _answer_case(name: str, body: WhatIfRequest, request: Request) -> WhatIfResponse:
     settings: Settings = request.app.state.settings
     case = body.model_copy(update={"time_limit_s": min(body.time_limit_s, settings.query_s)})
     pause = queries.query_deadline_check(time.monotonic() + settings.query_s, settings.query_s)
