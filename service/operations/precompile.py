@@ -15,6 +15,7 @@ import pyarrow as pa
 from learners.circuits.model import CircuitModel
 from learners.counts.family_counts import Cells
 from learners.counts.pairwise import PairwiseCounts
+from learners.ensembles.large import LARGE_ROWS
 from learners.models.estimation import Sampling
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
@@ -91,6 +92,18 @@ def _compile_trees() -> None:
         model.predict_proba(encode(table.drop_columns(["b"]), model.schema))
 
 
+def _compile_large() -> None:
+    """The default learner on more rows than it draws of small tables."""
+    random = np.random.default_rng(1)
+    n = LARGE_ROWS + 1
+    numbers = {name: random.normal(size=n) for name in "ab"}
+    words = random.integers(0, 4, n)
+    label = (numbers["a"] > 0) ^ (words > 1)
+    table = pa.table(numbers | {"word": words.astype(str), "class": label.astype(str)})
+    model = drive(recipes.learner("auto", {}, "class"), Source.of_table(table))
+    model.predict_proba(encode(table.slice(0, 1000), model.schema))
+
+
 def _compile_counts() -> None:
     """Counts of many rows and many values, which the small tables of the learners do not have."""
     n_rows = np.arange(1 << 16)
@@ -152,6 +165,7 @@ TASKS: tuple[Callable[[], object], ...] = (
     *(partial(_compile_circuit, parameters) for parameters in CIRCUITS),
     _compile_average,
     _compile_trees,
+    _compile_large,
     _compile_counts,
     _compile_samples,
     *(partial(_compile_structures, parameters) for parameters in STRUCTURES),

@@ -32,7 +32,7 @@ MOST_LEVELS = 40  # a row that lacks attributes goes both ways, at most once a l
 LOOK, PATIENCE, PAYS = 5, 4, 0.0003
 # Rounds times levels of XGBoost's defaults: the work that trees of `ROWS` rows may take, as often as `Pace.work` says.
 DEFAULT_WORK = 600
-FEW_ROWS, ROWS = 333_000, 1_000_000
+FEW_ROWS, ROWS = 200_000, 500_000
 # Processor seconds of a row, column and level of a round's trees: 66 rounds of 512 leaves over 2 million rows of 7 columns take 20 s.
 SECONDS_A_CELL = 2.4e-9
 
@@ -56,7 +56,7 @@ class Pace:
         else:
             n_leaves = int(np.clip(n_rows // 1_000, 64, 512))
             work, rate, max_bin = 1.0 * DEFAULT_WORK, FAST, 256
-        return cls(n_leaves, rate / slower**0.8, int(work * slower / np.log2(n_leaves)), max_bin)
+        return cls(n_leaves, rate / slower, int(work * slower / np.log2(n_leaves)), max_bin)
 
     def within(self, seconds: float, n_cells: int) -> Pace:
         """With no more rounds than take so long by an estimate, at least one; cells are rows times columns times trees a round."""
