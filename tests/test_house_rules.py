@@ -15,7 +15,7 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks errors kernels model parameters queries recipes",
-    "one resource, kept, used, served and shown": "audit datasets jobs models query schedules",
+    "one resource, kept, used, served and shown": "audit datasets jobs later_rows models query schedules",
 }
 # What implements a paper, and says which.
 OF_PAPERS = {

@@ -46,5 +46,5 @@ def test_a_classifier_without_a_joint_distribution_answers_no_queries():
     assert model.predict_proba(encode(table, model.schema)).sum(axis=1) == pytest.approx(1.0)
     with pytest.raises(NoJointDistribution, match="Train with back_off=context to query it"):
         model_arc_network(model)
-    with pytest.raises(NoJointDistribution):
+    with pytest.raises(NoJointDistribution, match="back_off=cell"):
         compile_model_circuit(model)
