@@ -164,14 +164,16 @@ def measured(learner: str, train: Path, test: Path, target: str) -> dict[str, An
     started = time.process_time()
     note, size = "", None
     if learner in OURS:
-        from learners import FewPassClassifier, Source
+        from learners import Source
         from learners.passes.learner import drive
         from learners.registry import recipes
         from learners.schema.encoding.encode import encode
 
-        del FewPassClassifier, table
+        del table
         name, parameters = OURS[learner]
-        model = drive(recipes.learner(name, parameters, target), Source.open(str(train)))
+        holdout_by = "auto" if "by-time" in train.name else "random"
+        made = recipes.learner(name, parameters, target, holdout_by=holdout_by)
+        model = drive(made, Source.open(str(train)))
         trained = time.process_time() - started
         classes = np.array(model.schema.classes)
         size = sum(array.nbytes for array in model.to_arrays()[1].values())
