@@ -17,7 +17,12 @@ from learners.errors import InvalidChunk
 from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze_arrays, read_only_array
 from learners.schema.nominal_forms import canonical_nominal_values
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
-from learners.schema.times_and_durations import clock_kind_and_ticks, is_date_or_timestamp, time_or_duration_text
+from learners.schema.times_and_durations import (
+    clock_kind_and_ticks,
+    is_date_or_timestamp,
+    moment_text,
+    time_or_duration_text,
+)
 
 # What the numbers of a numeric column may be distributed as, beside intervals.
 Distribution = Literal[
@@ -112,8 +117,7 @@ class Attribute:
                 return number if words is None else words
             if not self.is_time:
                 return number
-            moment = (EPOCH + timedelta(seconds=number)).isoformat()
-            return moment.removesuffix("+00:00").removesuffix("T00:00:00")
+            return moment_text(EPOCH + timedelta(seconds=number))
         except (OverflowError, ValueError):  # before year 1 or after 9999
             return number
 

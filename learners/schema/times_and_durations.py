@@ -45,6 +45,11 @@ def is_date_or_timestamp(arrow_type: str) -> bool:
     return arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
 
 
+def moment_text(moment: datetime) -> str:
+    """ISO 8601 of a moment for messages: without its clock at midnight, without the zone where that is UTC."""
+    return moment.isoformat().removesuffix("+00:00").removesuffix("T00:00:00")
+
+
 def seconds_since_1970(name: str, number: float) -> float:
     """A number of a column of dates or timestamps: seconds since 1970.
 

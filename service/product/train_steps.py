@@ -9,7 +9,7 @@ from typing import Any
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.column_findings import training_column_warnings
-from learners.errors import SchemaError, names_with_suggestions
+from learners.errors import EmptyData, SchemaError, names_with_suggestions
 from learners.models.model import Model
 from learners.monitoring.count_layout import monitored_network
 from learners.orders.model import OrderModel
@@ -18,6 +18,7 @@ from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import configure_memory_allocators, set_memory_limit
 from learners.passes.refreshed_schema import moved_cut_point_warnings
 from learners.passes.sources.csv.types import unused_csv_options
+from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, lone_window_warnings
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
@@ -113,14 +114,14 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
             workspace.control, request.dataset, list(map(source_file_record, source.files))
         )
     n_rules = len(ledger.forgotten.rules())
-    rows = select_training_rows(workspace, source, request, run)
-    started = time.perf_counter()
     try:
+        rows = select_training_rows(workspace, source, request, run)
+        started = time.perf_counter()
         model, accounts = fit_training_rows(workspace, request, rows, ledger, run)
-    except SchemaError as error:
-        if not source.hints:
-            raise
-        raise SchemaError(" ".join([str(error), *source.hints[:3]]), error.column) from error
+    except (EmptyData, InvalidRequest, SchemaError) as error:
+        hints = [*_lone_window(source, request), *(source.hints[:3] if isinstance(error, SchemaError) else [])]
+        error.args = (" ".join([str(error), *hints]),)
+        raise
     seconds = time.perf_counter() - started
     if request.update or request.dataset is not None:  # else the statistics go with the job
         save_lake_snapshot(rows.learned.raw, ledger)
@@ -147,10 +148,20 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
             *([] if known is None or anew else moved_cut_point_warnings(known, model.schema)),
             *trained_model_warnings(model),
             *([] if rows.by is None else rows.by.warnings()),
+            *_lone_window(source, request, n_rows),
         ],
         "train_s": seconds,
         "rows_per_s": n_rows / max(seconds, 1e-9),
     }
+
+
+def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> list[str]:
+    """A warning where few rows were learned, since the newest time lies far after all others; looks at no row where many were."""
+    if request.window is None or request.timestamp is None:
+        return []
+    if n_learned >= max(FEW_ROWS, FEW_SHARE * sum(file.n_rows for file in source.files)):
+        return []
+    return lone_window_warnings(source, request.window, request.timestamp)
 
 
 def trained_model_warnings(model: Model) -> list[str]:
@@ -231,7 +242,11 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
     else:
         return {"metrics": timing}
     evaluation_records.save_evaluation_counts(model, rows, Path(learned["path"]))
-    measured = scoring.measure_model(model, rows, run.report, is_reported=True)
+    try:
+        measured = scoring.measure_model(model, rows, run.report, is_reported=True)
+    except EmptyData as error:
+        error.args = (" ".join([str(error), *(_lone_window(source, request) if request.keeps_back else [])]),)
+        raise
     answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing}
     return answer if measured.report is None else answer | {"report": measured.report.to_dict()}
 

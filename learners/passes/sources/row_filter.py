@@ -16,9 +16,12 @@ from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownCol
 from learners.kernels.arrays import Mask
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
 from learners.passes.sources.source_files import split_file_identity
+from learners.schema.times_and_durations import moment_text
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+TimeBounds = tuple[datetime.datetime | None, datetime.datetime | None, bool]
+FEW_ROWS, FEW_SHARE = 100, 0.01  # in a window: fewer, far after all other rows, look like a wrong time
 _FIRST_OF_NS = datetime.datetime(1677, 9, 22)  # a timestamp in nanoseconds cannot be earlier
 
 
@@ -157,10 +160,7 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
     `timestamp`: the column of times.
     Raises InvalidParameter, UnknownColumn or SourceError.
     """
-    match = re.fullmatch(r"([1-9]\d{0,8})([mhdwf])", length)
-    if match is None:
-        raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
-    size, unit = int(match[1]), match[2]
+    size, unit = _size_and_unit(length)
     if unit == "f" and source.snapshot is not None:
         raise InvalidParameter("window", length, "files of a lake table have no order by name; give a time such as 30d")
     if unit == "f":
@@ -176,12 +176,8 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
         newest = max(int(moment or 0) for moment in changed)
         first = newest - seconds * 1_000_000_000
         return Selection(source, {i: () for i, moment in enumerate(changed) if int(moment or 0) > first})
-    bounds = [file_time_bounds(source, index, timestamp) for index in range(len(source.files))]
-    moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
-    if not moments:
-        raise SourceError(source.files[0].path, f"column {timestamp!r} holds no timestamps in any file.")
-    _require_one_kind(moments, timestamp)
-    since = Since(timestamp, _before(max(moments.values()), seconds))
+    bounds, (_, latest_of_all) = _bounds_and_newest(source, timestamp)
+    since = Since(timestamp, _before(latest_of_all, seconds))
     conditions: dict[int, tuple[Condition, ...]] = {}
     for index, (earliest, latest, has_null) in enumerate(bounds):
         if latest is not None and latest > since.cut:
@@ -190,9 +186,62 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
     return Selection(source, conditions)
 
 
-def file_time_bounds(
-    source: Source, index: int, column: str
-) -> tuple[datetime.datetime | None, datetime.datetime | None, bool]:
+def _size_and_unit(length: str) -> tuple[int, str]:
+    match = re.fullmatch(r"([1-9]\d{0,8})([mhdwf])", length)
+    if match is None:
+        raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
+    return int(match[1]), match[2]
+
+
+def _bounds_and_newest(source: Source, column: str) -> tuple[list[TimeBounds], tuple[str, datetime.datetime]]:
+    """The bounds of each file, and the newest time with the path of its file."""
+    bounds = [file_time_bounds(source, index, column) for index in range(len(source.files))]
+    moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
+    if not moments:
+        raise SourceError(source.files[0].path, f"column {column!r} holds no timestamps in any file.")
+    _require_one_kind(moments, column)
+    return bounds, max(moments.items(), key=lambda moment: moment[1])
+
+
+def lone_window_warnings(source: Source, length: str, timestamp: str) -> list[str]:
+    """One sentence where a window in time keeps few rows that lie far after all others, as after one wrong time.
+
+    Few are fewer than `FEW_ROWS` or `FEW_SHARE` of the rows; far is further than the window is long. Reads the times of the
+    files that reach into the window. Raises as `select_newest_rows` does.
+    """
+    size, unit = _size_and_unit(length)
+    if unit == "f":
+        return []
+    bounds, (path, newest) = _bounds_and_newest(source, timestamp)
+    cut = _before(newest, size * _UNITS[unit])
+    n_kept, first, last_before = 0, newest, None
+    for index, (_, latest, _) in enumerate(bounds):
+        if latest is None or latest <= cut:
+            last_before = max(filter(None, (last_before, latest)), default=None)
+            continue
+        for fragment in source.only({index}).fragments:
+            for batch in source.read(fragment, [timestamp]):
+                times = batch.column(0).drop_null()
+                is_after = pc.greater(times, _scalar(cut, times.type))
+                after, before = (
+                    _span(path, timestamp, ends["min"], ends["max"])
+                    for ends in (pc.min_max(times.filter(is_after)), pc.min_max(times.filter(pc.invert(is_after))))
+                )
+                n_kept += is_after.true_count
+                first = min(filter(None, (first, after[0])))
+                last_before = max(filter(None, (last_before, before[1])), default=None)
+    n_rows = sum(file.n_rows for file in source.files)
+    is_far = last_before is not None and last_before <= _before(first, size * _UNITS[unit])
+    if last_before is None or not is_far or n_kept >= max(FEW_ROWS, FEW_SHARE * n_rows):
+        return []
+    return [
+        f"The window {length} keeps {n_kept:,} of {n_rows:,} rows: the newest time in {timestamp!r} is {moment_text(newest)} (in "
+        f"{path}), the newest one before the window {moment_text(last_before)}. If the newest time is wrong, correct it or "
+        "remove its rows from the data."
+    ]
+
+
+def file_time_bounds(source: Source, index: int, column: str) -> TimeBounds:
     """The earliest and the last time in a file and whether some row has none: from its footer, or by reading.
 
     To microseconds: the earliest is rounded down, the last one up.

@@ -22,6 +22,9 @@ from service.requests.requests import TrainRequest
 
 SAMPLED, READ = 20_000, 500_000  # rows that decide, and of about how many they are
 FEWEST = 1_000
+FEWEST_COMPARED = (
+    50  # later or other rows among those sampled, which are few where a window keeps few rows of its files
+)
 WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where their log loss is so much greater
 
 
@@ -144,6 +147,8 @@ def choose_kept_back(
     if by_time is not None:
         assert column is not None and cut is not None
         is_later = Since(column, cut).mask(rows.to_batches()[0], *_NOWHERE)
+    if min(np.count_nonzero(is_later), np.count_nonzero(~is_later)) < FEWEST_COMPARED:
+        return KeptBack("random")
     try:
         later, random = losses_of_later_rows(rows, str(target), overrides, is_later, threads)
     except LearnerError:  # of rows that no network learns from; the training says why, or does with them

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from learners.errors import EmptyData, SchemaError
 from service import product
 from service.product import train_steps
 from service.requests.problems import InvalidRequest
@@ -114,3 +115,25 @@ def test_times_that_are_not_there_are_asked_for_in_one_sentence(workspace, tmp_p
     pq.write_table(same, tmp_path / "u.parquet")
     with pytest.raises(InvalidRequest, match="All rows have the same time in 'when'"):
         train(workspace, tmp_path / "u.parquet", holdout_by="time")
+
+
+@pytest.mark.parametrize("n_far", [1, 3])
+def test_a_window_emptied_by_a_wrong_time_says_so(n_far, workspace, tmp_path):
+    rows = table(n_rows=N - 20)
+    far = table(N, n_far).set_column(0, "when", pa.array([datetime.datetime(2099, 1, 1)] * n_far))
+    far = far.set_column(3, "y", pa.array(["yes", "no", "yes"][:n_far]))
+    pq.write_table(pa.concat_tables([rows, far]), tmp_path / "t.parquet")
+    words = f"The window 30d keeps {n_far} of {N - 20 + n_far:,} rows: the newest time in 'when' is 2099-01-01"
+    how = {"learner": "nb", "window": "30d", "timestamp": "when"}
+    if n_far == 1:
+        with pytest.raises(SchemaError, match=f"has only one class.*{words}"):
+            train(workspace, tmp_path / "t.parquet", **how, holdout=0)
+        return
+    version, told = train(workspace, tmp_path / "t.parquet", **how, holdout=0)
+    assert version.n_rows == n_far and [text for text in told if words in text]
+    with pytest.raises(InvalidRequest, match=f"All rows have the same time in 'when'.*{words}"):
+        train(workspace, tmp_path / "t.parquet", **how, holdout_by="time")
+    with pytest.raises(EmptyData, match=f"no rows to evaluate on.*{words}"):  # kept back at random: none of three
+        train(workspace, tmp_path / "t.parquet", **how, holdout=1e-6)
+    _, told = train(workspace, tmp_path / "t.parquet", **how | {"window": "4000w"}, holdout=0)
+    assert not any("window" in text for text in told)
