@@ -196,7 +196,7 @@ def test_tables_of_a_pool_answer_alike_however_they_are_merged(cells, pool, monk
 @pytest.fixture(scope="module")
 def auto():
     """The default, with trees."""
-    model = FewPassClassifier().fit(table_of(3, 200), "class").model_
+    model = FewPassClassifier().fit(table_of(3, 300), "class").model_
     assert model.correction is not None
     return model
 
@@ -346,13 +346,13 @@ def test_what_cannot_be_written_is_refused():
         (circuit, {}, NoSQL, "A model of kind 'circuit'"),
         (model, {"dialect": "oracle"}, UnknownDialect, r"There is no dialect 'oracle'. Choose one of duckdb, postgres"),
         (model, {"absent": ["flagg"]}, UnknownColumn, r"'flagg' is not in the table .similar: flag"),
-        (model, {"key": ["Prediction"]}, InvalidParameter, "'Prediction' and 'prediction' have one name in duckdb"),
         (model, {"table": "b\0"}, UnwritableText, "holds a zero character"),
         (of_cases, {"key": ["id"]}, InvalidParameter, "the columns 'X' and 'x' have one name in duckdb"),
         (of_duration, {}, UnsupportedColumn, r"Column 'took' holds duration\[ms\] in training, taken as numeric"),
     ):
         with pytest.raises(error, match=message):
             sql_script(own, **{"name": "a", "table": "b"} | parameters)
+    assert "prediction_of_model" in sql_script(model, name="a", table="b", key=["Prediction"])
     assert "CREATE VIEW" in sql_script(of_cases, name="a", table="b", key=["id"], dialect="postgres")
 
 
@@ -360,7 +360,7 @@ def test_tables_that_are_too_large_are_refused(monkeypatch):
     model = KDB(k=2).fit(table_of(0, 400), "class").model_
     monkeypatch.setattr(script, "MOST_CELLS", 100)
     with pytest.raises(
-        TooLargeForSQL, match=r"numbers, more than 100 that SQL is written for. Train with fewer parents"
+        TooLargeForSQL, match=r"numbers, more than 100 that SQL is written for. For DuckDB, name a file"
     ):
         sql_script(model, name="a", table="b")
 
