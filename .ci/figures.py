@@ -3,7 +3,7 @@
 python .ci/figures.py            # after `fewpass precompile`, so that no kernel is compiled here
 python .ci/figures.py --write    # new expected values; the commit says why they change
 
-Processor seconds are told as multiples of a fixed numpy loop in the same run, so that they hold on any machine.
+Processor seconds are multiples of a fixed numpy loop in the same run, so that they hold on any machine.
 """
 
 import argparse

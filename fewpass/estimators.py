@@ -173,7 +173,7 @@ class Kept:
         absent : str or sequence of str
             Columns of the model that the table does not have.
         path : str or Path, optional
-            Of a large model, its table of log probabilities becomes a Parquet file beside it, which DuckDB reads.
+            The table of log probabilities of a large model becomes a Parquet file beside it, which DuckDB reads.
 
         Raises
         ------

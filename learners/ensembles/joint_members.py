@@ -52,7 +52,7 @@ class Joints:
             yield model, views.chunk(Chunk(x, None))
 
     def answer_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
-        """Of (n_attributes, n) codes the (n_models, n, n_classes) log probabilities, and the mean of their (n,) log P(known).
+        """Log probabilities (n_models, n, n_classes) of codes (n_attributes, n), and the mean of their log P(known) (n,).
 
         By look-ups a missing parent ends the context.
         """
@@ -63,7 +63,7 @@ class Joints:
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Of (n_attributes, n) codes (n,) log P(known) by look-ups in the first of them: a missing parent ends the context."""
+        """Log P(known) (n,) of codes (n_attributes, n) by look-ups in the first member: a missing parent ends the context."""
         model, own = next(self._seen(x))
         return model.log_evidence(own.x)
 

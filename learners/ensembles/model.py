@@ -135,7 +135,7 @@ class EnsembleModel:
         return Completeness(self.schema, attributes, attributes)
 
     def answer_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
-        """Of (n_attributes, n) codes that may be missing the (n, n_classes) class probabilities, and (n,) log P(known).
+        """Class probabilities (n, n_classes) of codes (n_attributes, n) that may be missing, and log P(known) (n,).
 
         By look-ups a missing parent ends the context in the joint members, too.
         """

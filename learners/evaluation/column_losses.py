@@ -79,7 +79,7 @@ class ColumnLosses:
         return whole.rows(np.arange(0, y.size, max(1, -(-y.size // self._most))))
 
     def _shuffled(self, rows: Chunk, i: int, order: Integers) -> Chunk:
-        """The rows with the values of one column dealt out anew."""
+        """The rows with the values of one column permuted."""
         x = rows.x.copy()
         x[i] = x[i, order]
         numbers = None if rows.numbers is None else rows.numbers.copy()

@@ -214,7 +214,10 @@ class _Saved(Generic[S]):
     """What the threads of a pass have handed over, and its checkpoint."""
 
     def __init__(self, statistic: S, checkpoint: Checkpoint | None, stamps: list[int]) -> None:
-        self.checkpoint, self.stamps = checkpoint, stamps  # of the files: half a pass over others is none
+        self.checkpoint, self.stamps = (
+            checkpoint,
+            stamps,
+        )  # of the files: a pass over other files must not go on from it
         self.statistic = statistic.empty()
         self.done: list[int] = []
         self.written_at = time.perf_counter()

@@ -84,7 +84,7 @@ def moved_columns(old: Schema, new: Schema) -> list[str]:
 def costly_columns(old: Schema, new: Schema, summaries: ColumnSummaries) -> list[str]:
     """The columns of which an old schema loses more than `MOST_LOST`.
 
-    Of a numeric column that is the leave-one-out log loss of the class given its interval, against that with the new cut
+    For a numeric column that is the leave-one-out log loss of the class given its interval, against that with the new cut
     points, both of all rows; without a class it is the entropy of its intervals; of a nominal one, the rows whose values share a
     code. Anything else that differs between the schemas counts as costly, as nobody knows what it costs.
     """

@@ -249,7 +249,7 @@ def losses_of_later_rows(
 
 
 def _log_losses(p: Floats, y: Integers) -> Floats:
-    """Of rows by the probabilities of their classes; one of zero counts as LEAST."""
+    """Log losses of rows by the probabilities of their classes; zero counts as LEAST."""
     of_class = p[np.arange(y.size), y] if p.ndim > 1 else p[y]
     return -np.log(np.maximum(of_class, LEAST))
 

@@ -205,7 +205,7 @@ class Schema:
     null_class : str, int or None
         What rows without a class were in training: "drop" leaves them out, anything else is their class.
     class_reading : Reading or None
-        How the classes are written in files of text, as far as training was told.
+        How the classes are written in files of text, as far as training knew.
     """
 
     attributes: tuple[Attribute, ...]

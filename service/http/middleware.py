@@ -226,7 +226,7 @@ class BodyLimit:
             await self._with_body(scope, receive, send, hold)
 
     def _most_bytes(self, scope: Scope) -> int:
-        """Of a body that this path needs; nobody has shown a key on one that is open to all."""
+        """Most bytes of a body that this path needs: paths that are open to all need no key."""
         if "fewpass.role" not in scope:
             return SIGN_IN_BYTES if SIGNING_IN.take(scope) else 0
         return min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes

@@ -179,7 +179,7 @@ class LookupModel:
         return normalize_log_joints(logs, self._tables.log_prior)
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Of (n_attributes, n) codes the (n,) log P(known) where no parent is missing; one that is ends the context."""
+        """Log P(known) (n,) of codes (n_attributes, n), exact where no parent is missing; a missing parent ends the context."""
         return self.look_up_known(x)[1]
 
     @property

@@ -43,7 +43,7 @@ class Adapted:
 
     @property
     def types_sha256(self) -> str:
-        """Of all that makes it another file: names that differ, positions of deleted rows, values with their types."""
+        """Hash of all that makes it another file: names that differ, positions of deleted rows, values with their types."""
         digest = self.inner.types_sha256
         renamed = {name: physical for name, physical in (self.names or {}).items() if name != physical}
         if renamed:

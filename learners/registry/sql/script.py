@@ -79,7 +79,7 @@ def sql_script(
     `absent`: columns of the model that the table does not have.
     `logs_path`: where the script finds the log probabilities that `write_log_probabilities` has written; of DuckDB.
     Raises NoSQL if it is neither a network nor a pool of networks; TooLargeForSQL if it has more than 256 classes, or
-    more than `MOST_CELLS` numbers, with `logs_path` more than `MOST_CELLS_OF_FILE`; UnknownColumn if a column that is absent is none of the model's; InvalidParameter if
+    more than `MOST_CELLS` numbers, with `logs_path` more than `MOST_CELLS_OF_FILE`; UnknownColumn if an absent column does not belong to the model; InvalidParameter if
     names collide; UnknownDialect, UnsupportedColumn, UnwritableText.
     """
     writable = _writable(model)

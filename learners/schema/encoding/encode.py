@@ -33,7 +33,7 @@ ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
     """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
 
-    `arrow_type`: of the column in training, in whose unit times of day and durations are told; by default in their own. Text
+    `arrow_type`: of the column in training, whose unit times of day and durations have; by default in their own. Text
     is read as times, times of day and durations where these are the column's, as JSON has them.
     Raises SchemaError if the column is not numeric.
     """

@@ -135,7 +135,7 @@ class Openings:
 
 
 class File(FileResponse):
-    """A file as an answer, or a part of it; a range that is none is a problem document, too."""
+    """A file as an answer, or a part of it; an invalid range is answered by a problem document, too."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer with the file."""
@@ -145,7 +145,7 @@ class File(FileResponse):
             if message["type"] == "http.response.start" and message["status"] in UNREADABLE_RANGES:
                 refusal.append(message)
             elif refusal:
-                start, detail = refusal[0], message.get("body", b"").decode() or "The range is none of the file"
+                start, detail = refusal[0], message.get("body", b"").decode() or "The range lies outside the file"
                 problem = problem_from_http_status(
                     start["status"], f"{detail.rstrip('.')}. Send Range: bytes=FIRST-LAST."
                 )

@@ -155,7 +155,7 @@ def select_training_rows(
 
 
 def _share_of(chosen: Selection, request: TrainRequest, is_kept_back: bool) -> Selection:
-    """Of chosen rows those that are kept back, or the others."""
+    """The chosen rows that are kept back, or the others."""
     files = chosen.raw.files
     return Selection(
         chosen.raw,

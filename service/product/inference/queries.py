@@ -57,7 +57,7 @@ class WrongQuery(LearnerError, ValueError):
 def queryable_circuit(model: Model) -> CircuitModel:
     """What answers queries to a model: itself, or its network, see `service.serving.compiled_networks`; of an ensemble its joint member.
 
-    Of a posterior over structures, its most probable graph. The `circuit` of a network is compiled when it is first read, which raises
+    A posterior over structures answers by its most probable graph. The `circuit` of a network is compiled when it is first read, which raises
     NetworkTooLarge. Raises NoJoint if the model has no joint distribution; NoTables, TablesTooLarge.
     """
     if isinstance(model, CircuitModel):

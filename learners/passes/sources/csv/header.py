@@ -227,9 +227,7 @@ def _check_names(path: str, names: Sequence[str]) -> None:
     if n_times > 1:
         what = f"two columns named {name!r}" if name else "two columns without a name"
         no_names = "" if not name else f"; if the first line holds values and no names, say so: {_option(header=0)}"
-        raise SourceError(
-            path, f"has {what}. Rename one, or have them told apart: {_option(names='unique')}{no_names}."
-        )
+        raise SourceError(path, f"has {what}. Rename one, or number them: {_option(names='unique')}{no_names}.")
     if not names or not any(names):
         raise SourceError(
             path,
