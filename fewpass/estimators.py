@@ -13,6 +13,7 @@ from learners.errors import InvalidParameter, LearnerError, NoClass
 from learners.estimators.arguments import COMMON, with_argument_checks
 from learners.estimators.circuits import RENAMED
 from learners.estimators.classifier import Classifier
+from learners.estimators.columns import issue_column_warning
 from learners.evaluation.model_report import ModelReport
 from learners.models.model import Model
 from learners.orders.formats.network_files import choose_network_file_format
@@ -99,9 +100,11 @@ class Kept:
         model: Model = vars(self)["model_"]
         if model.schema.target is None:
             raise NoClass
-        report = measure_model(model, self._rows_to_measure(X, y), is_reported=True).report
-        assert report is not None
-        return report
+        measured = measure_model(model, self._rows_to_measure(X, y), is_reported=True)
+        assert measured.report is not None
+        for words in measured.warnings:
+            issue_column_warning(words)
+        return measured.report
 
     def _rows_to_measure(self, X: Any, y: Any) -> Source:
         """Rows with their classes under the name that the model has for them."""

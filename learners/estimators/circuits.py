@@ -244,7 +244,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return self.model_
 
     def _chunks(self, X: Any) -> Iterator[Chunk]:
-        return (encode(batch, self._model().schema) for batch in self._batches(X))
+        return (encode(batch, self._model().schema) for batch in self._columns.watch_times(self._batches(X)))
 
     def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
         """The rows with the columns of the model, or all of theirs; columns without names have those of training."""

@@ -235,7 +235,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         Warns
         -----
         ColumnWarning
-            Once, of columns that the model misses or does not know.
+            Once, of columns that the model misses or does not know, and where all rows are later than those of training.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             names = [name for name in source.arrow_schema.names if name != schema.target]
             known.check_names(names)
             attributes = set(known.attributes)
-            for batch in source.batches([name for name in names if name in attributes]):
+            for batch in known.watch_times(source.batches([name for name in names if name in attributes])):
                 yield encode(batch, schema)
             return
         if are_records(X) or is_record(X):
@@ -302,7 +302,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             known.check_names(names)
         elif len(names) == len(rows.arrow_schema):
             rows = rows.renamed(by_position)
-        for batch in rows.batches:
+        for batch in known.watch_times(rows.batches):
             yield encode(batch, schema, with_class=False)
 
     def _source_of(self, X: Any, y: Any, sample_weight: Any, is_more: bool = False) -> tuple[Source, str, bool]:

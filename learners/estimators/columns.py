@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -17,6 +17,7 @@ from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.schema import Attribute, Schema
 from learners.schema.encoding.json_records import MARKS, has_numbers_as_text, record_classifier
+from learners.schema.encoding.later_times import LaterTimes
 from learners.schema.times_and_durations import DICTIONARY
 
 PLAIN = frozenset("iufb")
@@ -42,6 +43,8 @@ class KnownColumns:
     `names`: all columns of the table but the target, used or not.
     `is_named`: whether the caller has named them; those of an array are known by their position.
     """
+
+    has_warned_of_later = False  # of the class, as pickles of earlier releases have none
 
     def __init__(self, estimator: str, model: Model, names: Sequence[str], is_named: bool) -> None:
         self.estimator, self.model, self.names, self.is_named = estimator, model, tuple(names), is_named
@@ -72,6 +75,17 @@ class KnownColumns:
         """Warn, unless this was said before."""
         if message not in self._messages:
             self._messages.add(message)
+            issue_column_warning(message)
+
+    def watch_times(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches; once they have passed, a warning where all rows are later than those of training, unless it was said before."""
+        if self.has_warned_of_later or not self.text_numbers:
+            yield from batches
+            return
+        later = LaterTimes(self.model.schema)
+        yield from later.watch(batches)
+        for message in later.warnings():
+            self.has_warned_of_later = True
             issue_column_warning(message)
 
     def check_record(self, record: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ from service.terminal_output import (
     out,
     print_json_and_exit,
     print_table,
+    print_warning,
     table_cell_text,
 )
 
@@ -196,7 +197,9 @@ def report_command(
     """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
     with open_existing_workspace(workspace) as here:
         known = read_columns_option(columns)
-        numbers = product.write_version_report(here, reference, uris, html, replace=force, columns=known)
+        numbers = product.write_version_report(
+            here, reference, uris, html, replace=force, columns=known, warn=print_warning
+        )
     out.print(escape_rich_markup(numbers.verdict), highlight=False)
     if numbers.shares and numbers.shares[0].loss is not None:
         shown = numbers.shares[:MOST_SHARES]

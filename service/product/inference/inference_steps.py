@@ -126,8 +126,11 @@ def run_evaluation_step(workspace: Workspace, run: Run) -> JSONObject:
     version = load_served_model(workspace, request.model)
     rows = open_evaluation_source(workspace, request.uris, request.dataset, run, version.schema, request.columns)
     warnings = scoring.absent_column_warnings(version.model, rows)
-    metrics = scoring.measure_model(version.model, rows, run.report).beside_floor
-    return {"model": version.name, "version": version.version, **metrics} | ({"warnings": warnings} if warnings else {})
+    measured = scoring.measure_model(version.model, rows, run.report)
+    warnings += measured.warnings
+    return {"model": version.name, "version": version.version, **measured.beside_floor} | (
+        {"warnings": warnings} if warnings else {}
+    )
 
 
 def evaluate_versions(
@@ -154,6 +157,7 @@ def evaluate_versions(
         )
         warnings += [f"{reference}: {words}" for words in scoring.absent_column_warnings(version.model, rows)]
         measured = scoring.measure_model(version.model, rows, report)
+        warnings += [f"{reference}: {words}" for words in measured.warnings]
         models.append({"model": version.name, "version": version.version, **measured.metrics})
         losses.append(scoring.row_log_losses(measured.scores))
     differences = []

@@ -1,12 +1,13 @@
 """The report of a model as one page that needs nothing but itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
 from learners.errors import NoClass
 from learners.evaluation.model_report import ModelReport
 from learners.passes.row_rules import apply_schema_null_class
+from service.jobs.steps import ignore_report
 from service.product.datasets.data_sources import open_data_source
 from service.product.inference.metric_words import interval_words
 from service.product.inference.scoring import measure_model
@@ -71,10 +72,11 @@ def write_version_report(
     *,
     replace: bool = False,
     columns: JSONMapping | None = None,
+    warn: Callable[[str], None] = ignore_report,
 ) -> ModelReport:
     """Measure a version on rows whose class is known, and write the page to a file that appears when it is complete.
 
-    Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
+    `warn` is told where all rows are later than those of training. Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
     or EmptyData.
     """
     check_output_free(output, replace=replace)
@@ -85,7 +87,10 @@ def write_version_report(
     source = apply_schema_null_class(
         open_data_source(workspace, list(uris), is_remote=False, columns=columns, schema=model.schema), model.schema
     )
-    report = measure_model(model, source, is_reported=True).report
+    measured = measure_model(model, source, is_reported=True)
+    for words in measured.warnings:
+        warn(words)
+    report = measured.report
     assert report is not None
     name, files = f"{version.name}@{version.version}", " ".join(uris)
     call = f"fewpass report {name} {files} --html {output_file_name(output)}"

@@ -1,0 +1,68 @@
+"""Whether all rows of a table are later than those that a model learned from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from learners.errors import SchemaError
+from learners.schema.encoding.encode import numeric_column_as_floats
+from learners.schema.schema import Attribute, Schema
+
+
+class LaterTimes:
+    """Columns of times of which no row seen so far has a value of training or an earlier one.
+
+    A column is looked at until a row has such a value, so of rows that are not later one batch is looked at.
+    """
+
+    def __init__(self, schema: Schema) -> None:
+        self.attributes = {own.name: own for own in schema.attributes if own.is_time and own.quantiles}
+        self.firsts: dict[str, float] = {}
+
+    def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, each looked at on its way."""
+        for batch in batches:
+            if self.attributes:
+                self.add(batch)
+            yield batch
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Look at more rows; rows without a time say nothing."""
+        for name, attribute in list(self.attributes.items()):
+            if name not in batch.schema.names:
+                continue
+            try:
+                numbers = numeric_column_as_floats(
+                    batch.column(batch.schema.names.index(name)), name, attribute.arrow_type
+                )
+            except SchemaError:  # encoding the rows says so
+                del self.attributes[name]
+                continue
+            least = float(np.fmin.reduce(numbers, initial=np.inf))
+            if least <= attribute.quantiles[-1]:
+                del self.attributes[name]
+                self.firsts.pop(name, None)
+            elif least < np.inf:
+                self.firsts[name] = min(least, self.firsts.get(name, np.inf))
+
+    def warnings(self) -> list[str]:
+        """One sentence if all rows that were looked at are later in some column, else none."""
+        spans = [_span(self.attributes[name], first) for name, first in self.firsts.items()]
+        if not spans:
+            return []
+        return [
+            f"All rows are later than those the model learned from: {'; '.join(spans)}. Measure it on such rows, or train "
+            "with newer ones."
+        ]
+
+
+def _span(attribute: Attribute, first: float) -> str:
+    end, start = attribute.quantiles[-1], first
+    if math.floor(end) < math.floor(start):  # whole seconds, as a coarse histogram knows the last time no better
+        end, start = math.floor(end), math.floor(start)
+    words = map(attribute.number_in_words, (end, start))
+    return "{!r} ended at {} in training and begins at {} here".format(attribute.name, *words)
