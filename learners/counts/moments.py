@@ -133,10 +133,12 @@ class Moments(Statistic):
         if max(needed) > MOST_DIGITS:
             i = int(np.argmax(sizes))
             extreme = x[i][np.argmax(np.where(is_complete, np.abs(x[i]), -1.0))]
+            unit = self.units[i]
+            words = Attribute(unit.name, "numeric", arrow_type=unit.arrow_type).number_text(float(extreme))
             raise SchemaError(
-                f"Column {self.units[i].name!r} holds {extreme:g}, too far from its other numbers for sums of products. "
+                f"Column {unit.name!r} holds {words}, too far from its other numbers for sums of products. "
                 "Replace it by null, or drop the column.",
-                self.units[i].name,
+                unit.name,
             )
         return max(needed), is_whole
 

@@ -149,7 +149,7 @@ def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None
         gone = float(beyond[last + 1 :].sum())
         if gone > 0.01 and abs(values[last] - beyond[last:].sum()) < 0.25 * gone + 0.01:
             cut = attribute.cuts[last] if words == "above" else attribute.cuts[own.size - 2 - last]
-            return f"goes {words} {cut:.6g}"
+            return f"goes {words} {attribute.number_text(cut)}"
     return None
 
 

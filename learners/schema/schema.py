@@ -115,11 +115,14 @@ class Attribute:
             if self.clock is not None:
                 words = time_or_duration_text(*self.clock, number)
                 return number if words is None else words
-            if not self.is_time:
-                return number
-            return moment_text(EPOCH + timedelta(seconds=number))
+            return moment_text(EPOCH + timedelta(seconds=number)) if self.is_time else number
         except (OverflowError, ValueError):  # before year 1 or after 9999
             return number
+
+    def number_text(self, number: float) -> str:
+        """A number in a message: a time or duration in words, another one to six digits."""
+        words = self.number_in_words(number)
+        return words if isinstance(words, str) else f"{number:.6g}"
 
     def cuts_in_words(self) -> list[str]:
         """Different words for different cuts."""
@@ -127,12 +130,10 @@ class Attribute:
             words = [f"{cut:.{digits}g}" for cut in self.cuts]
             if len(set(words)) == len(words):
                 break
-        if self.is_time or self.clock is not None:
-            return [
-                text if isinstance(text, str) else word
-                for text, word in zip(map(self.number_in_words, self.cuts), words, strict=True)
-            ]
-        return words
+        if not self.is_time and self.clock is None:
+            return words
+        pairs = zip(map(self.number_in_words, self.cuts), words, strict=True)
+        return [text if isinstance(text, str) else word for text, word in pairs]
 
     def value_keys(self) -> list[int]:
         """64-bit keys of the codes and of the unseen one: they depend on the value, not on what else the domain holds."""

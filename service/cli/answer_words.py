@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from learners.schema import Attribute, Schema
 from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONMapping, JSONObject
 from service.terminal_output import out, print_records, print_table
@@ -154,14 +155,14 @@ def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
             out.print(f"{words[name]}: {text}", highlight=False)
 
 
-def show_distribution_answer(answer: JSONObject, target: str | None) -> None:
+def show_distribution_answer(answer: JSONObject, schema: Schema) -> None:
     """The answer, the class before other columns; then what it says besides."""
     _show_numbers(answer, ONE_NUMBER)
     level = f"{answer.get('level', 0):.0%} interval"
     if "interval" in answer:
         out.print(f"{level} {_ends(answer['interval'])}")
     distributions = answer.get("distributions", {})
-    for column in sorted(distributions, key=lambda name: name != target):
+    for column in sorted(distributions, key=lambda name: name != schema.target):
         distribution = distributions[column]
         ends = answer.get("intervals", {}).get(column)
         errors = answer.get("standard_errors", {}).get(column)
@@ -183,10 +184,11 @@ def show_distribution_answer(answer: JSONObject, target: str | None) -> None:
         if len(rows) > MOST_CELLS:
             out.print(f"The {MOST_CELLS} most probable of {len(rows):,}; --json tells all.")
     if "moments" in answer:
-        # More digits than elsewhere: a time is a number of ten digits.
+        times = {own.name: own for own in schema.attributes if own.is_time}
         has_ends = any("interval" in m for m in answer["moments"].values())
         rows = [
-            [name, f"{m['mean']:.10g}", f"{m['variance']:.6g}"] + ([_ends(m["interval"])] if has_ends else [])
+            [name, _mean(m["mean"], times.get(name)), f"{m['variance']:.6g}"]
+            + ([_ends(m["interval"], times.get(name))] if has_ends else [])
             for name, m in answer["moments"].items()
         ]
         print_table(None, ["column", "mean", "variance"] + ([level] if has_ends else []), rows, empty="")
@@ -234,9 +236,15 @@ def _around(guess: JSONObject) -> str:
     return f"standard deviation {guess['variance'] ** 0.5:.4g}"
 
 
-def _ends(interval: Sequence[float]) -> str:
-    low, high = interval
-    return f"{low:.4g} to {high:.4g}"
+def _mean(number: float, time: Attribute | None) -> str:
+    """A mean, of times to the second."""
+    return f"{number:.10g}" if time is None else time.number_text(round(number))
+
+
+def _ends(interval: Sequence[float], time: Attribute | None = None) -> str:
+    """The ends of an interval, of times to the second."""
+    low, high = (f"{end:.4g}" if time is None else time.number_text(round(end)) for end in interval)
+    return f"{low} to {high}"
 
 
 def _cell(values: JSONObject) -> str:

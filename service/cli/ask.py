@@ -119,14 +119,14 @@ def query_command(
         request["best"] = best
     with open_existing_workspace(workspace) as here:
         answer = product.query_model(here, model, [_read_query(request)])[0]
-        target = product.load_served_model(here, model).schema.target
+        schema = product.load_served_model(here, model).schema
     print_json_and_exit(answer, json_output)
     if unused := answer.get("unused"):
         print_warning(f"the model selected these columns away, so they change nothing: {', '.join(unused)}")
     if answer["kind"] in STRUCTURES:
         show_structure_answer(answer)
     else:
-        show_distribution_answer(answer, target)
+        show_distribution_answer(answer, schema)
 
 
 def _edges_of(path: Path) -> list[str]:

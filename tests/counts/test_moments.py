@@ -1,6 +1,7 @@
 """Moments: the laws of statistics, and exact sums whatever the numbers."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -96,6 +97,13 @@ def test_what_cannot_be_added_up_is_named(column, error, message):
     units = UNITS if error is UnknownColumn else UNITS[:1]
     with pytest.raises(error, match=message):
         Moments(units).update(pa.RecordBatch.from_pydict({"a": column}))
+
+
+def test_a_time_too_far_from_others_is_named_as_a_date():
+    times = pa.array([0, 253_370_764_800], pa.timestamp("s"))
+    moments = Moments([replace(unit("a", 0.0, 1e-300), arrow_type="timestamp[s]")])
+    with pytest.raises(SchemaError, match="Column 'a' holds 9999-01-01, too far from its other numbers"):
+        moments.update(pa.RecordBatch.from_pydict({"a": times}))
 
 
 def test_other_columns_and_units_are_refused():

@@ -1,5 +1,7 @@
 """Drifts of known cause are found, and named first."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -63,6 +65,22 @@ def test_the_cause_is_named_first(name, watched, scored):
     found = report(watched, scored, change(problems.rows(N_ROWS, 9)))
     first = found["causes"][0]
     assert (found["is_drifting"], first["kind"], tuple(first["columns"])) == (True, kind, columns), found["causes"]
+
+
+def test_a_date_at_which_a_column_is_cut_off_is_a_date():
+    def timed(table):
+        hours = np.round(table["size"].to_numpy() * 1000).astype(np.int64)
+        return replaced(table, "size", pa.array(np.datetime64("2026-01-01", "s") + hours.astype("timedelta64[h]")))
+
+    model = drive(recipes.learner("nb", {}, "class"), Source.of_table(timed(problems.rows(N_ROWS, 1))))
+    watched = Watched(model)
+    scored = collect(ServedCounts(watched), Source.of_table(timed(problems.rows(N_ROWS, 8))))
+    late = problems.rows(N_ROWS, 9)
+    found = report(watched, scored, timed(replaced(late, "size", pa.array(np.minimum(late["size"].to_numpy(), 0.9)))))
+    words = [cause["words"] for cause in found["causes"] if cause["kind"] == "clipped"]
+    assert len(words) == 1 and re.match(r"size never goes above 2026-0[12]-\d\d(T[\d:.]+)? any more", words[0]), found[
+        "causes"
+    ]
 
 
 def test_nothing_alarms_where_nothing_has_changed(watched, scored):

@@ -117,7 +117,7 @@ def _numeric(attribute: Attribute, histogram: Histogram, leaves: str) -> tuple[A
     spread = float(np.sqrt(np.average((x - mean) ** 2, weights=n))) or 1.0
     families = _families(attribute, leaves, x, is_whole, spread)
     for family in families:
-        check_distribution_support(attribute.name, family, x, x, histogram.level)
+        check_distribution_support(attribute, family, x, x, histogram.level)
     width = 0.0
     if leaves != PAPER and n.sum() > REPEATED * x.size:
         width = 1.0 if is_whole else max(_step(x), NARROWEST * spread * np.sqrt(12.0))

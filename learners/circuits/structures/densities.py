@@ -197,7 +197,7 @@ def interval_densities(attribute: Attribute, histogram: Histogram) -> Densities:
     require_column_numbers(attribute.name, histogram)
     low = floats_from_ordered_keys(histogram.keys << histogram.level)
     high = floats_from_ordered_keys((histogram.keys << histogram.level) | ((1 << histogram.level) - 1))
-    check_distribution_support(attribute.name, attribute.distribution, low, high, histogram.level)
+    check_distribution_support(attribute, attribute.distribution, low, high, histogram.level)
     x, n = low / 2 + high / 2, histogram.counts.sum(axis=1).astype(np.float64)
     interval = np.searchsorted(np.array(attribute.cuts), low)
     if LEAF_KINDS[attribute.distribution] >= ROUNDED:
@@ -261,7 +261,7 @@ def _moments(
     return overall, spread, mean, squares
 
 
-def check_distribution_support(name: str, distribution: str, low: Floats, high: Floats, level: int) -> None:
+def check_distribution_support(attribute: Attribute, distribution: str, low: Floats, high: Floats, level: int) -> None:
     """Refuse numbers that a column's distribution cannot have. Raises SchemaError.
 
     low, high (n_bins,) are the ends of the bins of a histogram, whose level is 0 where it is exact.
@@ -278,16 +278,16 @@ def check_distribution_support(name: str, distribution: str, low: Floats, high: 
     has_squares = max(-least, most) <= LARGEST and (most == least or most - least >= 1.0 / LARGEST)
     if not wrong.any() and not has_squares:
         raise SchemaError(
-            f"Column {name!r} holds numbers from {least:g} to {most:g}, whose squares leave double precision. Multiply it by "
+            f"Column {attribute.name!r} holds numbers from {least:g} to {most:g}, whose squares leave double precision. Multiply it by "
             "a constant, or choose 'intervals' for it.",
-            name,
+            attribute.name,
         )
     if wrong.any():
-        value = low[int(np.argmax(wrong))]
+        value = attribute.number_text(float(low[int(np.argmax(wrong))]))
         raise SchemaError(
-            f"Column {name!r} holds {value:g}, but what has a {distribution} distribution is {reason}. "
+            f"Column {attribute.name!r} holds {value}, but what has a {distribution} distribution is {reason}. "
             "Choose another distribution for it, or 'intervals'.",
-            name,
+            attribute.name,
         )
 
 

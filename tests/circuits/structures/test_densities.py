@@ -103,6 +103,12 @@ def test_what_a_distribution_cannot_have_is_refused(distribution, x, word):
         interval_densities(Attribute("x", "numeric", cuts=(0.7,), distribution=distribution), histogram_of(x))
 
 
+def test_a_time_that_a_distribution_cannot_have_is_named_as_a_date():
+    day = Attribute("x", "numeric", cuts=(0.7,), arrow_type="date32[day]", distribution="lognormal")
+    with pytest.raises(SchemaError, match="'x' holds 1969-12-31, but what has a lognormal distribution is above zero"):
+        interval_densities(day, histogram_of([-86_400.0, 86_400.0]))
+
+
 @pytest.mark.parametrize(
     "entry", [{"distribution": "normal"}, {"distribution": "poisson", "kind": "nominal"}, {"order": ["a"], "cuts": [1]}]
 )
