@@ -11,6 +11,7 @@ import pyarrow as pa
 from learners.errors import SchemaError
 from learners.schema.encoding.encode import numeric_column_as_floats
 from learners.schema.schema import Attribute, Schema
+from learners.schema.times_and_durations import DAY, TICKS
 
 
 class LaterTimes:
@@ -35,19 +36,26 @@ class LaterTimes:
         for name, attribute in list(self.attributes.items()):
             if name not in batch.schema.names:
                 continue
+            column = batch.column(batch.schema.names.index(name))
+            if (
+                _first(column) <= attribute.quantiles[-1]
+            ):  # mostly, and in a tenth of the time of all rows of a small table
+                self._dismiss(name)
+                continue
             try:
-                numbers = numeric_column_as_floats(
-                    batch.column(batch.schema.names.index(name)), name, attribute.arrow_type
-                )
+                numbers = numeric_column_as_floats(column, name, attribute.arrow_type)
             except SchemaError:  # encoding the rows says so
-                del self.attributes[name]
+                self._dismiss(name)
                 continue
             least = float(np.fmin.reduce(numbers, initial=np.inf))
             if least <= attribute.quantiles[-1]:
-                del self.attributes[name]
-                self.firsts.pop(name, None)
+                self._dismiss(name)
             elif least < np.inf:
                 self.firsts[name] = min(least, self.firsts.get(name, np.inf))
+
+    def _dismiss(self, name: str) -> None:
+        del self.attributes[name]
+        self.firsts.pop(name, None)
 
     def warnings(self) -> list[str]:
         """One sentence if all rows that were looked at are later in some column, else none."""
@@ -58,6 +66,14 @@ class LaterTimes:
             f"All rows are later than those the model learned from: {'; '.join(spans)}. Measure it on such rows, or train "
             "with newer ones."
         ]
+
+
+def _first(column: pa.Array) -> float:
+    """Seconds since 1970 of the first row; infinite where it has no time or holds one in another form."""
+    kind = column.type
+    ticks = TICKS[kind.unit] if pa.types.is_timestamp(kind) else 1 / DAY if pa.types.is_date32(kind) else None
+    value = column[0].value if ticks is not None and len(column) else None
+    return math.inf if ticks is None or value is None else float(value / ticks)
 
 
 def _span(attribute: Attribute, first: float) -> str:
