@@ -73,9 +73,9 @@ class AutoParameters(ESKDBParameters):
     Parameters
     ----------
     effort : "low", "normal" or "high"
-        "low" learns networks only, "normal" corrects them by boosted trees, "high" grows three to four times as many of them.
+        How much to learn: "low" networks only, "normal" boosted trees that correct them, too, "high" three to four times as many trees.
     correction : "drawn" or "none"
-        "none" leaves the trees out, as effort "low" does.
+        Whether trees over drawn rows correct the networks; "none" leaves them out, as effort "low" does.
     passes : int or None
         Passes over the data at most, the schema's included; at least 2.
     seconds : float or None

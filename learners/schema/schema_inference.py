@@ -251,8 +251,8 @@ def nominal_attribute(
 
 
 def reorder_columns(columns: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
-    """The columns in the order of their names here; others follow."""
-    place = {name: index for index, name in enumerate(names)}
+    """The columns in the order in which their names come here first; others follow."""
+    place = {name: index for index, name in enumerate(dict.fromkeys(names))}
     return dict(sorted(columns.items(), key=lambda item: place.get(item[0], len(place))))
 
 

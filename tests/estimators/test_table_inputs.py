@@ -96,8 +96,10 @@ def test_decimals_and_duckdb_enums_are_read(table):
     )
     expected = NB(m=1.0).fit(table, "class").predict_proba(table)
     assert np.allclose(NB(m=1.0).fit(relation, "class").predict_proba(relation), expected, atol=0.02)
-    columns = table.to_pydict() | {"size": [decimal.Decimal(i % 7) for i in range(500)]}
-    assert NB().fit(columns, "class").model_.schema.attributes[2].kind == "numeric"
+    sizes = [decimal.Decimal(i % 7 + 5 * (word == "yes")) for i, word in enumerate(table["class"].to_pylist())]
+    attributes = NB().fit(table.to_pydict() | {"size": sizes}, "class").model_.schema.attributes
+    (size,) = (attribute for attribute in attributes if attribute.name == "size")
+    assert size.kind == "numeric" and size.arrow_type.startswith("decimal128")
 
 
 def test_classes_beside_the_table_in_any_form(table):

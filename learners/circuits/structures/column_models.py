@@ -149,7 +149,8 @@ def choose_column_models(
         summaries = seen
         # Cut points that tell classes apart say little of the columns' own distributions.
         # The variables of a circuit that was read are numbered as its file names the columns, or else as these stand.
-        seen.order_columns([*cuts, *seen.found])
+        if cuts.keys() - {target} <= seen.found.keys():
+            seen.order_columns([*cuts, *seen.found])
         schema = yield from refreshed_schema(
             given, seen, lambda: quantile_binned_schema(seen, parameters.n_bins, cuts, by_name=read is None)
         )

@@ -82,7 +82,7 @@ def test_numbers_that_repeat_get_noise_of_one_recorded_step():
         noise = rows[:, d] + centre[d] - table[name].to_numpy()
         assert np.abs(noise).max() <= coding.noise[d] / 2 * 1.0001
         assert np.abs(noise).mean() == pytest.approx(coding.noise[d] / 4, rel=0.1)
-    assert np.array_equal(np.rint(rows[:, 1]), table["count"].to_numpy())
+    assert np.array_equal(np.rint(rows[:, 0] + centre[0]), table["count"].to_numpy())
 
 
 def test_a_value_that_half_of_the_rows_have_gets_noise_though_others_are_near():

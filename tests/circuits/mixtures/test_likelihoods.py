@@ -121,8 +121,11 @@ def test_draws_follow_a_range():
 
 @pytest.mark.parametrize("n_seeds", [25, pytest.param(150, marks=pytest.mark.faults)])
 def test_ranges_of_columns_that_depend_on_each_other_are_sampled_on_request_only(n_seeds):
-    """Within three standard errors of the integral over both ranges in at least 97 % of the queries."""
-    mixture, ratios = MODEL.mixture, []
+    """Within three standard errors of the integral over both ranges in at least 97 % of the queries.
+
+    Where one component has all rows, a standard error is below the rounding of sums, which counts beside it.
+    """
+    mixture, ratios, rounding = MODEL.mixture, [], 1e-14
     for seed in range(n_seeds):
         rng = np.random.default_rng(seed)
         low = rng.normal(size=2)
@@ -139,9 +142,10 @@ def test_ranges_of_columns_that_depend_on_each_other_are_sampled_on_request_only
                 Conditional(("kind",), evidence, sampling=Sampling(error=0.01, seed=seed)),
             ]
         )
-        ratios.append((marginal["probability"] - total) / marginal["standard_error"])
+        ratios.append((marginal["probability"] - total) / (marginal["standard_error"] + rounding))
         share = (own[0] * masses) @ np.exp(own[1]) / total
-        ratios.append((conditional["distributions"]["kind"]["a"] - share) / conditional["standard_errors"]["kind"]["a"])
+        error = conditional["standard_errors"]["kind"]["a"] + rounding
+        ratios.append((conditional["distributions"]["kind"]["a"] - share) / error)
         assert marginal["sampled"]["is_reached"] and conditional["sampled"]["largest_error"] <= 0.01
     assert np.mean(np.abs(ratios) <= 3.0) >= 0.97
     told = MODEL.answer([Moments((), evidence, sampling=Sampling(error=0.05))])[0]["moments"]

@@ -105,7 +105,9 @@ def test_columns_that_do_not_fit_are_named(file, columns, text, words):
 
 def test_a_constant_column_stays_if_its_values_are_given_and_a_class_of_another_size_is_refused(file):
     data = table().set_column(0, "a", pa.array(np.zeros(400, np.int8)))
-    with pytest.raises(SchemaError, match=r"Left out are 'a' \(constant\); a column stays if you give its values"):
+    with pytest.raises(
+        SchemaError, match=r"Left out are 'a' \(one value only\); a column stays if you give its values"
+    ):
         trained(file, data)
     assert trained(file, data, columns={"a": {"order": [0, 1]}}).circuit.n_variables == 3
     data = table().set_column(2, "c", pa.array(["p", "q", "r", "s"] * 100))

@@ -261,12 +261,16 @@ def test_indices_beyond_their_dictionary_are_found(tmp_path):
     assert n_damaged > 0
 
 
-def test_a_file_cut_off_behind_its_footer_reading_is_named(folder):
+def test_a_file_whose_rows_are_lost_is_named(folder):
+    """Before it was opened its footer still reads; afterwards it is another file, whatever its size and time say."""
     path = folder / "b.parquet"
+    whole, times = path.read_bytes(), path.stat()
     source = Source.open(path)
-    whole = path.read_bytes()
-    times = path.stat()
     path.write_bytes(whole[:40] + b"\0" * (len(whole) - 40))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(SourceError, match=r"b.parquet: row group \d cannot be read .*Restore the file"):
+    with pytest.raises(SourceError, match=r"b.parquet: has changed since it was opened\. Start again"):
         list(source.batches())
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    path.write_bytes(whole[:40] + b"\0" * (len(whole) - 40 - footer) + whole[-footer:])
+    with pytest.raises(SourceError, match=r"b.parquet: row group \d cannot be read .*Restore the file"):
+        list(Source.open(path).batches())
