@@ -15,7 +15,8 @@ from service.settings import Settings
 # (measured: kdb with k = 2 of 200,000 rows without any order), and spilling must begin well before those need the rest.
 COUNTS_SHARE = 8
 LESS = "Raise memory_limit (the default is FEWPASS_JOB_MEMORY), or give the job less to hold (max_values, k)."
-NICENESS = 10  # of a process of a job
+NICENESS = 10  # of a process of a job, beyond that of the process that starts it
+LEAST_PRIORITY = 19
 OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
@@ -74,7 +75,8 @@ def format_byte_size(n_bytes: float) -> str:
 def lower_process_priority(pid: int) -> None:
     """Let what answers requests on the same machine go before a process."""
     with contextlib.suppress(ProcessLookupError):
-        os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
+        ours = os.getpriority(os.PRIO_PROCESS, 0)
+        os.setpriority(os.PRIO_PROCESS, pid, min(ours + NICENESS, LEAST_PRIORITY))
 
 
 def process_memory_bytes(pid: int) -> int:

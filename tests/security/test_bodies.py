@@ -51,7 +51,9 @@ class Client:
 
 
 def scope_of(client, method, path, **more):
-    return {"type": "http", "method": method, "path": path, "headers": client.headers, **more}
+    """A request as it comes from `Telemetry`, which reads the headers once for all."""
+    headers = {"headers": client.headers, "fewpass.headers": dict(client.headers)}
+    return {"type": "http", "method": method, "path": path, **headers, **more}
 
 
 async def answering(scope, receive, send):
@@ -119,7 +121,9 @@ def test_a_thread_ends_when_nobody_waits_for_its_answer(end, method):
         outer = Deadlines(limited, 0.05) if end == "deadline" else limited
         scope = scope_of(client, method, "/v1/models/m/whatif", **{"fewpass.role": "predict", "fewpass.started": 0.0})
         request = asyncio.create_task(outer(scope, client.receive, client.send))
-        await asyncio.to_thread(has_begun.wait)
+        request.add_done_callback(lambda _: has_begun.set())  # what is refused begins no work
+        assert await asyncio.to_thread(has_begun.wait, 60)
+        assert not request.done(), f"The request ended before its work began: {request.result()} {client.sent}"
         if end == "deadline":
             sweeping = asyncio.create_task(outer.sweep())
         elif end == "client leaves":
@@ -216,8 +220,9 @@ def test_what_ifs_that_compute_leave_the_threads_of_lists_free():
     async def asked():
         computing = Openings(8).computing
         what_ifs = [asyncio.create_task(computing.run(work)) for _ in range(50)]
-        while running[0] < n_places:
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(60):
+            while running[0] < n_places:
+                await asyncio.sleep(0.001)
         await anyio.to_thread.run_sync(lambda: None)  # what a list needs
         n_threads[0] = anyio.to_thread.current_default_thread_limiter().borrowed_tokens
         gate.set()

@@ -18,7 +18,7 @@ from service.cli import app
 def run(*arguments, code=0):
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, list(map(str, arguments)))
     assert done.exit_code == code, done.output
-    return done.output
+    return " ".join(done.output.split())  # a terminal of any width wraps lines
 
 
 @pytest.fixture(scope="module")

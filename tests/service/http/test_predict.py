@@ -181,7 +181,7 @@ def test_trees_warn_of_columns_that_no_row_knows(site):
     assert "warnings" not in site.client.post(path, json={"records": [RECORD]}).json()
     for body in ({"records": [{"windy": False}]}, {"columns": {"windy": [False], "outlook": ["hail"]}}):
         (warning,) = site.client.post(path, json=body).json()["warnings"]
-        assert "XGBoost answers without columns 'outlook', 'humidity'" in warning
+        assert "XGBoost answers without columns 'humidity', 'outlook'" in warning
     assert "warnings" not in site.client.post(PATH, json={"records": [{"windy": False}]}).json()
 
 

@@ -14,7 +14,7 @@ def test_it_is_trained_served_and_forgets(site, tmp_path):
     data.mkdir()
     for day in range(2):
         pq.write_table(weather(300, day), data / f"{day}.parquet")
-    job = train_job(data, "average", "tan", update=True, parameters={"average": True})
+    job = train_job(data, "average", "tan", update=True, cuts="kept", parameters={"average": True})
     assert finished(site.client, job)["metrics"]["zero_one_loss"] < 0.3
     pq.write_table(weather(300, 2), data / "2.parquet")
     assert {each["n_files_read"] for each in finished(site.client, job)["passes"]} == {1}

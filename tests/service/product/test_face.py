@@ -15,5 +15,5 @@ def test_every_verb_is_a_function_even_when_all_modules_are_imported():
 
 
 def test_an_unknown_verb_is_named():
-    with pytest.raises(AttributeError, match=r"'service\.product' has no attribute 'trian'"):
+    with pytest.raises(AttributeError, match=r"^No service\.product attribute trian$"):
         product.trian  # noqa: B018
