@@ -34,8 +34,8 @@ TEST_SHARE = 0.3
 MOST_ABOVE = {"auto": 0.05, "eskdb": 0.08, "xgboost": 0.06, "skdb": 0.25}
 MOST_ABOVE |= {"averaged_tan": 0.25, "kdb": 0.4, "tan": 0.4, "nb": 1.0}
 # Above logistic regression that was trained on the known columns alone, where most columns are not sent. XGBoost guesses where it has not
-# seen a missing cell, and warns of it.
-MOST_ABOVE_MISSING = {"auto": 0.16, "eskdb": 0.16, "xgboost": 4.5, "skdb": 0.17}
+# seen a missing cell, and warns of it: the order of the columns decides its ties, and in twelve orders it guessed 4.12 to 4.59 nats above.
+MOST_ABOVE_MISSING = {"auto": 0.16, "eskdb": 0.16, "xgboost": 4.7, "skdb": 0.17}
 MOST_ABOVE_MISSING |= {"averaged_tan": 0.28, "kdb": 0.22, "tan": 0.25, "nb": 0.3}
 # Above the same learner with these columns not sent, where they are sent as nulls. Averaged trees read a null as a value.
 MOST_ABOVE_NULLS = {"averaged_tan": 0.15}

@@ -169,9 +169,10 @@ def test_what_is_wrong_with_an_array_is_told_by_its_name(name, change, words):
 def test_what_is_wrong_with_the_schema_is_told_by_the_column(kind, member, value, words):
     header, arrays = written(kind)
     schema = json.loads(header["schema"])
-    schema["attributes"][2][member] = value
+    attribute = next(one for one in schema["attributes"] if one["name"] == "number")
+    attribute[member] = value
     if member == "cuts":
-        schema["attributes"][2]["kind"] = "numeric"
+        attribute["kind"] = "numeric"
     with pytest.raises(SchemaError, match=f"Column 'number' of the schema .*{words}"):
         load_model(header | {"schema": json.dumps(schema)}, arrays, is_trusted=False)
 

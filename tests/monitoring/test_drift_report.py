@@ -122,11 +122,14 @@ def test_estimated_class_shares_alarm_no_more_than_counted_ones(n_rows, yes):
 
 @pytest.mark.parametrize("n_distinct, n_copies", [(200, 10), (20, 10), (500, 10)])
 def test_copies_of_all_rows_are_named_as_repeats_and_blame_no_column(n_distinct, n_copies, watched, scored):
-    copies = pa.concat_tables([problems.rows(n_distinct, 40)] * n_copies)
-    found = report(watched, scored, copies)
-    assert [(one["kind"], one["columns"]) for one in found["causes"]] == [("repeats", ())]
-    assert not any(column["is_alarming"] for column in found["columns"])
-    assert found["repeats_per_row"] == pytest.approx(n_copies - 1, rel=0.2)
+    """The number of copies is an estimate that varies by up to a seventh from window to window, so the mean of eight is compared."""
+    first, *others = (
+        report(watched, scored, pa.concat_tables([problems.rows(n_distinct, seed)] * n_copies))
+        for seed in range(40, 48)
+    )
+    assert [(one["kind"], one["columns"]) for one in first["causes"]] == [("repeats", ())]
+    assert not any(column["is_alarming"] for column in first["columns"])
+    assert np.mean([one["repeats_per_row"] for one in (first, *others)]) == pytest.approx(n_copies - 1, rel=0.1)
 
 
 def test_a_window_of_few_rows_does_not_alarm_and_says_why(watched, scored):

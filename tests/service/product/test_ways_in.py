@@ -45,6 +45,10 @@ def request_of(folder, model="daily", **more):
     return training(folder, model, "kdb", **(asked | more))
 
 
+def lists_of(model):
+    return {name: array.tolist() for name, array in model.to_arrays()[1].items()}
+
+
 @pytest.mark.parametrize("ending", WRITERS)
 def test_an_update_of_other_formats_is_as_exact_as_of_parquet(ending, workspace, tmp_path):
     """New files alone are counted; a file whose content changed, with its size and time kept, is counted again."""
@@ -54,19 +58,21 @@ def test_an_update_of_other_formats_is_as_exact_as_of_parquet(ending, workspace,
         WRITERS[ending](rows_of(day), data / f"{day}.{ending}")
     product.train_model_version(workspace, request_of(data))
     WRITERS[ending](rows_of(2), data / f"2.{ending}")
-    updated, passes = product.train_and_report_passes(workspace, request_of(data))
+    _, passes = product.train_and_report_passes(workspace, request_of(data, cuts="kept"))
     assert {each["n_files_read"] for each in passes if each["stage"] == "counting pairs"} == {1}
     pq.write_table(pa.concat_tables(map(rows_of, range(3))), tmp_path / "all.parquet")
-    fresh = product.train_model_version(workspace, request_of(tmp_path / "all.parquet", model="fresh", update=False))
-    arrays, others = model_of(updated).to_arrays()[1], model_of(fresh).to_arrays()[1]
-    assert arrays["class_counts"].tolist() == others["class_counts"].tolist()
+    updated = model_of(product.train_model_version(workspace, request_of(data, cuts="fresh")))
+    for name, uri in {"fresh": data, "parquet": tmp_path / "all.parquet"}.items():
+        fresh = model_of(product.train_model_version(workspace, request_of(uri, model=name, update=False)))
+        assert lists_of(updated) == lists_of(fresh)
+        assert updated.schema == fresh.schema or name == "parquet"  # which has other types for the same values
     if ending in ("csv", "jsonl"):
         path = data / f"0.{ending}"
         before = path.stat()
         path.write_text(path.read_text().replace("bern", "kiel", 7))
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
         assert path.stat().st_size == before.st_size
-        _, passes = product.train_and_report_passes(workspace, request_of(data))
+        _, passes = product.train_and_report_passes(workspace, request_of(data, cuts="kept"))
         assert all(each["n_files_read"] for each in passes)
 
 

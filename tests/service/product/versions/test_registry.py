@@ -123,7 +123,7 @@ def deciding_files(result):
 OF_DAYS = {"dataset": "days", "model": "days"}
 
 
-def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(workspace, days):
+def test_the_newest_file_decides_and_rows_of_a_class_that_is_new_count_as_wrong(workspace, days):
     assert refresh(workspace, "a", **OF_DAYS)["promotion"]["is_promoted"]
     table = weather(2000, 6)
     rain = np.where(np.arange(2000) % 3 == 0, "maybe", np.array(table["class"].to_pylist()))
@@ -131,8 +131,11 @@ def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(wor
     told = refresh(workspace, "b", **OF_DAYS)
     assert deciding_files(told) == ["2.parquet"]
     result = told["promotion"]
-    assert not result["is_promoted"] and "could not be measured" in result["reason"] and "'maybe'" in result["reason"]
-    assert result["challenger_metrics"]["n_test_rows"] == pytest.approx(400, abs=80)
+    assert result["is_promoted"] and "version 2 replaces 1 as champion" in result["reason"]
+    challenger, before = result["challenger_metrics"], result["champion_metrics"]
+    assert challenger["n_test_rows"] == before["n_test_rows"] == pytest.approx(400, abs=80)
+    assert before["n_unknown_class_rows"] == pytest.approx(400 / 3, abs=30) and "n_unknown_class_rows" not in challenger
+    assert before["zero_one_loss"] * before["n_test_rows"] >= before["n_unknown_class_rows"]
     write_day(days, 3, weather(20, 7))
     more = refresh(workspace, "c", **OF_DAYS)  # twenty rows are too few, so two files
     assert deciding_files(more) == ["3.parquet", "2.parquet"]
@@ -141,7 +144,7 @@ def test_the_newest_file_decides_and_a_class_that_is_new_is_left_to_a_person(wor
 def test_a_refresh_that_updates_reads_new_files_only(workspace, days):
     refresh(workspace, "a", **OF_DAYS, update=True)
     write_day(days, 2, weather(1000, 6))
-    told = refresh(workspace, "b", **OF_DAYS, update=True)
+    told = refresh(workspace, "b", **OF_DAYS, update=True, cuts="kept")
     assert {account["n_rows_read"] for account in told["passes"]} == {1000} and deciding_files(told) == ["2.parquet"]
 
 
