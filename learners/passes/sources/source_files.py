@@ -264,7 +264,12 @@ def fragment_rows(
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        require_unchanged_file(filesystem, file)  # it was replaced while it was read, which says more
+        try:
+            require_unchanged_file(filesystem, file)  # it was replaced while it was read, which says more
+        except SourceError:
+            raise
+        except OSError:
+            pass  # the store tells nothing of the file either: the first error stands
         where = f"{piece} cannot be read ({one_line_error_text(error)})"
         raise SourceError(
             file.path, store_error_reason(error) or f"{where}. Restore the file from its source."
