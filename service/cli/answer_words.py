@@ -1,12 +1,14 @@
 """Answers to queries as tables: of joint distributions, and of posteriors over structures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from learners.schema import Attribute, Schema
 from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONMapping, JSONObject
 from service.terminal_output import out, print_records, print_table
+
+if TYPE_CHECKING:
+    from learners.schema import Attribute, Schema  # which loads numpy
 
 # What an answer may be in one number, and what it may say besides; each with its words.
 ONE_NUMBER = {
@@ -155,7 +157,7 @@ def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
             out.print(f"{words[name]}: {text}", highlight=False)
 
 
-def show_distribution_answer(answer: JSONObject, schema: Schema) -> None:
+def show_distribution_answer(answer: JSONObject, schema: "Schema") -> None:
     """The answer, the class before other columns; then what it says besides."""
     _show_numbers(answer, ONE_NUMBER)
     level = f"{answer.get('level', 0):.0%} interval"
@@ -236,12 +238,12 @@ def _around(guess: JSONObject) -> str:
     return f"standard deviation {guess['variance'] ** 0.5:.4g}"
 
 
-def _mean(number: float, time: Attribute | None) -> str:
+def _mean(number: float, time: "Attribute | None") -> str:
     """A mean, of times to the second."""
     return f"{number:.10g}" if time is None else time.number_text(round(number))
 
 
-def _ends(interval: Sequence[float], time: Attribute | None = None) -> str:
+def _ends(interval: Sequence[float], time: "Attribute | None" = None) -> str:
     """The ends of an interval, of times to the second."""
     low, high = (f"{end:.4g}" if time is None else time.number_text(round(end)) for end in interval)
     return f"{low} to {high}"
