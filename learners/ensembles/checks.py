@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
-from learners.ensembles.joint_members import POOLING, Pooling, joint_member_arrays, joint_member_headers
+from learners.ensembles.joint_members import MORE, POOLED, POOLING, joint_member_arrays, joint_member_headers
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Arrays
@@ -28,8 +28,8 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     Raises InvalidArray, naming the array, and SchemaError of a joint member's schema.
     """
     schema = Schema.from_json(header["schema"])
-    if header.get(POOLING, "mean") not in get_args(Pooling):
-        raise InvalidArray(POOLING, f"is none of {', '.join(get_args(Pooling))}; a later release may have written it")
+    if header.get(POOLING) != POOLED or MORE not in header:
+        raise InvalidArray(POOLING, f"is not {POOLED!r}: another form of fewpass wrote this model. Train it again")
     for number, own in enumerate(joint_member_headers(header)):
         check_schema(Schema.from_json(own["schema"]))
         check_lookup_arrays(own, joint_member_arrays(number, arrays))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from learners.schema.encoding.column_views import Views
 
 LEAST = 1e-300
 MORE, POOLING = "more_joints", "pooling"
-Pooling = Literal["mean", "logs", "logs-by-columns"]
+POOLED = "mean"  # the probabilities of the ensemble and of its joint members are averaged
 
 
 def joint_member_array_prefix(number: int) -> str:
@@ -37,9 +37,6 @@ class Joints:
 
     schema: Schema  # of the ensemble
     models: tuple[LookupModel, ...]  # the first one answers queries
-    # Whether the probabilities of the ensemble and of these are averaged, or their logs, as until 26 November 2026; and
-    # by the share of the columns alone, as until 25 November. A model keeps its own, and goes on saying what it said.
-    pooling: Pooling = "mean"
 
     @cached_property
     def views(self) -> tuple[Views, ...]:
@@ -79,18 +76,13 @@ class Joints:
         """
         is_known = x < self.schema.domain_sizes[:, np.newaxis]
         of_columns = is_known.mean(axis=0) if is_known.size else np.ones(x.shape[1])
-        if self.pooling == "logs-by-columns":
-            return of_columns[:, np.newaxis]
         # Not by BLAS, whose threads would go on waiting for work at every processor.
         of_information = np.einsum("a,ar->r", self.information, is_known)
         return np.minimum(of_columns, of_information)[:, np.newaxis] ** 2
 
     def pooled(self, share: Floats, log_ensemble: Floats, of_joints: Floats, log_prior: Floats) -> Floats:
         """(n, n_classes) class probabilities of the ensemble, which has a share, and of these, whose logs are averaged."""
-        log_joint = of_joints.mean(axis=0)
-        if self.pooling == "mean":
-            return share * np.exp(log_ensemble) + (1.0 - share) * normalize_log_joints(log_joint, log_prior)[0]
-        return normalize_log_joints(share * log_ensemble + (1.0 - share) * log_joint, log_prior)[0]
+        return share * np.exp(log_ensemble) + (1.0 - share) * normalize_log_joints(of_joints.mean(axis=0), log_prior)[0]
 
     @cached_property
     def information(self) -> Floats:
@@ -117,19 +109,18 @@ class Joints:
             header, own = model.to_arrays()
             headers.append(header)
             arrays |= {joint_member_array_prefix(number) + name: array for name, array in own.items()}
-        more = {} if self.pooling == "logs-by-columns" else {MORE: headers[1:]}
-        return {"joint": headers[0], **more, POOLING: self.pooling}, arrays
+        return {"joint": headers[0], MORE: headers[1:], POOLING: POOLED}, arrays
 
     @classmethod
     def from_arrays(cls, schema: Schema, header: Mapping[str, Any], arrays: Arrays) -> Joints:
-        """Those of `to_arrays`; ensembles of before 25 November 2026 have one."""
+        """Those of `to_arrays`."""
         headers = joint_member_headers(header)
         models = tuple(
             LookupModel.from_arrays(own, joint_member_arrays(number, arrays)) for number, own in enumerate(headers)
         )
-        return cls(schema, models, header.get(POOLING, "logs" if MORE in header else "logs-by-columns"))
+        return cls(schema, models)
 
 
 def joint_member_headers(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Of each joint member."""
-    return [header["joint"], *header.get(MORE, ())]
+    """One header for each joint member."""
+    return [header["joint"], *header[MORE]]

@@ -22,7 +22,7 @@ from learners.classifiers.lookup.look_up_tables import (
     run_in_row_ranges,
     slice_lookup_tables,
 )
-from learners.classifiers.lookup.lookup import REMADE, LookupModel, lookup_credible_intervals
+from learners.classifiers.lookup.lookup import LookupModel, lookup_credible_intervals
 from learners.ensembles.correction.forest import forest_from_arrays, forest_shap_values
 from learners.ensembles.correction.forest_kernels import Forest, add_forest_scores
 from learners.ensembles.joint_members import LEAST, Joints
@@ -95,10 +95,6 @@ class EnsembleModel:
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).from_arrays, self.to_arrays()
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Of a pickle from before 26 November 2026, which held the attributes."""
-        vars(self).update({name: value for name, value in state.items() if name not in REMADE})
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
         """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.

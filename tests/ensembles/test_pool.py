@@ -15,9 +15,9 @@ from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, member_parent_grouping_index
 from learners.ensembles.fit import fit_family_trees
-from learners.ensembles.levels import Levels
 from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.recipes import draw_max_parents_per_member
+from learners.errors import InvalidArray
 from learners.passes.column_summaries import ColumnSummaries
 from learners.registry import recipes
 from learners.schema import Chunk
@@ -161,10 +161,9 @@ def test_where_columns_are_missing_both_answers_are_pooled(learner, n_classes):
     assert np.array_equal(model.predict_proba(Chunk(asked, None))[1:], p[1:])
 
     header, arrays = model.to_arrays()
-    del header["pooling"]  # models from before 26 November 2026 average logs
-    before, _ = load_model(json.loads(json.dumps(header)), arrays, is_trusted=False).answer_known(asked)
-    pooled = share[is_heard] * log_softmax(of_ensemble) + (1 - share[is_heard]) * np.log(of_joints[is_heard])
-    assert np.log(before[is_heard]) == pytest.approx(log_softmax(pooled), abs=2e-3)
+    del header["pooling"]
+    with pytest.raises(InvalidArray, match="another form of fewpass wrote this model"):
+        load_model(json.loads(json.dumps(header)), arrays, is_trusted=False)
 
 
 @pytest.mark.parametrize(("learner", "n_classes"), [("eskdb", 2), ("auto", 2)])
@@ -173,19 +172,3 @@ def test_the_information_of_a_column_is_that_of_its_counts(learner, n_classes):
     by_joint = naive.codes_by_views(model.schema, x, member_parent_grouping_index(0))
     found = [mutual_information(codes, y) for codes in by_joint]
     assert model.joints.information == pytest.approx(np.array(found) / sum(found), abs=0.05)
-
-
-def test_tables_without_averages_answer_as_they_did(monkeypatch):
-    """Models of before 25 November 2026: whole rows are the same, and a missing parent is read as a context that training never saw."""
-    model, x, _ = trained("eskdb", 2)
-    raw = Levels.weighted, Levels.spreads
-    for one in raw:
-        monkeypatch.setattr(Levels, one.__name__, lambda *args, one=one: one(*args)._replace(averaged=None))
-    made = recipes.learner("eskdb", {"members": MEMBERS}, "class", model.schema)
-    header, arrays = drive(made, Source.of_table(table(2))).to_arrays()
-    assert arrays["table_key_low"].size <= model.to_arrays()[1]["table_key_low"].size
-    old = load_model(json.loads(json.dumps(header)), arrays, is_trusted=False)
-    assert np.array_equal(old.predict_proba(Chunk(x, None)), model.predict_proba(Chunk(x, None)))
-    absent = np.where(np.arange(4)[:, np.newaxis] % 2, model.schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
-    p = old.predict_proba(Chunk(absent, None))
-    assert np.isfinite(p).all() and p.sum(axis=1) == pytest.approx(np.ones(N_ROWS))

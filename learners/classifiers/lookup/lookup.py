@@ -44,9 +44,6 @@ from learners.schema.schema import FEW_CLASSES
 TABLES = tuple(f"table_{name}" for name in kernels.LookupTables._fields)
 MANY_TABLES = tuple(f"many_{name}" for name in ManyClassTables._fields)
 
-REMADE = ("_completeness", "_elimination", "_spread_elimination")
-"""What pickled models of before 26 November 2026 hold in a form of then: it is made again when it is asked for."""
-
 
 class LookupHeader(DerivedHeader):
     """The header of a stored `LookupModel`."""
@@ -93,11 +90,6 @@ class LookupModel:
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).from_arrays, self.to_arrays()
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        """Of a pickle from before 26 November 2026, which held the attributes."""
-        vars(self).update({name: value for name, value in state.items() if name not in REMADE})
-        freeze_arrays(*self._tables)
 
     @cached_property
     def _contents(self) -> Contents:

@@ -41,7 +41,7 @@ DTYPES = {
     "lefts": np.int32,
     "rights": np.int32,
 }
-# What models of before 29 November 2026 lack: all their trees are complete.
+# Arrays that models of release 0.2.0 lack: all their trees are complete.
 LATER = ("lows", "highs", "lefts", "rights")
 BY_WORDS = -1  # in `highs`: a split whose codes are in words
 
@@ -200,14 +200,9 @@ def _words(goes_left: Mask) -> Uint64s:
 def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
     """The forest whose arrays are named `forest_…`; nothing is copied.
 
-    Models from before 25 November 2026 have no shares: a row that lacks an attribute goes where XGBoost sends it, as it did.
-    Those from before 29 November 2026 have complete trees only, whose children follow from their places.
+    Models of release 0.2.0 have complete trees only, whose children follow from their places.
     """
     parts = {name: arrays[f"forest_{name}"] for name in DTYPES if f"forest_{name}" in arrays}
-    if "left_shares" not in parts:
-        missing = schema.domain_sizes[parts["attributes"]]
-        words = parts["words"][parts["word_starts"] + (missing >> 6)]
-        parts["left_shares"] = ((words >> (missing & 63).astype(np.uint64)) & np.uint64(1)).astype(np.float32)
     if "lefts" not in parts:
         n_splits = (np.int64(1) << parts["depths"]) - 1
         n = int(parts["attributes"].size)
@@ -222,11 +217,10 @@ def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
     """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
-    optional = ("left_shares", *LATER)
     parts = {
         name: check_array_type_and_shape(arrays, f"forest_{name}", dtype)
         for name, dtype in DTYPES.items()
-        if name not in optional
+        if name not in LATER
     }
     n_trees, n_splits = parts["depths"].size, parts["attributes"].size
     for name in ("labels", "node_starts", "leaf_starts"):
@@ -264,11 +258,9 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
     ends = parts["words"].size - (schema.domain_sizes[attributes] // WORD + 1)
     is_outside = is_by_words & ((parts["word_starts"] < 0) | (parts["word_starts"] > ends))
     check_array_elements("forest_word_starts", is_outside, "points past the end of what it divides")
-    if "forest_left_shares" in arrays:
-        shares = check_array_type_and_shape(arrays, "forest_left_shares", np.float32, n_splits)
-        check_array_elements(
-            "forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1"
-        )
+    check_array_type_and_shape(arrays, "forest_left_shares", np.float32, n_splits)
+    shares = parts["left_shares"]
+    check_array_elements("forest_left_shares", ~((shares >= 0) & (shares <= 1)), "holds what is no share from 0 to 1")
     check_array_elements("forest_leaves", ~np.isfinite(parts["leaves"]), "holds a value that is not finite")
 
 

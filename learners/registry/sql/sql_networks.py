@@ -130,16 +130,12 @@ class PoolInSQL:
 
         of_joints = [mean([log(f"b{j}.p{k}") for j in range(len(joints))]) for k in query.classes]
         evidence = mean([f"b{j}.evidence" for j in range(len(joints))])
-        is_mean = self._joints.pooling == "mean"
-        logs = of_joints
-        if not is_mean:
-            logs = [f"a.share * {log(f'a.p{k}')} + (1e0 - a.share) * {one}" for k, one in enumerate(of_joints)]
         own = [f"a.p{k} AS a{k}" for k in query.classes]
-        scores = [f"{one} AS l{k}" for k, one in enumerate(logs)]
+        scores = [f"{one} AS l{k}" for k, one in enumerate(of_joints)]
         both = query.add("both", ["a.row_key", "a.share", f"{evidence} AS joint_evidence", *own, *scores], joined)
         columns = ["row_key", "share", "joint_evidence", *(f"a{k}" for k in query.classes)]
         pooled = query.softmax(both, columns, self.prior)
-        shares = [f"share * a{k} + (1e0 - share) * p{k} AS p{k}" if is_mean else f"p{k}" for k in query.classes]
+        shares = [f"share * a{k} + (1e0 - share) * p{k} AS p{k}" for k in query.classes]
         return query.add("pooled", ["row_key", *shares, "joint_evidence AS evidence"], pooled, is_shared=True)
 
     def _add_share(self, query: Query, source: str) -> str:
@@ -158,8 +154,6 @@ class PoolInSQL:
             f"{known(self._joints.information.tolist())} AS of_information",
         ]
         source = query.add("known", ["row_key", *codes, *shares], source)
-        if self._joints.pooling == "logs-by-columns":
-            return query.add("shared", ["row_key", *codes, "of_columns AS share"], source, is_shared=True)
         less = "CASE WHEN of_columns < of_information THEN of_columns ELSE of_information END"
         source = query.add("heard", ["row_key", *codes, f"{less} AS less"], source)
         return query.add("shared", ["row_key", *codes, "less * less AS share"], source, is_shared=True)

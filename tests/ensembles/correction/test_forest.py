@@ -40,10 +40,10 @@ def grown(n_classes):
     return schema, boosters, strategies.chunk_of(2, schema, 40).x
 
 
-def expected(schema, boosters, x, is_parted=True):
+def expected(schema, boosters, x):
     """Where a column is absent a row is parted, or else goes where XGBoost sends it."""
     told = [json.loads(bytes(booster.save_raw("json"))) for booster in boosters]
-    is_absent = (x == schema.domain_sizes[:, np.newaxis]).T & is_parted
+    is_absent = (x == schema.domain_sizes[:, np.newaxis]).T
     return naive.forest_scores(told, WEIGHTS, CodeTable(schema).features(x), is_absent, schema.n_classes)
 
 
@@ -83,14 +83,14 @@ def test_where_a_column_is_missing_a_row_goes_both_ways(n_classes):
 
 
 @pytest.mark.parametrize("n_classes", SIZES)
-def test_trees_without_shares_answer_as_they_did(n_classes, monkeypatch):
-    """Models of before 25 November 2026: a missing column goes where XGBoost sends it, and all trees are complete."""
+def test_complete_trees_of_release_0_2_0_answer_as_they_did(n_classes, monkeypatch):
+    """Their arrays do not name the children of a node: these follow from its place."""
     schema, boosters, x = grown(n_classes)
     monkeypatch.setattr(forests, "MASKED_DEPTH", 16)
     arrays = {
         f"forest_{name}": array for name, array in flatten_xgboost_forest(schema, boosters, WEIGHTS)._asdict().items()
     }
-    for name in ("left_shares", *forests.LATER):
+    for name in forests.LATER:
         del arrays[f"forest_{name}"]
     check_forest(schema, arrays)
     for name in ("node_starts", "leaf_starts"):
@@ -98,9 +98,7 @@ def test_trees_without_shares_answer_as_they_did(n_classes, monkeypatch):
             check_forest(schema, arrays | {f"forest_{name}": np.full_like(arrays[f"forest_{name}"], 2**63 - 1)})
     forest = forest_from_arrays(schema, arrays)
     x = np.where(np.random.default_rng(4).random(x.shape) < 0.4, schema.domain_sizes[:, np.newaxis], x).astype(x.dtype)
-    as_sent = expected(schema, boosters, x, is_parted=False)
-    assert scores_of(forest, schema, x) == pytest.approx(as_sent, abs=1e-5)
-    assert np.abs(as_sent - expected(schema, boosters, x)).max() > 1e-3, "the two ways differ"
+    assert scores_of(forest, schema, x) == pytest.approx(expected(schema, boosters, x), abs=1e-5)
 
 
 def test_trees_that_grow_leaf_by_leaf_have_no_more_splits_than_they_need():
