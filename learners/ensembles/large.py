@@ -39,7 +39,6 @@ from learners.ensembles.weights import (
 )
 from learners.kernels.arrays import Floats, Integers, read_only_array
 from learners.passes.engine import Advance
-from learners.passes.memory import memory_limit
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
@@ -58,10 +57,10 @@ WORTH = 0.001
 BLOCK_ROWS = 1 << 17
 
 
-def n_rows_kept(schema: Schema) -> int:
-    """Distinct rows that fit into their share of the memory limit, with a floor of `LARGE_ROWS`."""
+def n_rows_kept(schema: Schema, memory: int) -> int:
+    """Distinct rows that fit into their share of so many bytes, with a floor of `LARGE_ROWS`."""
     n_bytes = (schema.n_attributes + 1) * np.dtype(schema.code_dtype).itemsize + ROW_BYTES
-    return max(LARGE_ROWS, min(MOST_KEPT, memory_limit().n_bytes // MEMORY_SHARE // n_bytes))
+    return max(LARGE_ROWS, min(MOST_KEPT, memory // MEMORY_SHARE // n_bytes))
 
 
 def n_rows_drawn(sample: DrawnRows) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairCounts, PairwiseCounts, empty_pair_counts
 from learners.counts.row_samples import EVERYTHING, DrawnRows
+from learners.ensembles import large
 from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
-from learners.ensembles.large import LARGE_ROWS, PLAIN, n_rows_drawn, n_rows_kept, plain_member
+from learners.ensembles.large import PLAIN, n_rows_drawn, n_rows_kept, plain_member
 from learners.ensembles.members import (
     Member,
     distinct_families,
@@ -26,6 +27,7 @@ from learners.ensembles.training import Training
 from learners.models.parameters import Parameters
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import Passes
+from learners.passes.memory import memory_limit
 from learners.passes.refreshed_schema import kept_schema, refreshed_schema
 from learners.passes.statistic import Statistic, Together, statistic_leaves
 from learners.schema import Kept, Overrides, Schema
@@ -46,7 +48,10 @@ class ESKDBParameters(Parameters):
         How many networks vote, 1 to 64: by default 8, or 4 where trees correct what networks of 10,000 rows and more say.
     drawn : int or None
         How many distinct rows are drawn to choose and weigh the networks, and to correct them: by default 50,000; by `auto` as
-        many as fit into a share of the memory limit.
+        many as fit into a share of `memory`.
+    memory : int or None
+        Bytes that decide how many rows of a large table are drawn: by default the memory limit of this process. The model
+        keeps the number, and what is learned from it later goes by that.
     max_values : int
         Values that a nominal attribute keeps; rarer ones share one code.
     seed : int
@@ -59,11 +64,14 @@ class ESKDBParameters(Parameters):
 
     members: int | None = None
     drawn: int | None = None
+    memory: int | None = None
     max_values: int = 1024
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.check_whole_numbers(members=(1, 64), drawn=(100, 10_000_000), max_values=(2, 65_000), seed=(0, 2**31 - 1))
+        self.check_whole_numbers(
+            members=(1, 64), drawn=(100, 10_000_000), memory=(1, 2**60), max_values=(2, 65_000), seed=(0, 2**31 - 1)
+        )
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,8 @@ def _ensemble(
     """Large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
     may_grow = parameters.drawn is None and choice.has_pairs
     seed = parameters.seed
-    drawn = parameters.drawn or LARGE_ROWS
+    drawn = parameters.drawn or large.LARGE_ROWS
+    memory = parameters.memory or memory_limit().n_bytes
     if isinstance(given, Schema):
         schema = given
     else:
@@ -146,14 +155,14 @@ def _ensemble(
             target, overrides or {}, max_values=parameters.max_values, kept=kept_schema(given)
         )
         choice = choice.for_table(summaries.n_rows, len(summaries.found))
-        may_grow = may_grow and summaries.n_rows > LARGE_ROWS
+        may_grow = may_grow and summaries.n_rows > large.LARGE_ROWS
         n_tree_bins = TREE_BINS if may_grow and choice.has_correction else 1
         n_members = choice.members
         schema = yield from refreshed_schema(
             given, summaries, lambda: ensemble_schema(summaries, n_members, seed, n_tree_bins)
         )
     views = Views(schema)
-    drawn_rows = DrawnRows(schema, n_rows_kept(schema) if may_grow else drawn)
+    drawn_rows = DrawnRows(schema, n_rows_kept(schema, memory) if may_grow else drawn)
     plain: tuple[Member, ...] = ()
     if choice.has_pairs:
         of_pairs: Statistic = Viewed(Views(schema, OF_PAIRS), _pairs)
@@ -162,7 +171,7 @@ def _ensemble(
         seen: Together[Statistic, DrawnRows] = yield Together(of_pairs, drawn_rows)
         pairs, *plain_pairs = [own.counts for own in statistic_leaves(seen.first) if isinstance(own, Viewed)]
         sample = seen.second
-        is_large = may_grow and pairs.n_rows > LARGE_ROWS  # a given schema does not tell before
+        is_large = may_grow and pairs.n_rows > large.LARGE_ROWS  # a given schema does not tell before
         rows = sample.occurrences(n_rows_drawn(sample) if is_large else drawn)
         first = views.chunk(rows.rows(slice(0, drawn)))
         if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
@@ -188,9 +197,10 @@ def _ensemble(
     is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
     del sample
     trained = Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
+    decided = asdict(replace(parameters, memory=memory if plain else None))
     if plain:
-        return (yield from trained.large_model(name, asdict(parameters), plain[0], joints))
-    return (yield from trained.model(name, asdict(parameters), joints))
+        return (yield from trained.large_model(name, decided, plain[0], joints))
+    return (yield from trained.model(name, decided, joints))
 
 
 def _plain_pairs(views: Views) -> PairCounts:

@@ -184,6 +184,9 @@ def fit_training_rows(
     if not run.is_local:
         check_data_roots(learner_parameter_files(request.parameters), workspace.settings)
     parameters = parameters_with_file_paths(request.parameters)
+    if request.update:
+        last = provenance.last_trained_model(workspace, request.model)
+        parameters = provenance.parameters_with_decided_memory(parameters, request.learner, last)
     kept = _kept_schema(workspace, request, ledger)
     if kept is not None and _changed_names(kept, rows.learned.raw):
         kept = None

@@ -7,7 +7,7 @@ import pytest
 from learners import Source, encode
 from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.counts.family_counts import FamilyCounts
-from learners.ensembles import large, recipes
+from learners.ensembles import large
 from learners.ensembles.correction.leafwise import FAST, Pace
 from learners.ensembles.fit import (
     FittedMember,
@@ -17,7 +17,9 @@ from learners.ensembles.fit import (
     member_log_terms,
 )
 from learners.ensembles.pool import compile_left_out_tables
+from learners.errors import Cancelled, InvalidParameter
 from learners.passes.learner import MemoryStore, Part, drive
+from learners.passes.memory import memory_limit
 from learners.registry.recipes import learner
 from tests import strategies
 from tests.ensembles.test_fit import SIZES, member
@@ -28,8 +30,7 @@ ROWS = 900
 
 @pytest.fixture(autouse=True)
 def small_tables_are_large(monkeypatch):
-    for module in (large, recipes):
-        monkeypatch.setattr(module, "LARGE_ROWS", 500)
+    monkeypatch.setattr(large, "LARGE_ROWS", 500)
 
 
 def trained(source=None, threads=1, schema=None, **parameters):
@@ -139,3 +140,36 @@ def test_a_rare_class_keeps_its_share(drawn):
     model = drive(learner("auto", parameters, "class"), Source.of_table(table))
     p = model.predict_proba(encode(table.drop_columns(["class"]), model.schema))
     assert p[:, model.schema.classes.index("rare")].mean() == pytest.approx(20 / 8_000, rel=0.1)
+
+
+def test_memory_decides_how_many_rows_are_drawn_and_is_kept():
+    row = 8 * 2 + large.ROW_BYTES  # bounds of a row of up to seven columns
+    bound = trained(memory=large.MEMORY_SHARE * 600 * row).facts
+    assert 500 <= bound["drawn_rows"] < ROWS and bound["parameters"]["memory"] == large.MEMORY_SHARE * 600 * row
+    free = trained().facts
+    assert free["drawn_rows"] == ROWS and free["parameters"]["memory"] == memory_limit().n_bytes
+    assert trained(drawn=500, memory=1 << 30).facts["parameters"]["memory"] is None, "it decided nothing"
+    with pytest.raises(InvalidParameter, match="memory=0 is not allowed: a whole number from 1 to"):
+        trained(memory=0)
+
+
+@pytest.mark.parametrize("stage", ["weighting", "boosting trees"])
+def test_an_interrupted_training_goes_on_to_the_same_model(stage, tmp_path):
+    """By the statistics that it has stored."""
+    whole, store = trained(), MemoryStore()
+
+    def stop(progress):
+        if progress.stage == stage:
+            raise Cancelled("at a stage")
+
+    def again(on_progress):
+        accounts = []
+        made = learner("auto", {"members": 3}, "class")
+        part = Part(Source.of_table(table_of(ROWS), identity="rows"), store)
+        return drive(made, [part], threads=1, on_progress=on_progress, accounts=accounts), accounts
+
+    with pytest.raises(Cancelled, match="at a stage"):
+        again(stop)
+    model, accounts = again(lambda _: None)
+    same_arrays(whole, model)
+    assert {account.n_rows_read for account in accounts} == {0}, "all counts were stored"

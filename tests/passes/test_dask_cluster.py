@@ -9,6 +9,7 @@ import pytest
 
 from learners import Source, collect, drive, encode
 from learners.circuits.streaming import shards
+from learners.ensembles import large
 from learners.errors import Cancelled, ClusterError, SourceError
 from learners.passes import dask_cluster as clusters
 from learners.passes.column_summaries import ColumnSummaries
@@ -60,6 +61,19 @@ def test_a_cluster_learns_the_same_ensembles_of_more_cut_points_than_a_byte_tell
     for name in ("eskdb", "auto"):
         model = drive(fresh(name, kept), source, cluster=cluster)
         assert same(model, drive(fresh(name, kept), source, threads=3))
+
+
+def test_a_cluster_learns_the_same_default_of_many_rows(folder, cluster, monkeypatch):
+    """The driver alone decides what is drawn; 400 rows are many here, and memory has room for 600 of 3,000."""
+    monkeypatch.setattr(large, "LARGE_ROWS", 400)
+
+    def learner():
+        memory = large.MEMORY_SHARE * 600 * 32
+        return recipes.learner("auto", {"members": 2, "memory": memory}, "class", None, OVERRIDES)
+
+    model = drive(learner(), Source.open(folder), cluster=cluster)
+    assert "networks" in model.facts and 400 <= model.facts["drawn_rows"] < 3000
+    assert same(model, drive(learner(), Source.open(folder), threads=3))
 
 
 def test_xgboost_boosts_on_the_workers(folder, cluster):

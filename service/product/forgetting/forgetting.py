@@ -289,7 +289,9 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     trained = load_model(*map_compiled(version.arrow_path))
     source = open_training_source(workspace, request, run)
     rows = select_training_rows(workspace, source, request, run, by)
-    parameters = parameters_with_file_paths(request.parameters)
+    parameters = provenance.parameters_with_decided_memory(
+        parameters_with_file_paths(request.parameters), request.learner, trained
+    )
     overrides = training_column_overrides(workspace, request)
     learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, request.holdout_by)
     threads = available_threads(workspace.settings)

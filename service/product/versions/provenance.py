@@ -7,13 +7,15 @@ from functools import cache
 import pyarrow as pa
 
 from learners.models.library_versions import installed_version
+from learners.registry.model_kinds import load_model
 from service.product.versions.registry import find_version
-from service.requests.json_values import JSONMapping
+from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
 from service.version import VERSION
 from service.workspace import Workspace
 from storage.datasets.forgotten import forgotten_rule_sha256
-from storage.errors import NotFound
+from storage.errors import CorruptFile, NotFound
+from storage.models.compiled import map_compiled
 from storage.models.model_file import read_model_key_values
 
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
@@ -64,6 +66,20 @@ def request_with_last_columns(workspace: Workspace, request: TrainRequest) -> Tr
             before = last.get("columns", {}) if last.get("dataset") == request.dataset else {}
     columns = {name: entry for name, entry in (before | request.columns).items() if entry != {}}
     return request.model_copy(update={"columns": columns})
+
+
+def parameters_with_decided_memory(parameters: JSONMapping, learner: str, model: object) -> JSONObject:
+    """The parameters; where they leave it open, with the memory that decided how many rows a model of the learner drew."""
+    facts = getattr(model, "facts", {})
+    memory = facts.get("parameters", {}).get("memory") if facts.get("learner") == learner else None
+    return dict(parameters) if memory is None else {"memory": memory, **parameters}
+
+
+def last_trained_model(workspace: Workspace, name: str) -> object:
+    """The newest version of a model; None if there is none that can be read."""
+    with suppress(NotFound, CorruptFile):
+        return load_model(*map_compiled(find_version(workspace, f"{name}@latest").arrow_path))
+    return None
 
 
 def request_at_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:

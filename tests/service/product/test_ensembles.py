@@ -3,13 +3,19 @@
 import numpy as np
 import pytest
 
+from learners.ensembles import large
 from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter
 from learners.models.query import Conditional, Map
+from learners.passes import memory
 from learners.schema.encoding.json_records import encode_json_records
 from service import product
+from service.product import train_steps
 from service.requests.requests import ForgetRequest, TrainRequest
-from tests.passes.test_statistic_reuse import days
+from service.settings import Settings
+from service.workspace import Workspace
+from tests.passes.test_engine import same
+from tests.passes.test_statistic_reuse import days, write
 from tests.service.asking import model_of
 from tests.service.product.test_refresh import n_left, request_of
 
@@ -56,3 +62,44 @@ def test_learners_that_cut_otherwise_keep_other_schemas(workspace, folder):
     assert n_cuts[0] == n_cuts[2] > 2 * n_cuts[1]
     row = encode_json_records([{"x0": "a", "number": 0.3}, {}], many.schema)
     assert np.array_equal(many.predict_proba(row), again.predict_proba(row)) and many.schema == again.schema
+
+
+@pytest.fixture
+def small_tables_are_large(monkeypatch):
+    monkeypatch.setattr(large, "LARGE_ROWS", 60)
+
+
+def with_memory(monkeypatch, n_bytes):
+    """A machine that lets a model draw from so many bytes of memory."""
+    monkeypatch.setattr(train_steps, "counts_memory_limit", lambda *_: n_bytes)
+    monkeypatch.setattr(memory, "_limit", memory.MemoryLimit(n_bytes, memory.memory_limit().directory))
+
+
+@pytest.mark.usefixtures("small_tables_are_large")
+def test_a_refresh_and_a_proof_go_by_the_memory_that_decided(workspace, folder, tmp_path, monkeypatch):
+    """Of 270 rows at first, of which the first machine draws some; the machines of later jobs have room for all, or for fewer."""
+    asked = {"cuts": "fresh", "parameters": {"members": 2}}
+    little, much = 16 * 100 * 24, 1 << 30
+    with_memory(monkeypatch, little)
+    first = model_of(product.train_model_version(workspace, ensemble(folder, **asked)))
+    n_drawn = first.facts["drawn_rows"]
+    assert first.facts["parameters"]["memory"] == little and 60 <= n_drawn < 270
+
+    write(folder, 3, n=90)
+    with_memory(monkeypatch, much)
+    second = model_of(product.train_model_version(workspace, ensemble(folder, **asked)))
+    assert second.facts["n_rows"] == 360 and second.facts["drawn_rows"] == pytest.approx(n_drawn, abs=5)
+    with_memory(monkeypatch, little)
+    with Workspace(Settings(workspace=tmp_path / "other")) as other:
+        scratch = product.train_model_version(other, ensemble(folder, **asked | {"update": False}))
+        assert same(model_of(scratch), second), "as from scratch, by the memory of the first"
+
+    with_memory(monkeypatch, much)
+    done = product.forget_rows(workspace, ForgetRequest(model="daily", where="user = 3"))
+    assert done["proofs"][0]["is_equal"] is True
+    third = model_of(product.find_version(workspace, "daily@3"))
+    assert third.facts["parameters"]["memory"] == little and third.facts["n_rows"] == n_left(folder)
+    anew = ensemble(folder, **asked | {"model": "anew", "parameters": {"members": 2, "memory": much}})
+    assert model_of(product.train_model_version(workspace, anew)).facts["drawn_rows"] == n_left(folder), (
+        "the memory of a machine with room for all would have given other rows"
+    )
