@@ -8,6 +8,7 @@ Each row is a promise of docs/how-to/security.md. The disk of the last row is a 
 import argparse
 import contextlib
 import json
+import os
 import random
 import shutil
 import socket
@@ -32,6 +33,7 @@ ADMIN_KEY = "an-administrator-of-load"
 N_ROWS = 60_000  # of a training that a full disk meets at any of its steps
 SECRET = "line-of-another-folder"
 N_HOSTILE, SHUTDOWN_S = 8, 5.0
+LONGEST_S = 240.0  # that a job is waited for once its disk has space
 HEADERS = {"authorization": f"Bearer {ADMIN_KEY}"}
 
 
@@ -53,7 +55,7 @@ def main(arguments=None):
         ("lists", "answers and items of lists after 500 hostile submissions", "200, all", lists),
         (
             "disk",
-            "jobs that ended or went on within 60 s of the space",
+            "jobs that went on or ended within 60 s of the space, and ended",
             "all",
             lambda: fillings(args.fillings, args.free_after),
         ),
@@ -174,10 +176,22 @@ def waits():
         def submit():
             return client.post("/v1/jobs", json=train_job(f"{data}/train.parquet"))
 
-        alone = max(seconds_of(submit) for _ in range(5))
-        attacked(server, data)
+        def slowest():
+            return max(seconds_of(submit) for _ in range(5))
+
+        before, load = slowest(), os.getloadavg()[0]
+        threads = attacked(server, data)
         time.sleep(0.5)
-        return f"{max(seconds_of(submit) for _ in range(5)) - alone:.2f}"
+        during = slowest()
+        n_left = sum(thread.is_alive() for thread in threads)
+        for thread in threads:
+            thread.join()
+        after = slowest()  # what else the machine does counts in the usual time as well
+        usual = max(before, after)
+        return (
+            f"{during - usual:.2f} ({during:.2f}; usual {before:.2f} before, {after:.2f} after; "
+            f"{n_left} of {len(threads)} still ran; load {load:.0f} before)"
+        )
 
 
 def cpu_of(pid):
@@ -262,21 +276,23 @@ def lists():
 def fillings(n_runs, free_after):
     """A workspace on a small disk that is filled while a job runs, and freed."""
     rng = np.random.default_rng(0)
-    ended, slowest, states = 0, 0.0, []
+    n_well, slowest, latest = 0, 0.0, 0.0
     for number in range(n_runs):
         with tempfile.TemporaryDirectory(prefix="fewpass-disk-") as directory:
             disk = Path(directory) / "disk"
             disk.mkdir()
             subprocess.run(["mount", "-t", "tmpfs", "-o", "size=30m", "none", str(disk)], check=True)
             try:
-                seconds, state = filled(
+                went_on_s, ended_s, state = filled(
                     disk, Path(directory), float(rng.uniform(*free_after)), float(rng.uniform(0.2, 3))
                 )
             finally:
                 subprocess.run(["umount", "-l", str(disk)], check=False)
-        ended, slowest, states = ended + (seconds <= 60), max(slowest, seconds), [*states, state]
-        print(f"  filling {number + 1}: went on {seconds:.1f} s after the space, {state}", flush=True)
-    return f"{ended} of {n_runs}, the slowest after {slowest:.1f} s"
+        n_well += went_on_s <= 60 and ended_s < LONGEST_S
+        slowest, latest = max(slowest, went_on_s), max(latest, ended_s)
+        times = f"went on {went_on_s:.1f} s and ended {ended_s:.1f} s after the space"
+        print(f"  filling {number + 1}: {times}, {state}", flush=True)
+    return f"{n_well} of {n_runs}; the slowest went on after {slowest:.1f} s, the last ended after {latest:.1f} s"
 
 
 def filled(disk, beside, free_after_s, fill_after_s):
@@ -284,7 +300,7 @@ def filled(disk, beside, free_after_s, fill_after_s):
     y = rng.integers(0, 2, N_ROWS)
     table = pa.table({f"x{i}": rng.integers(0, 9, y.size) + y for i in range(12)} | {"class": y.astype(str)})
     pq.write_table(table, beside / "rows.parquet", row_group_size=20_000)
-    settings = Settings(workspace=disk / "workspace", job_workers=1, threads=1, warm_up=False, lease_s=15.0)
+    settings = Settings(workspace=disk / "workspace", job_workers=1, threads=1, warm_up=False)
     with local_server(settings) as server, httpx.Client(base_url=server.url, timeout=60) as client:
         body = {
             "kind": "train",
@@ -301,22 +317,20 @@ def filled(disk, beside, free_after_s, fill_after_s):
                 filler.flush()
         time.sleep(free_after_s)
         (disk / "filler").unlink()
-        started, moved_after, own, before = time.monotonic(), None, {}, None
-        while time.monotonic() - started < 240:
+        started, went_on_s, ended_s, own, before = time.monotonic(), LONGEST_S, LONGEST_S, {}, None
+        while (seconds := time.monotonic() - started) < LONGEST_S:
             with contextlib.suppress(httpx.HTTPError, ValueError):
                 own = client.get(f"/v1/jobs/{job}").json()
                 before = before or own
                 is_over = own["state"] in ("succeeded", "failed")
-                if moved_after is None and (
-                    is_over or any(own[name] != before[name] for name in ("progress", "attempts"))
-                ):
-                    moved_after = time.monotonic() - started
+                if is_over or any(own[name] != before[name] for name in ("progress", "attempts")):
+                    went_on_s = min(went_on_s, seconds)
                 if is_over:
+                    ended_s = seconds
                     break
             time.sleep(0.25)
         title = (own.get("error") or {}).get("title", "")
-        text = f"{own['state']} {title} after {time.monotonic() - started:.0f} s (attempt {own['attempts']})"
-        return 999.0 if moved_after is None else moved_after, text
+        return went_on_s, ended_s, " ".join([own["state"], *([title] if title else []), f"(attempt {own['attempts']})"])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
@@ -26,6 +27,7 @@ from service.startup import (
     start_no_blas_threads,
 )
 from service.telemetry import configure_logs
+from storage.errors import is_disk_write_refusal
 from storage.files.workspace_layout import Layout
 
 if TYPE_CHECKING:
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 GONE = 4  # as in service.jobs.worker, which takes DBOS along
 RESTART_S = 1.0  # grows while a worker keeps dying, so that a broken workspace does not fill the log
 MAX_RESTART_S = 30.0
+START_BYTES = 1 << 20  # a worker that starts writes fewer
 MOMENT_S = 1.0
 STARTUP_FAILURE = 3  # uvicorn's exit code where starting again would fail the same way
 # New serving processes one by one; one more; one less: uvicorn's supervisor takes these from whoever runs it.
@@ -218,11 +221,29 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
             return
         pause = RESTART_S if time.monotonic() - started > MAX_RESTART_S else pause
         log.error("job worker died, another takes its place", code=process.returncode, pause_s=pause)
-        stop.wait(pause)
+        if takes_no_bytes(settings.workspace):
+            pause = RESTART_S
+            while takes_no_bytes(settings.workspace) and not stop.wait(pause):
+                pass
+            log.warning("the workspace can be written again, so a job worker starts")
+        else:
+            stop.wait(pause)
         # Where the workspace was removed, a new worker would make an empty one, and nobody could put it back.
         while process.returncode == GONE and not there.exists() and not stop.wait(RESTART_S):
             pass
         pause = min(pause * 2, MAX_RESTART_S)
+
+
+def takes_no_bytes(folder: Path) -> bool:
+    """Whether the disk of a workspace refuses to write, because it is full or read-only: a worker that starts there dies at once."""
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(os.urandom(START_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return is_disk_write_refusal(error)
+    return False
 
 
 def _seconds_to_stop(settings: Settings) -> float:

@@ -1,6 +1,11 @@
 """A state that nobody works on is found by the running server, shown, and ended or taken over without a restart."""
 
+import contextlib
+import errno
+import os
+import signal
 import sqlite3
+import sys
 import time
 from dataclasses import replace
 
@@ -10,8 +15,14 @@ from sqlalchemy.exc import OperationalError
 from service.jobs import workflows
 from service.jobs.queue import PROGRESS, RECORDED_AT, JobQueue
 from service.jobs.worker_leases import IDLE_LOOKS, Crew, LeaseKeeper
+from service.operations import doctor
+from service.processes import supervisor
+from service.settings import Settings
 from storage.control.control import open_control
 from storage.errors import ControlUnavailable, LeaseLost, Unwritable
+from tests.processes import children_of, ended, wait_for
+from tests.service.asking import client_of, job_at_end, job_in
+from tests.service.forks import local_server, started
 
 
 class Queue:
@@ -129,3 +140,117 @@ def test_readiness_doctor_and_metrics_have_words_for_each_state():
     assert "have recorded nothing for longer than a lease, such as job-1" in replace(well, silent=("job-1",)).complaint
     assert "have lost their worker, such as job-2" in replace(well, stranded=("job-2",)).complaint
     assert "no worker runs" in replace(well, alive=()).complaint
+
+
+# A worker that dies
+
+
+class Dying:
+    """A process that has ended as soon as it is started; how many were, and how long nobody started another."""
+
+    returncode = 70
+
+    def __init__(self, n_starts):
+        self.n_starts, self.starts, self.pauses = n_starts, 0, []
+
+    def __call__(self, *_, **__):
+        self.starts += 1
+        return self
+
+    def poll(self):
+        return self.returncode
+
+    def is_set(self):
+        return self.starts >= self.n_starts
+
+    def wait(self, seconds):
+        self.pauses.append(seconds)
+        return False
+
+
+@pytest.mark.parametrize("n_looks", [0, 1, 40])
+def test_a_worker_starts_as_soon_as_a_full_disk_has_space_again(monkeypatch, tmp_path, n_looks):
+    """Its pauses grow while it dies for another reason: half a minute of them stood between space and a job."""
+    dying, looks = Dying(8), []
+
+    def is_full(_folder):
+        looks.append(1)
+        return len(looks) <= n_looks
+
+    monkeypatch.setattr(supervisor, "takes_no_bytes", is_full)
+    monkeypatch.setattr(supervisor.subprocess, "Popen", dying)
+    supervisor._keep_worker(Settings(workspace=tmp_path), dying)
+    assert dying.starts == 8
+    waited = max(0, n_looks - 1)
+    assert dying.pauses[:waited] == [supervisor.RESTART_S] * waited, "it looks every second, however long that lasts"
+    grown = [1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]
+    assert dying.pauses[waited:] == (grown if not n_looks else [2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0])
+
+
+@pytest.mark.parametrize(
+    ("number", "is_full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EROFS, True), (errno.EACCES, False)]
+)
+def test_a_disk_is_full_if_it_refuses_a_write(monkeypatch, tmp_path, number, is_full):
+    assert not supervisor.takes_no_bytes(tmp_path) and not supervisor.takes_no_bytes(tmp_path / "gone")
+
+    def refuse(_descriptor):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    assert supervisor.takes_no_bytes(tmp_path) == is_full
+    assert list(tmp_path.iterdir()) == []
+
+
+def stranded(client):
+    text = client.get("/metrics").text
+    return float(next(line for line in text.splitlines() if 'fewpass_jobs{state="stranded"}' in line).split()[-1])
+
+
+def test_the_job_of_a_killed_worker_is_shown_and_taken_over_without_a_restart(tmp_path, weather_files):
+    settings = Settings(
+        workspace=tmp_path / "workspace",
+        job_workers=0,
+        lease_s=1,
+        job_poll_s=0.05,
+        progress_s=0.1,
+        generation_poll_s=0.05,
+    )
+    command = [sys.executable, "-m", "service.cli", "worker", "-w", str(settings.workspace)]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("FEWPASS_")}
+    environment |= settings.environment()
+    body = {"kind": "train", "uris": [str(weather_files[0])], "target": "class", "learner": "kdb", "model": "long"}
+    body |= {"parameters": {"k": 2, "estimator": "hdp", "iterations": 2_000}}
+    with (
+        (tmp_path / "worker.log").open("a") as log,
+        contextlib.ExitStack() as ends,
+        local_server(settings) as server,
+        client_of(server) as client,
+    ):
+
+        def worker():
+            process = started(command, env=environment, stdout=log, stderr=log)
+            ends.callback(process.kill)
+            return process
+
+        first = worker()
+        job = client.post("/v1/jobs", json=body).json()["id"]
+        wait_for(lambda: (client.get(f"/v1/jobs/{job}").json()["progress"] or {}).get("stage"))
+        assert client.get("/readyz").json()["status"] == "ok" and stranded(client) == 0
+        left = children_of(first.pid)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        wait_for(lambda: stranded(client) == 1)
+        reason = wait_for(lambda: client.get("/readyz").json().get("reason"))
+        assert "1 have lost their worker, and no worker runs. Start fewpass serve or fewpass worker" in reason
+        assert client.get("/readyz").status_code == 200, "predictions go on"
+        findings = [each.detail for each in doctor.run_doctor_checks(settings) if each.state != "ok"]
+        assert any("have lost their worker" in text for text in findings), findings
+        assert job_in(client, job, "running")["attempts"] == 1
+        wait_for(lambda: ended(process.pid for process in left))
+        second = worker()
+        job = job_at_end(client, job)
+        assert (job["state"], job["attempts"]) == ("succeeded", 2), job["error"]
+        assert stranded(client) == 0
+        wait_for(lambda: client.get("/readyz").json()["status"] == "ok")
+        second.terminate()
+        second.wait()
