@@ -1,4 +1,4 @@
-"""Rows drawn during a pass: those of least hash, a hold-out of them, and folds."""
+"""Rows drawn during a pass: those of least hash, of the table and of each class, and a hold-out of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from learners.counts.kernels import hash_row_contents
 from learners.errors import StatisticMismatch
-from learners.kernels.arrays import Codes, Integers, Mask, Uint64s
+from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s
 from learners.passes.statistic import CodeStatistic
 from learners.schema import Chunk, Schema
 from learners.schema.schema_growth import CodeMaps
@@ -20,6 +20,8 @@ EVERYTHING = 2**64 - 1
 MAX_ROWS = 5000
 # Codes of the distinct rows drawn from: of a narrow table, where rows repeat, more rows.
 ROOM = 200_000
+# Distinct rows that are drawn of each class, whatever its share.
+OF_CLASS = 500
 
 
 class Sample(NamedTuple):
@@ -34,6 +36,26 @@ class Sample(NamedTuple):
         return Sample(self.hashes[index], self.rows[index], self.counts[index])
 
 
+class Draw(NamedTuple):
+    """Rows drawn from a table."""
+
+    rows: Chunk
+    # Whether classes have more rows than their shares: each row then stands for as many as its class has for each drawn.
+    is_by_class: bool
+
+    def weights(self, class_counts: Integers) -> Floats | None:
+        """(n,) float64, one in the mean: the table's rows of a class for each of its rows here; None if all are alike.
+
+        `class_counts` (n_classes,) int64 are those of the table.
+        """
+        if not self.is_by_class:
+            return None
+        assert self.rows.y is not None
+        drawn = np.bincount(self.rows.y, minlength=class_counts.size)
+        weights = (class_counts / np.maximum(drawn, 1))[self.rows.y]
+        return np.asarray(weights * (weights.size / weights.sum()))
+
+
 class DrawnRows(CodeStatistic):
     """The distinct rows with the smallest content hashes, and how often each occurred.
 
@@ -43,7 +65,9 @@ class DrawnRows(CodeStatistic):
     `is_sufficient`.
 
     `n_distinct`: distinct rows to draw; twice as many are kept.
+    `n_of_class`: distinct rows to draw of each class at least; twice as many are kept.
     `limit`: every row with a hash up to this one is in the sample.
+    `class_limits`: (n_classes,) uint64; so is every row of a class with a hash up to its own.
     """
 
     stage = "drawing rows"
@@ -51,25 +75,30 @@ class DrawnRows(CodeStatistic):
     stored_name = "codes"
     stored_dtype: np.dtype[Any] = np.dtype(np.uint16)
 
-    def __init__(self, schema: Schema, n_distinct: int) -> None:
-        self.schema, self.n_distinct = schema, n_distinct
+    def __init__(self, schema: Schema, n_distinct: int, of_class: int = 0) -> None:
+        self.schema, self.n_distinct, self.of_class = schema, n_distinct, of_class
+        # All classes together take no more than as many again.
+        self.n_of_class = max(1, min(of_class, n_distinct // max(1, schema.n_classes))) if of_class else 0
         self.n_rows = 0
         self.limit = EVERYTHING
+        self.class_limits = np.full(schema.n_classes, EVERYTHING if of_class else 0, np.uint64)
         width = schema.n_attributes + 1
         self._sample = Sample(np.empty(0, np.uint64), np.empty((0, width), schema.code_dtype), np.empty(0, np.int64))
         self._pending: list[Sample] = []
         self._n_pending = 0
+        self._is_settled = True
 
     @property
     def spec(self) -> dict[str, object]:
         """What is collected."""
-        return {"statistic": "drawn rows", "n": self.n_distinct, "reserve": RESERVE}
+        own = {"of_class": self.of_class} if self.of_class else {}
+        return {"statistic": "drawn rows", "n": self.n_distinct, "reserve": RESERVE} | own
 
     def under(self, schema: Schema) -> Self:
         """No rows, by another schema."""
         fresh = object.__new__(type(self))
         fresh.__dict__.update(self.__dict__)
-        DrawnRows.__init__(fresh, schema, self.n_distinct)
+        DrawnRows.__init__(fresh, schema, self.n_distinct, self.of_class)
         return fresh
 
     def update(self, rows: Chunk) -> None:
@@ -77,9 +106,16 @@ class DrawnRows(CodeStatistic):
         assert rows.y is not None
         self.n_rows += rows.n_rows
         hashes = self._hashes(rows)
-        small = np.flatnonzero(hashes <= self._bound(hashes))
+        bound = self._bound(hashes)
+        small = np.flatnonzero(self._is_within(hashes, rows.y, bound) if self.of_class else hashes <= bound)
         if small.size:
             self._add(Sample(hashes[small], self._content(rows, small), np.ones(small.size, np.int64)))
+
+    def _is_within(self, hashes: Uint64s, y: Codes, limit: np.uint64) -> Mask:
+        """Whether hashes are up to a limit or up to that of their class."""
+        if not self.of_class:
+            return np.asarray(hashes <= limit)
+        return np.asarray(hashes <= np.maximum(self.class_limits, limit)[y])
 
     def _hashes(self, rows: Chunk) -> Uint64s:
         hashes = np.empty(rows.n_rows, np.uint64)
@@ -113,13 +149,18 @@ class DrawnRows(CodeStatistic):
         self.n_rows += other.n_rows
         sample = other.sample
         self.limit = min(self.limit, other.limit)
+        self.class_limits = np.minimum(self.class_limits, other.class_limits)
         self._add(sample)
 
     def _take_away(self, other: Self) -> None:
         """What had been crowded out is not known any more: see `is_sufficient`."""
         ours, theirs = self.sample, other.sample
         limit = min(self.limit, other.limit)
-        known, gone = (sample.hashes <= np.uint64(limit) for sample in (ours, theirs))
+        self.class_limits = np.minimum(self.class_limits, other.class_limits)
+        known, gone = (
+            self._is_within(sample.hashes, sample.rows[:, self.schema.n_attributes], np.uint64(limit))
+            for sample in (ours, theirs)
+        )
         parts = [ours.at(known), theirs.at(gone)]
         parts[1] = parts[1]._replace(counts=-parts[1].counts)
         left = _distinct(parts)
@@ -131,8 +172,14 @@ class DrawnRows(CodeStatistic):
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether enough rows are known for `draw`."""
-        return self.limit == EVERYTHING or self.sample.hashes.size >= self.n_distinct
+        """Whether enough rows are known, of the table and of each class."""
+        hashes, rows, _ = self.sample
+        if self.limit < EVERYTHING and np.count_nonzero(hashes <= np.uint64(self.limit)) < self.n_distinct:
+            return False
+        if not self.of_class or self.limit == EVERYTHING:
+            return True
+        n = np.bincount(rows[:, self.schema.n_attributes], minlength=self.class_limits.size)
+        return bool(np.all((n >= self.n_of_class) | (self.class_limits == EVERYTHING)))
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
         """The same rows by another schema; None where values share a code that were apart, as they hash differently."""
@@ -148,13 +195,16 @@ class DrawnRows(CodeStatistic):
             return None
         # Behind the codes may be what has no code.
         content = np.concatenate([np.stack(codes, axis=1), rows[:, len(codes) :]], axis=1)
-        read._sample = Sample(hashes, content.astype(read._sample.rows.dtype), counts)
+        read._sample, read._is_settled = Sample(hashes, content.astype(read._sample.rows.dtype), counts), False
         read.n_rows, read.limit = self.n_rows, self.limit
+        is_known = maps.classes[: self.class_limits.size] >= 0
+        read.class_limits[maps.classes[: self.class_limits.size][is_known]] = self.class_limits[is_known]
         return read
 
     def _add(self, sample: Sample) -> None:
         # Sorting at every chunk would take longer than counting.
         self._pending.append(sample)
+        self._is_settled = False
         self._n_pending += sample.hashes.size
         if self._n_pending > RESERVE * self.n_distinct:
             self._settle()
@@ -166,26 +216,55 @@ class DrawnRows(CodeStatistic):
         return self._sample
 
     def _settle(self) -> None:
-        if not self._pending and self._sample.hashes.size <= RESERVE * self.n_distinct:
+        if not self._pending and self._is_settled:
             return
         whole = _distinct([self._sample, *self._pending])
-        self._pending, self._n_pending = [], 0
+        self._pending, self._n_pending, self._is_settled = [], 0, True
         known = int(np.searchsorted(whole.hashes, np.uint64(self.limit), side="right"))
         if known > RESERVE * self.n_distinct:
             known = RESERVE * self.n_distinct
             self.limit = int(whole.hashes[known - 1])
-        self._sample = whole.at(slice(known))
+        if not self.of_class:
+            self._sample = whole.at(slice(known))
+            return
+        classes = whole.rows[:, self.schema.n_attributes]
+        is_in = self._is_within(whole.hashes, classes, np.uint64(0))
+        rank, most = _rank_in_class(classes, is_in), RESERVE * self.n_of_class
+        last = np.flatnonzero(rank == most - 1)
+        n_in = np.bincount(classes[is_in], minlength=self.class_limits.size)
+        last = last[n_in[classes[last]] > most]
+        self.class_limits[classes[last]] = whole.hashes[last]
+        self._sample = whole.at((np.arange(classes.size) < known) | (is_in & (rank < most)))
+
+    def draw_by_class(self, most: int) -> Draw:
+        """The rows of `occurrences`, and more of each class that has fewer than `n_of_class` there though the table has more.
+
+        Such a class gives its `n_of_class` first distinct rows in the order of their hashes, each as often as it occurred, and
+        no more than `OF_CLASS` of these. They stand behind the others.
+        """
+        rows = self.occurrences(most)
+        assert rows.y is not None
+        n_drawn = np.bincount(rows.y, minlength=self.class_limits.size)
+        own = self.sample.at(_rank_in_class(self.sample.rows[:, self.schema.n_attributes]) < self.n_of_class)
+        classes = own.rows[:, self.schema.n_attributes]
+        n_known = np.bincount(classes, own.counts, self.class_limits.size).astype(np.int64)
+        lacking = np.flatnonzero(n_drawn < np.minimum(n_known, self.n_of_class))
+        if not lacking.size:
+            return Draw(rows, is_by_class=False)
+        parts = [np.column_stack([rows.x.T, rows.y])[~np.isin(rows.y, lacking)]]
+        for each in lacking:
+            some = own.at(classes == each)
+            parts.append(_spread(some.rows, some.counts, min(int(n_known[each]), self.n_of_class)))
+        return Draw(self._chunk(np.concatenate(parts)), is_by_class=True)
 
     def occurrences(self, most: int) -> Chunk:
         """The `n_distinct` first distinct rows in the order of their hashes, each as often as it occurred.
 
         `most`: where there are more, every so many of them one is taken, at equal distances.
         """
-        _, rows, counts = self.sample.at(slice(self.n_distinct))
-        size = min(most, int(counts.sum()))
-        # Occurrences lie in a row, of which `size` at equal distances are drawn.
-        passed = np.cumsum(counts) * size // max(1, int(counts.sum()))
-        return self._chunk(np.repeat(rows, np.diff(passed, prepend=0), axis=0))
+        hashes, rows, counts = self.sample
+        n = min(self.n_distinct, int(np.searchsorted(hashes, np.uint64(self.limit), side="right")))
+        return self._chunk(_spread(rows[:n], counts[:n], most))
 
     def _chunk(self, content: Codes) -> Chunk:
         return Chunk(np.ascontiguousarray(content[:, :-1].T), np.ascontiguousarray(content[:, -1]))
@@ -195,7 +274,11 @@ class DrawnRows(CodeStatistic):
         hashes, rows, counts = self.sample
         content = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel().astype(self.stored_dtype)), rows.shape[1])
         n_rows, limit = np.full(hashes.size, self.n_rows, np.int64), np.full(hashes.size, self.limit, np.uint64)
-        return pa.table({"hash": hashes, "count": counts, self.stored_name: content, "n_rows": n_rows, "limit": limit})
+        stored = {"hash": hashes, "count": counts, self.stored_name: content, "n_rows": n_rows, "limit": limit}
+        if self.of_class:
+            # A class without rows here has no limit, or `is_sufficient` would have refused it.
+            stored["class_limit"] = self.class_limits[rows[:, self.schema.n_attributes]]
+        return pa.table(stored)
 
     def from_arrow(self, table: pa.Table) -> Self:
         """Read what `to_arrow` wrote."""
@@ -207,6 +290,8 @@ class DrawnRows(CodeStatistic):
         read._sample = Sample(table["hash"].to_numpy().copy(), rows, table["count"].to_numpy().copy())
         if table.num_rows:
             read.n_rows, read.limit = int(table["n_rows"][0].as_py()), int(table["limit"][0].as_py())
+            if self.of_class:
+                read.class_limits[rows[:, self.schema.n_attributes]] = table["class_limit"].to_numpy()
         return read
 
     def __eq__(self, other: object) -> bool:
@@ -214,7 +299,28 @@ class DrawnRows(CodeStatistic):
         if not isinstance(other, DrawnRows):
             return NotImplemented
         same = all(np.array_equal(ours, theirs) for ours, theirs in zip(self.sample, other.sample, strict=True))
+        same = same and np.array_equal(self.class_limits, other.class_limits)
         return same and (self.n_rows, self.limit) == (other.n_rows, other.limit)
+
+
+def _rank_in_class(classes: Integers | Codes, is_ranked: Mask | None = None) -> Integers:
+    """(n,) int64: how many ranked rows of its class stand before each row."""
+    order = np.argsort(classes, kind="stable")
+    ranked = np.ones(classes.size, np.int64) if is_ranked is None else is_ranked.astype(np.int64)
+    before = np.cumsum(ranked[order]) - ranked[order]
+    starts = np.flatnonzero(np.diff(classes[order].astype(np.int64), prepend=-1))
+    rank = np.empty(classes.size, np.int64)
+    rank[order] = before - np.repeat(before[starts], np.diff(starts, append=classes.size))
+    return rank
+
+
+def _spread(rows: Codes, counts: Integers, most: int) -> Codes:
+    """Each row as often as it occurred; where that are more than `most`, so many occurrences at equal distances."""
+    n = int(counts.sum())
+    size = min(most, n)
+    # Occurrences lie in a row, of which `size` at equal distances are drawn.
+    passed = np.cumsum(counts) * size // max(1, n)
+    return np.repeat(rows, np.diff(passed, prepend=0), axis=0)
 
 
 def _smallest(hashes: Uint64s, n: int) -> Uint64s:
@@ -280,25 +386,3 @@ class HoldOut(DrawnRows):
         Petitjean, Buntine, Webb, Zaidi (2018), section 6.1 (the size of the hold-out).
         """
         return self.occurrences(min(self.n_rows // 10, self.capacity))
-
-
-def random_folds(x: Codes, n_folds: int, seed: int) -> Integers:
-    """The fold of each row: rows of equal attributes go to as many folds as possible, whatever their classes.
-
-    So a row left out finds as many of its like as a new row will. Were each class of them spread evenly as well, the rows left
-    out would have classes in the proportions of the others, and a model that learns rows by heart would seem to predict them.
-
-    `x`: (n_attributes, n_rows) uint8 or uint16.
-    Returns (n_rows,) int64.
-    """
-    n = x.shape[1]
-    random = np.random.default_rng([seed, n])
-    whole = (
-        np.ascontiguousarray(x.T).view(np.dtype((np.void, x.itemsize * x.shape[0]))).ravel() if len(x) else np.zeros(n)
-    )
-    distinct, group = np.unique(whole, return_inverse=True)
-    order = random.permutation(n)
-    order = order[np.argsort(random.permutation(distinct.size)[group[order]], kind="stable")]
-    fold = np.empty(n, np.int64)
-    fold[order] = np.arange(n) % n_folds
-    return fold

@@ -15,8 +15,8 @@ from learners.classifiers.lookup.compilation import compile_lookup_tables
 from learners.classifiers.lookup.look_up_tables import fill_class_log_joints
 from learners.classifiers.structure import Structure
 from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.folds import random_folds
 from learners.counts.pairwise import PairwiseCounts
-from learners.counts.row_samples import random_folds
 from learners.ensembles.cuts import OF_PAIRS
 from learners.ensembles.fit import Pool, fit_ensemble_members
 from learners.ensembles.levels import Levels

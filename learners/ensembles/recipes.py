@@ -9,7 +9,7 @@ import numpy as np
 
 from learners.counts.multi_view_counts import Viewed, ViewedFamilies
 from learners.counts.pairwise import PairCounts, PairwiseCounts, empty_pair_counts
-from learners.counts.row_samples import EVERYTHING, DrawnRows
+from learners.counts.row_samples import EVERYTHING, OF_CLASS, DrawnRows
 from learners.ensembles import large
 from learners.ensembles.budget import MEMBERS, Budget, Choice, choose_ensemble_within_budget
 from learners.ensembles.cuts import OF_PAIRS, ensemble_schema
@@ -162,7 +162,7 @@ def _ensemble(
             given, summaries, lambda: ensemble_schema(summaries, n_members, seed, n_tree_bins)
         )
     views = Views(schema)
-    drawn_rows = DrawnRows(schema, n_rows_kept(schema, memory) if may_grow else drawn)
+    drawn_rows = DrawnRows(schema, n_rows_kept(schema, memory) if may_grow else drawn, OF_CLASS)
     plain: tuple[Member, ...] = ()
     if choice.has_pairs:
         of_pairs: Statistic = Viewed(Views(schema, OF_PAIRS), _pairs)
@@ -172,8 +172,8 @@ def _ensemble(
         pairs, *plain_pairs = [own.counts for own in statistic_leaves(seen.first) if isinstance(own, Viewed)]
         sample = seen.second
         is_large = may_grow and pairs.n_rows > large.LARGE_ROWS  # a given schema does not tell before
-        rows = sample.occurrences(n_rows_drawn(sample) if is_large else drawn)
-        first = views.chunk(rows.rows(slice(0, drawn)))
+        draw = sample.draw_by_class(n_rows_drawn(sample) if is_large else drawn)
+        first = views.chunk(draw.rows.rows(slice(0, drawn)))
         if isinstance(given, Schema):  # or else the schema pass has told how many rows there are
             choice = choice.of_size(pairs.n_rows)
         choice = choice.within_cuts(schema)
@@ -193,10 +193,10 @@ def _ensemble(
         own = ViewedFamilies(views, distinct_families((*members, *joints)))
         both: Together[ViewedFamilies, DrawnRows] = yield Together[ViewedFamilies, DrawnRows](own, drawn_rows)
         families, sample = both.first, both.second
-        rows = sample.occurrences(drawn)
-    is_whole = sample.limit == EVERYTHING and rows.n_rows == sample.n_rows
+        draw = sample.draw_by_class(drawn)
+    is_whole = sample.limit == EVERYTHING and draw.rows.n_rows == sample.n_rows
     del sample
-    trained = Training(schema, views, members, ks, seed, families, rows, is_whole, choice)
+    trained = Training(schema, views, members, ks, seed, families, draw, is_whole, choice)
     decided = asdict(replace(parameters, memory=memory if plain else None))
     if plain:
         return (yield from trained.large_model(name, decided, plain[0], joints))

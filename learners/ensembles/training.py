@@ -12,6 +12,7 @@ from learners.classifiers.estimates.context_tree import context_tree_from_cells
 from learners.classifiers.estimates.hdp import HDPParameters, hdp_map_estimates
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.counts.multi_view_counts import ViewedFamilies
+from learners.counts.row_samples import Draw
 from learners.ensembles.budget import Choice
 from learners.ensembles.fit import (
     Fitted,
@@ -41,7 +42,7 @@ from learners.kernels.arrays import Floats
 from learners.passes.engine import Advance
 from learners.passes.learner import Passes, Work
 from learners.passes.memory import release_free_memory
-from learners.schema import Chunk, Schema
+from learners.schema import Schema
 from learners.schema.encoding.column_views import Views
 
 if TYPE_CHECKING:  # a process that only serves should not load XGBoost
@@ -62,9 +63,13 @@ class Training:
     ks: tuple[int, ...]
     seed: int
     families: ViewedFamilies
-    rows: Chunk
+    drawn: Draw
     is_whole: bool  # whether all rows are among those that were drawn
     choice: Choice
+
+    def __post_init__(self) -> None:
+        self.rows = self.drawn.rows
+        self.row_weights = self.drawn.weights(self.families.counts.class_counts)
 
     def large_model(
         self, name: str, parameters: Mapping[str, object], plain: Member, joints: Sequence[Member]
@@ -89,7 +94,7 @@ class Training:
             "networks": {"chosen": large.chosen, "left_out_losses": large.losses, "rows": large.n_deciding},
             "drawn_rows": self.rows.n_rows,
         }
-        share, correction, left_out = 1.0, None, large.scores
+        share, correction, left_out, left_out_weights = 1.0, None, large.scores, self.row_weights
         if self.choice.has_correction:
             seconds = self.choice.seconds_of_trees(counts.n_rows, self.schema.n_attributes)
             effort: Effort = "high" if parameters.get("effort") == "high" else "normal"
@@ -98,17 +103,27 @@ class Training:
                 from learners.ensembles.correction.leafwise import boost_leafwise_correction
 
                 return boost_leafwise_correction(
-                    self.schema, self.rows, large.scores, effort, self.seed, threads, advance, seconds
+                    self.schema,
+                    self.rows,
+                    large.scores,
+                    effort,
+                    self.seed,
+                    threads,
+                    advance,
+                    seconds,
+                    self.row_weights,
                 )
 
             boosted: Boosters | None = yield Work("boosting trees", correct, "rounds")
             facts["correction"] = boosted.facts if boosted else "no number of rounds lowered the loss of rows left out"
             if boosted:
-                share, correction, left_out = boosted.share, boosted.correction(self.schema), boosted.left_out
+                share, correction = boosted.share, boosted.correction(self.schema)
+                left_out, left_out_weights = boosted.left_out, boosted.left_out_weights
         networks: tuple[LookupModel, ...] = yield Work(
             "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
         )
-        scaled = large.compiled.scaled(share * large.temperature).moved(class_offsets(left_out, counts.class_counts))
+        offsets = class_offsets(left_out, counts.class_counts, left_out_weights)
+        scaled = large.compiled.scaled(share * large.temperature).moved(offsets)
         return EnsembleModel(
             self.schema, counts.class_counts, *scaled, Joints(self.schema, networks), correction, facts
         )
@@ -121,7 +136,10 @@ class Training:
             assert self.rows.y is not None
             n = max_member_rows_in_memory(self.members, self.schema.n_classes)
             first, weights = representative_rows(self.rows.y, class_counts, n)
-            self.rows = self.rows.rows(np.concatenate([first, np.setdiff1d(np.arange(self.rows.n_rows), first)]))
+            order = np.concatenate([first, np.setdiff1d(np.arange(self.rows.n_rows), first)])
+            self.rows = self.rows.rows(order)
+            if self.row_weights is not None:
+                self.row_weights = self.row_weights[order]
             n_fitted = first.size
         by_views = self.views.chunk(self.rows)
         frugal = int(self.families.counts.n_rows) >= SMALL
@@ -189,7 +207,7 @@ class Training:
         )
         offsets = None
         if self._has_rare and held is not None:
-            offsets = class_offsets(held, class_counts)
+            offsets = class_offsets(held.left_out, class_counts, held.left_out_weights)
         elif self._has_rare:
             offsets = class_offsets(temperature * scores, class_counts, rows.weights)
         scaled = compiled.scaled(share * temperature).moved(offsets)
@@ -197,7 +215,9 @@ class Training:
 
     @property
     def _has_rare(self) -> bool:
-        """Whether some class is so rare that the first rows do not tell its share."""
+        """Whether the first rows do not tell the share of some class, as it is rare or they were drawn by class."""
+        if self.row_weights is not None:
+            return True
         counts = self.families.counts.class_counts
         n = int(counts.sum())
         return n > SMALL and bool((counts[counts > 0] < RARE * n).any())
@@ -210,16 +230,18 @@ class Training:
 
     def _corrected(
         self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]
-    ) -> tuple[float, Correction | None, Floats | None]:
-        """The share of the ensemble, the trees beside it, and the scores of rows that both leave out."""
+    ) -> tuple[float, Correction | None, Boosters | None]:
+        """The share of the ensemble, the trees beside it, and the boosters with the scores of rows that they leave out."""
         from learners.ensembles.correction.boosting import boost_ensemble_correction
 
-        boosted = boost_ensemble_correction(self.schema, self.rows, scores, self.seed, threads, advance)
+        boosted = boost_ensemble_correction(
+            self.schema, self.rows, scores, self.seed, threads, advance, self.row_weights
+        )
         if boosted is None:
             facts["correction"] = "no number of rounds lowered the loss of rows left out"
             return 1.0, None, None
         facts["correction"] = boosted.facts
-        return boosted.share, boosted.correction(self.schema), boosted.left_out
+        return boosted.share, boosted.correction(self.schema), boosted
 
     def _joint_model(self, joint: Member, threads: int) -> LookupModel:
         """A member that answers for the joint distribution: unweighted."""

@@ -64,6 +64,8 @@ OF_CHUNKS = {
     "drawn rows": lambda schema, parts: DrawnRows(schema, 50_000),
     "older and later rows": lambda schema, parts: OrderedRows(schema, 50_000),
     "a few drawn rows": lambda schema, parts: DrawnRows(schema, 15),
+    "drawn rows of each class": lambda schema, parts: DrawnRows(schema, 50_000, 50_000),
+    "a few drawn rows of each class": lambda schema, parts: DrawnRows(schema, 15, 4),
     "drawn rows of numbers": lambda schema, parts: DrawnNumbers(schema),
     "viewed pairs": lambda schema, parts: Viewed(Views(schema), lambda views: PairwiseCounts(views.schema)),
     "viewed families": lambda schema, parts: ViewedFamilies(Views(schema), families_of(schema)),
@@ -84,7 +86,11 @@ SUMMARIES = {
 }
 STATISTICS = [*OF_CHUNKS, *SUMMARIES]
 OF_VIEWS = ("viewed pairs", "viewed families")
-SMALL = ("a small hold-out", "a few drawn rows")  # what was crowded out is forgotten: tests/counts/test_row_samples.py
+SMALL = (
+    "a small hold-out",
+    "a few drawn rows",
+    "a few drawn rows of each class",
+)  # what was crowded out is forgotten: tests/counts/test_row_samples.py
 
 
 def cases(name):

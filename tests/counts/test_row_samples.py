@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from learners.counts.folds import random_folds
 from learners.counts.kernels import hash_row_contents
-from learners.counts.row_samples import RESERVE, HoldOut, random_folds
+from learners.counts.row_samples import RESERVE, DrawnRows, HoldOut
+from learners.schema import Chunk
 from learners.schema.schema_growth import schema_code_maps
 from tests import laws, strategies
 
@@ -139,3 +141,57 @@ def test_rows_known_by_heart_predict_no_coin():
         shares = counts / counts.sum(axis=1, keepdims=True)
         loss -= np.log(shares[cell[~known], y[~known]]).sum() / y.size
     assert loss > np.log(2)
+
+
+def rows_of_classes(schema, n_of_each, seed=0):
+    """A chunk with so many rows of each class, shuffled."""
+    random = np.random.default_rng(seed)
+    y = random.permutation(np.repeat(np.arange(len(n_of_each)), n_of_each)).astype(np.uint8)
+    x = np.stack([random.integers(0, size, y.size) for size in schema.domain_sizes]).astype(schema.code_dtype)
+    return Chunk(x, y)
+
+
+def test_every_row_of_a_rare_class_is_drawn_and_weighs_what_its_class_counts():
+    schema = strategies.schema_of((200, 200, 200), 3)
+    chunk = rows_of_classes(schema, (20_000, 7, 0))
+    draw = laws.updated(DrawnRows(schema, 300, 50), [chunk]).draw_by_class(300)
+    assert draw.is_by_class
+    rare = {row: n for row, n in rows_of(chunk).items() if row[-1] == 1}
+    assert {row: n for row, n in rows_of(draw.rows).items() if row[-1] == 1} == rare
+    counts = np.array([20_000, 7, 0])
+    weights = draw.weights(counts)
+    shares = np.bincount(draw.rows.y, weights, 3) / weights.sum()
+    np.testing.assert_allclose(shares, counts / counts.sum(), rtol=1e-12)
+    assert weights.mean() == pytest.approx(1)
+
+
+def test_a_class_gives_no_more_rows_than_its_bound():
+    schema = strategies.schema_of((200, 200, 200), 2)
+    draw = laws.updated(DrawnRows(schema, 300, 50), [rows_of_classes(schema, (100_000, 400))]).draw_by_class(300)
+    assert np.bincount(draw.rows.y)[1] == 50
+
+
+def test_rows_are_drawn_as_before_where_no_class_lacks_any():
+    schema = strategies.schema_of((200, 200, 200), 2)
+    chunk = rows_of_classes(schema, (3_000, 3_000))
+    draw = laws.updated(DrawnRows(schema, 300, 50), [chunk]).draw_by_class(300)
+    plain = laws.updated(DrawnRows(schema, 300), [chunk]).occurrences(300)
+    assert not draw.is_by_class and draw.weights(np.array([3_000, 3_000])) is None
+    np.testing.assert_array_equal(draw.rows.x, plain.x)
+
+
+def test_rare_rows_are_found_where_frequent_rows_are_thinned():
+    schema = strategies.schema_of((2, 2), 2)
+    draw = laws.updated(DrawnRows(schema, 300, 50), [rows_of_classes(schema, (9_000, 40))]).draw_by_class(300)
+    assert np.bincount(draw.rows.y)[1] == 40
+
+
+def test_a_class_of_which_too_many_rows_were_subtracted_is_said_to_lack_them():
+    schema = strategies.schema_of((200, 200, 200), 2)
+    few, many = rows_of_classes(schema, (3_000, 40)), rows_of_classes(schema, (1_000, 4_000), seed=1)
+    counted = laws.updated(DrawnRows(schema, 300, 50), [few, many])
+    assert counted.is_sufficient
+    stored = counted.from_arrow(counted.to_arrow())
+    assert stored == counted and stored.is_sufficient
+    counted.subtract(laws.updated(DrawnRows(schema, 300, 50), [many]))
+    assert not counted.is_sufficient

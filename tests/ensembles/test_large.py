@@ -173,3 +173,19 @@ def test_an_interrupted_training_goes_on_to_the_same_model(stage, tmp_path):
     model, accounts = again(lambda _: None)
     same_arrays(whole, model)
     assert {account.n_rows_read for account in accounts} == {0}, "all counts were stored"
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+def test_few_drawn_rows_keep_the_share_of_a_class_that_is_hardly_among_them(is_large, monkeypatch):
+    """Each row of 30 of 40,000 is drawn, and weighs as much as its class counts."""
+    if is_large:
+        monkeypatch.setattr(large, "MOST_KEPT", 1)
+        monkeypatch.setattr(large, "LARGE_ROWS", 8_000)
+    random = np.random.default_rng(3)
+    y = random.permutation(40_000) < 30
+    columns = {f"x{i}": random.normal(size=40_000) + (i < 2) * y for i in range(3)}
+    table = pa.table(columns | {"class": np.where(y, "rare", "common")})
+    parameters = {"members": 2} | ({} if is_large else {"drawn": 8_000})
+    model = drive(learner("auto", parameters, "class"), Source.of_table(table))
+    p = model.predict_proba(encode(table.drop_columns(["class"]), model.schema))
+    assert p[:, model.schema.classes.index("rare")].mean() * 40_000 / 30 == pytest.approx(1, rel=0.25)

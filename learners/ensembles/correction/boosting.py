@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
-from learners.counts.row_samples import random_folds
+from learners.counts.folds import random_folds
 from learners.ensembles.correction.forest import flatten_xgboost_forest
 from learners.ensembles.model import Correction
 from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
-from learners.kernels.arrays import Float32s, Floats, read_only_array
+from learners.kernels.arrays import Codes, Float32s, Floats, Integers, read_only_array
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 
@@ -53,6 +53,7 @@ class Boosters:
     boosters: tuple[Any, ...]
     facts: dict[str, object]  # rounds used and tried, weights, and log losses of rows left out, by name
     left_out: Floats  # (n_left_out, n_classes) the scores of rows that chose rounds and weights
+    left_out_weights: Floats | None  # (n_left_out,) of these rows, as of `Rows`
 
     def correction(self, schema: Schema) -> Correction | None:
         """As a model keeps it; None if the ensemble's share alone has changed."""
@@ -81,12 +82,12 @@ def _settings(n_classes: int, seed: int) -> dict[str, Any]:
 class _Data:
     """Rows as XGBoost wants them."""
 
-    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, seed: int) -> None:
+    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, seed: int, weights: Floats | None) -> None:
         codes = CodeTable(schema)
         self.x, self.y = codes.features(rows.x), np.asarray(rows.y)
         self.n_classes = schema.n_classes
         self.margins = scores[:, 1] - scores[:, 0] if schema.n_classes == 2 else scores
-        self.types = codes.feature_types
+        self.types, self.weights = codes.feature_types, weights
         self.fold = random_folds(rows.x, N_FOLDS, seed)
 
     def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:
@@ -97,6 +98,7 @@ class _Data:
         return kind(
             self.x[index],
             self.y[index],
+            weight=None if self.weights is None else self.weights[index],
             base_margin=start * self.margins[index],
             feature_types=self.types,
             enable_categorical=True,
@@ -128,7 +130,9 @@ class _Way:
 
     def _loss(self) -> float:
         losses = [float(booster.eval(test).rsplit(":", 1)[1]) for booster, _, test in self.runs]
-        return float(np.average(losses, weights=[own.size for own in self.held]))
+        weights = self.data.weights
+        sizes = [own.size if weights is None else weights[own].sum() for own in self.held]
+        return float(np.average(losses, weights=sizes))
 
     @property
     def n_rounds(self) -> int:
@@ -165,6 +169,12 @@ class _Way:
         return xgboost.train(self.settings, self.data.matrix(slice(None), self.start), num_boost_round=self.n_rounds)
 
 
+def held_out_rows(y: Codes, n_classes: int, held: Integers, weights: Floats | None) -> Rows:
+    """Some rows, with their weights, as what pool weights are fitted to; nothing is known of their classes."""
+    own = None if weights is None else read_only_array(weights[held] / weights[held].mean())
+    return Rows(read_only_array(y[held]), np.zeros((held.size, n_classes)), own)
+
+
 def has_boosting_converged(losses: list[float], least: float) -> bool:
     """Whether more rounds pay no more, or cannot come near the least loss of all ways and of the ensemble.
 
@@ -199,17 +209,23 @@ def boosting_pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
 
 
 def boost_ensemble_correction(
-    schema: Schema, rows: Chunk, scores: Floats, seed: int, threads: int, advance: Advance
+    schema: Schema,
+    rows: Chunk,
+    scores: Floats,
+    seed: int,
+    threads: int,
+    advance: Advance,
+    row_weights: Floats | None = None,
 ) -> Boosters | None:
     """Boost trees from the scores of an ensemble and trees from nothing, and pool both; None where neither helps.
 
-    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order. Rounds
+    Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order, `row_weights` as of `ensembles.weights.Rows`. Rounds
     and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread, on
     which XGBoost's sums depend; the ways and the final boosters run side by side.
     """
     if rows.n_rows < 2 * N_FOLDS:
         return None
-    data = _Data(schema, rows, scores, seed)
+    data = _Data(schema, rows, scores, seed, row_weights)
     with ThreadPoolExecutor(threads) as pool:
 
         def way(name: str) -> _Way:
@@ -227,7 +243,7 @@ def boost_ensemble_correction(
             if not going:
                 break
         held = np.concatenate(ways[0].held)
-        own = Rows(read_only_array(data.y[held]), np.zeros((held.size, schema.n_classes)))
+        own = held_out_rows(data.y, schema.n_classes, held, row_weights)
         terms = np.stack(list(pool.map(_Way.scores, ways)), axis=1).astype(np.float32)
         weights = boosting_pool_weights(terms, own, threads)
         used = [(weight, one) for weight, one in zip(weights, ways, strict=True) if weight and one.n_rounds]
@@ -242,4 +258,6 @@ def boost_ensemble_correction(
         "weights": dict(zip(STARTS, weights.tolist(), strict=True)),
     }
     left_out = np.einsum("rfc,f->rc", terms, weights)
-    return Boosters(float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts, left_out)
+    return Boosters(
+        float(weights[0]), tuple(float(weight) for weight, _ in used), boosters, facts, left_out, own.weights
+    )

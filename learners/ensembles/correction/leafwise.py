@@ -12,9 +12,9 @@ import numpy as np
 import xgboost
 
 from learners.classifiers.baselines.boosted import EQUAL_START, CodeTable
-from learners.ensembles.correction.boosting import STARTS, Boosters
-from learners.ensembles.weights import Rows, fit_term_weights, mean_log_loss
-from learners.kernels.arrays import Codes, Floats, Integers, Mask, read_only_array
+from learners.ensembles.correction.boosting import STARTS, Boosters, held_out_rows
+from learners.ensembles.weights import fit_term_weights, mean_log_loss
+from learners.kernels.arrays import Codes, Floats, Integers, Mask
 from learners.passes.engine import Advance
 from learners.schema import Chunk, Schema
 
@@ -94,10 +94,10 @@ class _Pages(xgboost.DataIter):
 class _Data:
     """Codes, classes and what the ensemble says, as XGBoost wants them."""
 
-    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, max_bin: int) -> None:
+    def __init__(self, schema: Schema, rows: Chunk, scores: Floats, max_bin: int, weights: Floats | None) -> None:
         assert rows.y is not None
         self.codes, self.x, self.y = CodeTable(schema), rows.x, np.asarray(rows.y)
-        self.n_classes, self.max_bin = schema.n_classes, max_bin
+        self.n_classes, self.max_bin, self.weights = schema.n_classes, max_bin, weights
         # XGBoost's margins are of this type, too.
         margins = scores[:, 1] - scores[:, 0] if self.n_classes == 2 else scores
         self.margins = margins.astype(np.float32)
@@ -107,6 +107,7 @@ class _Data:
         return {
             "data": self.codes.features(x),
             "label": self.y[some].astype(np.float32),
+            "weight": None if self.weights is None else self.weights[some],
             "base_margin": np.float32(start) * self.margins[some],
             "feature_types": self.codes.feature_types,
         }
@@ -186,17 +187,18 @@ def boost_leafwise_correction(
     threads: int,
     advance: Advance,
     seconds: float = math.inf,
+    row_weights: Floats | None = None,
 ) -> Boosters | None:
     """Boost trees, leaf by leaf, over many rows; None where no round lowers the loss of rows left out.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
-    hashes, which is random. A race on the first rows decides whether trees go on from the ensemble or start from
+    hashes, which is random; `row_weights` as of `ensembles.weights.Rows`. A race on the first rows decides whether trees go on from the ensemble or start from
     nothing; the work is bounded by rows, columns and leaves, and by `seconds` as estimated from these, never by a clock. Rows left out stop the rounds and weigh
     the sum; they are not learned. The result does not depend on `threads`.
     """
     is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]))
     pace = Pace.of(rows.n_rows, effort)
-    data = _Data(schema, rows, scores, pace.max_bin)
+    data = _Data(schema, rows, scores, pace.max_bin, row_weights)
     start, rate, race = _race(data, is_left_out, pace, effort == "normal", seed, threads)
     n_trees = 1 if schema.n_classes == 2 else schema.n_classes
     pace = pace.at(rate).within(seconds, rows.n_rows * schema.n_attributes * n_trees)
@@ -210,7 +212,7 @@ def boost_leafwise_correction(
         n_idle = n_idle + 1 if min(boosting.losses.values()) > (1.0 - PAYS) * least else 0
         if n_idle >= PATIENCE:
             break
-    own = Rows(read_only_array(data.y[left_out]), np.zeros((left_out.size, schema.n_classes)))
+    own = held_out_rows(data.y, schema.n_classes, left_out, row_weights)
     facts: dict[str, object] = {
         "effort": effort,
         "start": start,
@@ -229,7 +231,8 @@ def boost_leafwise_correction(
     weight = float(fit_term_weights(terms, own, np.ones(1), threads)[0])
     facts["weights"] = {start: weight}
     booster = boosting.booster[: boosting.best]
-    return Boosters(weight * STARTS[start], (weight,), (booster,), facts, weight * terms[:, 0].astype(np.float64))
+    scored = weight * terms[:, 0].astype(np.float64)
+    return Boosters(weight * STARTS[start], (weight,), (booster,), facts, scored, own.weights)
 
 
 def _left_out_rows(rows: Chunk, random: np.random.Generator) -> Mask:
