@@ -213,7 +213,7 @@ def monitored_network(model: Model) -> LookupModel | None:
 
 def _map(of: Attribute, to: Attribute) -> Integers:
     """The code by the second attribute of each code of the first, whose cut points hold those of the second."""
-    if of.kind == "nominal" or of.cuts == to.cuts:
+    if of.kind == "nominal" or of.cuts == to.cuts or of.part is not None:
         return np.arange(of.n_values + 1)
     first = int(of.has_missing)
     intervals = np.searchsorted(np.array(to.cuts), np.array([*of.cuts, np.inf]), side="left")

@@ -141,7 +141,13 @@ def _of_family(window: ServedCounts, reference: Reference, name: str, effect: fl
 
 def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None:
     """Whether all numbers beyond one interval have gone into it, and nothing else has changed."""
-    if attribute.kind != "numeric" or own.sum() < 100 or other.sum() < 100 or own.size < 3:
+    if (
+        attribute.kind != "numeric"
+        or attribute.part is not None
+        or own.sum() < 100
+        or other.sum() < 100
+        or own.size < 3
+    ):
         return None
     p, q = own / own.sum(), other / other.sum()
     for values, beyond, words in ((p, q, "above"), (p[::-1], q[::-1], "below")):

@@ -44,6 +44,7 @@ from learners.schema.schema_inference import (
     reorder_columns,
     schema_with_overrides,
 )
+from learners.schema.time_parts import CYCLES
 
 CutPoints = Callable[[str, Histogram], tuple[float, ...]]
 NO_CUTS: Mapping[str, tuple[float, ...]] = {}
@@ -312,7 +313,7 @@ class ColumnSummaries(Statistic):
             raise SchemaError(f"Column {name!r} holds text and cannot be numeric. Convert it to numbers first.", name)
         if column.kind == "numeric":
             histogram = column.histogram.with_classes(place[: column.histogram.counts.shape[1]], len(place))
-            cuts = override.cuts
+            cuts = override.cuts if override.part is None else CYCLES[override.part].cuts
             if cuts is None and histogram.keys.size < 2 and not has_missing:
                 return LeftOut(name, column.constant)
             if cuts is None and override.kind is None and column.has_states(self.max_states):
@@ -322,6 +323,8 @@ class ColumnSummaries(Statistic):
             if not cuts and not has_missing:
                 return LeftOut(name, NEARLY_CONSTANT if cut_points or self.target is None else NO_CUT)
             attribute = Attribute(name, "numeric", cuts=cuts, has_missing=has_missing, arrow_type=column.arrow_type)
+            if override.part is not None:
+                return replace(attribute, part=override.part)
             return replace(attribute, quantiles=histogram_quantiles(column.histogram))
         return nominal_attribute(name, column, override, self.n_rows, self.max_values)
 

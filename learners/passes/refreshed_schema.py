@@ -77,7 +77,9 @@ def _listed(names: Sequence[str]) -> str:
 
 def moved_columns(old: Schema, new: Schema) -> list[str]:
     """The attributes that have other cut points, or are in one of two schemas only."""
-    before, after = ({own.name: (own.kind, own.cuts, own.groupings) for own in s.attributes} for s in (old, new))
+    before, after = (
+        {own.name: (own.kind, own.cuts, own.groupings, own.part) for own in s.attributes} for s in (old, new)
+    )
     return sorted(name for name in before | after if before.get(name) != after.get(name))
 
 
@@ -107,7 +109,7 @@ def costly_columns(old: Schema, new: Schema, summaries: ColumnSummaries) -> list
 def _lost_by_cuts(
     histogram: Histogram, ours: Attribute | None, theirs: Attribute | None, *, has_classes: bool
 ) -> float:
-    tables = [_by_interval(histogram, () if own is None else own.cuts) for own in (ours, theirs)]
+    tables = [_by_interval(histogram, own) for own in (ours, theirs)]
     if has_classes:
         kept, fresh = map(leave_one_out_loss, tables)
         return (kept - fresh) / fresh if fresh else kept
@@ -115,9 +117,12 @@ def _lost_by_cuts(
     return (fresh - kept) / fresh if fresh else 0.0
 
 
-def _by_interval(histogram: Histogram, cuts: Sequence[float]) -> Integers:
+def _by_interval(histogram: Histogram, attribute: Attribute | None) -> Integers:
     """(n_intervals, n_classes) int64: rows of each interval, as interval j holds cuts[j - 1] < x <= cuts[j]."""
-    place = np.searchsorted(np.asarray(cuts), floats_from_ordered_keys(histogram.keys << histogram.level), side="left")
+    numbers, cuts = floats_from_ordered_keys(histogram.keys << histogram.level), attribute.cuts if attribute else ()
+    if attribute is not None and attribute.cycle is not None:
+        numbers = attribute.cycle.phases(numbers)
+    place = np.searchsorted(np.asarray(cuts), numbers, side="left")
     table = np.zeros((len(cuts) + 1, histogram.counts.shape[1]), np.int64)
     np.add.at(table, place, histogram.counts)
     return table

@@ -1,13 +1,14 @@
 """Columns that only go on, such as dates and running numbers: whether later rows are predicted better without them.
 
 A column of times splits drawn rows into older and newest ones. Cheap networks learn the older ones with each column that the
-newest rows have other values of, and without it; the newest rows decide. Every classifier learns by that decision.
+newest rows have other values of, by a part of its times that comes again, and without it; the newest rows decide. Every classifier
+learns by that decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -24,10 +25,11 @@ from learners.passes.engine import Advance
 from learners.passes.learner import Learner, Passes, Rows, RowWork, Work, drive
 from learners.passes.sources.source import Source
 from learners.passes.sources.source_files import BATCH_ROWS
-from learners.schema import Chunk, Schema
+from learners.schema import Attribute, Chunk, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.overrides import ColumnOverride, Overrides
 from learners.schema.schema import LeftOut
+from learners.schema.time_parts import CYCLES, YEAR, TimePart
 from learners.schema.times_and_durations import is_date_or_timestamp
 
 HOLDOUT_BY = ("auto", "time", "order", "random")
@@ -39,15 +41,18 @@ WINDOWS, WINDOW = (0.3, 0.37, 0.44, 0.51, 0.58, 0.65, 0.72, 0.79), 0.2
 FEWEST = 200  # rows of a window: fewer decide nothing
 # A code is new where a window has it so many times as often as the rows before; a column goes on, where so many rows have one.
 TIMES_AS_OFTEN, SHARE_OF_NEW = 10.0, 0.2
-MOST_LOOKED_AT = 6
+MOST_LOOKED_AT, MOST_IN_PARTS = 6, 2
+DRAWN_PARTS: tuple[TimePart, ...] = ("hour of the week", "month")  # hour and weekday follow from the first
+YEARS = 2  # of a column whose months are looked at
 GAIN, WORTH, DEVIATIONS = (
     0.003,
     0.01,
     3.0,
-)  # of the log loss, as shares and in standard errors: of leaving out, of one that stays
+)  # of the log loss, as shares and in standard errors: of leaving out or taking a part, of one that stays
 LEAST = 1e-9
 NOTHING: Overrides = {}
-TARGET = "\0class"  # as no column of a table is called
+INNER = "\0"  # begins names that no column of a table has
+TARGET = f"{INNER}class"
 NETWORKS: tuple[tuple[str, Callable[..., Passes[Model]], classifiers.NetworkParameters], ...] = (
     ("nb", classifiers.naive_bayes, classifiers.NetworkParameters()),
     ("kdb", classifiers.kdb, classifiers.KDBParameters(k=1)),
@@ -66,17 +71,24 @@ class OrderedRows(DrawnRows):
         return super().spec | {"statistic": "older and later rows"}
 
 
+# How columns enter that do not as they are: by a part, or not at all.
+Choice = Mapping[str, TimePart | None]
+
+
 class FewerSummaries(ColumnSummaries):
-    """Summaries of the same rows, of which the schema leaves out more columns."""
+    """Summaries of the same rows, of which the schema leaves out more columns, and takes others by a part."""
 
     gone: Sequence[str] = ()
 
     @classmethod
-    def of(cls, summaries: ColumnSummaries, names: Sequence[str]) -> FewerSummaries:
-        """Those without some columns."""
+    def of(cls, summaries: ColumnSummaries, choice: Choice) -> FewerSummaries:
+        """Those by a choice."""
         fewer = object.__new__(cls)
-        found = {name: column for name, column in summaries.found.items() if name not in names}
-        fewer.__dict__.update(vars(summaries) | {"found": found, "gone": tuple(names)})
+        gone = tuple(name for name, part in choice.items() if part is None)
+        found = {name: column for name, column in summaries.found.items() if name not in gone}
+        parts = {name: ColumnOverride(part=part) for name, part in choice.items() if part is not None}
+        overrides = {**summaries.overrides, **parts}
+        fewer.__dict__.update(vars(summaries) | {"found": found, "gone": gone, "overrides": overrides})
         return fewer
 
     def build_schema(self, cut_points: CutPoints | None = None, *, by_name: bool = True) -> Schema:
@@ -91,6 +103,7 @@ class Timed:
 
     rows: pa.Table
     until: Floats
+    parts: Mapping[str, Mapping[TimePart, str]] = field(default_factory=dict)  # columns that hold the parts of others
 
     def window(self, first: float) -> tuple[pa.Table, pa.Table]:
         """The rows until a share of all, and those of the window behind them."""
@@ -115,7 +128,7 @@ def _is_said(summaries: ColumnSummaries, name: str) -> bool:
 
 
 def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Model]:
-    """The passes of a learner, without the columns that harm it on later rows.
+    """The passes of a learner, without the columns that harm it on later rows, or with a part of them.
 
     Where there is a column of times, that takes one pass and some work more; nothing where the schema is given or kept, which
     knows what was left out.
@@ -132,7 +145,7 @@ def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Mode
                 "holdout_by", "time", "no column of dates or timestamps is learned from; use order or random"
             )
         if times or holdout_by == "order":
-            schema = quantile_binned_schema(summaries, BINS)
+            schema = _with_parts(quantile_binned_schema(summaries, BINS), times)
             n_drawn = int(np.clip(CELLS // (schema.n_attributes + 1), 1_000, DRAWN))
             if holdout_by == "order":
                 timed: Timed = yield RowWork(
@@ -140,18 +153,19 @@ def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Mode
                 )
             else:
                 timed = rows_by_time((yield OrderedRows(schema, n_drawn)), times[0])
-            left_out = yield Work("comparing later rows", partial(columns_to_leave_out, timed))
-            summaries = FewerSummaries.of(summaries, left_out) if left_out else summaries
+            choice = yield Work("comparing later rows", partial(choice_by_later_rows, timed))
+            summaries = FewerSummaries.of(summaries, choice) if choice else summaries
     return (yield from _continued(passes, summaries))
 
 
 def passes_with_kept_choice(passes: Passes[Model], kept: Schema) -> Passes[Model]:
-    """The passes of a learner that refreshes, without the columns that its last training left out so."""
-    left_out = [one.name for one in kept.left_out if one.reason == GOES_ON]
+    """The passes of a learner that refreshes, by the choice of its last training."""
+    choice: dict[str, TimePart | None] = {one.name: None for one in kept.left_out if one.reason == GOES_ON}
+    choice |= {own.name: own.part for own in kept.attributes if own.part is not None}
     request = next(passes)
     summaries = yield request
-    if isinstance(summaries, ColumnSummaries) and left_out:
-        summaries = FewerSummaries.of(summaries, left_out)
+    if isinstance(summaries, ColumnSummaries) and choice:
+        summaries = FewerSummaries.of(summaries, choice)
     return (yield from _continued(passes, summaries))
 
 
@@ -166,17 +180,33 @@ def _continued(passes: Passes[Model], answer: object) -> Passes[Model]:
         answer = yield request
 
 
-def columns_to_leave_out(timed: Timed, threads: int, advance: Advance) -> list[str]:
-    """The columns without which cheap networks of older rows predict later ones better, in windows one after the other.
+def _with_parts(schema: Schema, times: Sequence[str]) -> Schema:
+    """The schema with some columns of times once more for each part of which all others are made."""
+    own = {attribute.name: attribute for attribute in schema.attributes if attribute.name in times}
+    more = [
+        Attribute(name, "numeric", (), CYCLES[part].cuts, one.has_missing, one.arrow_type, part=part)
+        for name, one in ((name, own[name]) for name in times if name in own)
+        for part in DRAWN_PARTS
+        if part != "month" or one.edges[-1] - one.edges[0] >= YEARS * YEAR
+    ]
+    return replace(schema, attributes=(*schema.attributes, *more[: MOST_IN_PARTS * len(DRAWN_PARTS)]))
 
-    Left out are all columns that only go on, where that is better; then each comes back that is worth it.
+
+def choice_by_later_rows(timed: Timed, threads: int, advance: Advance) -> dict[str, TimePart | None]:
+    """How columns enter with which cheap networks of older rows predict later ones best, in windows one after the other.
+
+    First all columns that only go on are left out; then each comes back as it is, where leaving out helped, or by one of its parts, where
+    it is worth that.
+    Returns those that do not enter as they are; none where all that is no better than every column as it is.
     """
     new = columns_that_go_on(timed)
     if not new:
-        return []
-    n_done, n_total = 0, len(WINDOWS) * (2 + len(new))
+        return {}
+    parts = {name: timed.parts[name] for name in new if name in timed.parts}
+    unused = {column for of_one in timed.parts.values() for column in of_one.values()}
+    n_done, n_total = 0, len(WINDOWS) * (2 + len(new) + sum(map(len, parts.values())))
 
-    def losses_without(left_out: Sequence[str]) -> Floats:
+    def losses_without(left_out: Collection[str]) -> Floats:
         nonlocal n_done
         found = []
         for first in WINDOWS:
@@ -185,15 +215,26 @@ def columns_to_leave_out(timed: Timed, threads: int, advance: Advance) -> list[s
             advance(n_done, n_total)
         return np.concatenate(found)
 
-    left_out, losses = list(new), losses_without(new)
-    if not _is_better(losses, losses_without(()), GAIN):
-        return []
+    as_they_are, gone = losses_without(unused), unused.union(new)
+    losses = losses_without(gone)
+    harm = _is_better(losses, as_they_are, GAIN)
+    if not parts and not harm:
+        return {}
+    choice: dict[str, TimePart | None] = dict.fromkeys(new)
     for name in new:
-        fewer = [other for other in left_out if other != name]
-        with_it = losses_without(fewer)
-        if _is_better(with_it, losses, WORTH):
-            left_out, losses = fewer, with_it
-    return left_out
+        best: tuple[str, TimePart | None, Floats] | None = None
+        ways: list[tuple[str, TimePart | None]] = [(name, None)] if harm else []
+        ways += [(column, part) for part, column in parts.get(name, {}).items()]
+        for column, part in ways:
+            found = losses_without(gone - {column})
+            if _is_better(found, losses, GAIN if part else WORTH) and (best is None or found.mean() < best[2].mean()):
+                best = column, part, found
+        if best is not None:
+            column, choice[name], losses = best
+            gone = gone - {column}
+    if not _is_better(losses, as_they_are, GAIN):
+        return {}
+    return {name: part for name, part in choice.items() if name in gone}
 
 
 def _is_better(new: Floats, old: Floats, share: float) -> bool:
@@ -204,7 +245,7 @@ def _is_better(new: Floats, old: Floats, share: float) -> bool:
 
 
 def _losses(
-    older: pa.Table, newer: pa.Table, left_out: Sequence[str], threads: int, overrides: Overrides = NOTHING
+    older: pa.Table, newer: pa.Table, left_out: Collection[str], threads: int, overrides: Overrides = NOTHING
 ) -> Floats:
     """(n_newer,) float64: log losses of newer rows, the mean over networks of the older ones."""
     names = [name for name in older.column_names if name not in left_out]
@@ -260,7 +301,7 @@ def rows_by_time(sample: DrawnRows, time: str) -> Timed:
     assert rows.y is not None
     codes = rows.x[[attribute.name for attribute in sample.schema.attributes].index(time)]
     until = np.cumsum(np.bincount(codes)) / max(1, codes.size)
-    return Timed(_table(sample.schema, rows.x, rows.y), until[codes])
+    return _timed(sample.schema, rows.x, rows.y, until[codes])
 
 
 def rows_in_order(n_drawn: int, n_rows: int, rows: Rows, threads: int, advance: Advance) -> Timed:
@@ -273,7 +314,7 @@ def rows_in_order(n_drawn: int, n_rows: int, rows: Rows, threads: int, advance: 
         advance(passed, n_rows)
     x = np.concatenate([part.x for part in parts], axis=1)
     y = np.concatenate([part.y for part in parts if part.y is not None])
-    return Timed(_table(rows.schema, x, y), np.arange(1, y.size + 1) / y.size)
+    return _timed(rows.schema, x, y, np.arange(1, y.size + 1) / y.size)
 
 
 def columns_that_go_on(timed: Timed) -> list[str]:
@@ -281,7 +322,7 @@ def columns_that_go_on(timed: Timed) -> list[str]:
 
     None where a window has too few rows, or the rows before it one class.
     """
-    names = [name for name in timed.rows.column_names if name != TARGET]
+    names = [name for name in timed.rows.column_names if not name.startswith(INNER)]
     shares = dict.fromkeys(names, 1.0)
     for first in WINDOWS:
         older, newer = timed.window(first)
@@ -303,11 +344,24 @@ def _share_of_new_codes(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> float
     return float(after[is_often].sum() / len(newer))
 
 
-def _table(schema: Schema, x: Codes, y: Codes) -> pa.Table:
-    """The rows as a table of codes, which networks learn like any other: numeric columns as numbers, nominal ones as words."""
-    columns = {}
+def _timed(schema: Schema, x: Codes, y: Codes, until: Floats) -> Timed:
+    """The rows as a table of codes, which networks learn like any other: numeric columns as numbers, nominal ones and parts as words."""
+    columns: dict[str, pa.Array] = {}
+    parts: dict[str, dict[TimePart, str]] = {}
     for attribute, codes in zip(schema.attributes, x, strict=True):
         is_missing = (codes == 0) if attribute.has_missing else np.zeros(codes.size, bool)
-        numbers = pa.array(codes.astype(np.int64), mask=is_missing)
-        columns[attribute.name] = numbers if attribute.kind == "numeric" else numbers.cast(pa.string())
-    return pa.table(columns | {TARGET: y.astype(np.int64)})
+        whole = codes.astype(np.int64)
+        if attribute.part is None:
+            numbers = pa.array(whole, mask=is_missing)
+            columns[attribute.name] = numbers if attribute.kind == "numeric" else numbers.cast(pa.string())
+            continue
+        whole -= int(attribute.has_missing)
+        of_parts: dict[TimePart, Integers] = {attribute.part: whole}
+        if attribute.part == "hour of the week":
+            of_parts |= {"hour": whole % 24, "weekday": whole // 24}
+        for part, own in of_parts.items():
+            if np.unique(own[~is_missing]).size > 1:
+                column = f"{INNER}{part} {attribute.name}"
+                parts.setdefault(attribute.name, {})[part] = column
+                columns[column] = pa.array(own, mask=is_missing).cast(pa.string())
+    return Timed(pa.table(columns | {TARGET: y.astype(np.int64)}), until, parts)

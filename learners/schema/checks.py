@@ -10,6 +10,7 @@ from typing import get_args
 
 from learners.errors import SchemaError
 from learners.schema.schema import DISTRIBUTIONS, MAX_CLASSES, Attribute, Kind, Schema
+from learners.schema.time_parts import CYCLES
 
 CLASS_TYPES = ("string", "int64", "bool")
 MAX_VALUES = 65_535  # codes are 16 bits wide, the one for unseen values included
@@ -61,6 +62,10 @@ def _fault_of(attribute: Attribute) -> str | None:
         return "has quantiles that do not ascend"
     if not all(_ascends_within(positions, len(attribute.cuts)) for positions in attribute.groupings):
         return "has groupings that are no ascending positions of its cuts"
+    if attribute.part is not None and not (
+        attribute.part in CYCLES and attribute.is_time and attribute.cuts == CYCLES[attribute.part].cuts
+    ):
+        return f"has the part {attribute.part!r}, which it cannot have"
     if attribute.n_values > MAX_VALUES:
         return f"has {attribute.n_values} values, and at most {MAX_VALUES} can be coded"
     if attribute.distribution is not None and (

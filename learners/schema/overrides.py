@@ -12,6 +12,7 @@ import numpy as np
 from learners.errors import InvalidParameter
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, Dialect, Reading
 from learners.schema.schema import DISTRIBUTIONS, Distribution, Kind, Value
+from learners.schema.time_parts import TimePart
 
 DROP, DROPPED = "drop", "dropped by request"
 SCREENED = "screened out"
@@ -36,6 +37,8 @@ class ColumnOverride:
     # The column says how often each row counts: True for whole numbers; a number by which they are multiplied and
     # rounded; or (value in words, how often rows with it count), once for all others.
     weight: bool | float | tuple[tuple[str, int], ...] | None = None
+    # Found by training and said by nobody: the part by which a column of moments enters.
+    part: TimePart | None = None
 
     @property
     def is_weight(self) -> bool:
@@ -50,7 +53,7 @@ class ColumnOverride:
         if isinstance(entry, str):
             entry = {"drop": True} if entry == "drop" else {"kind": entry}
         where = f"columns[{column!r}]"
-        known = [*(field.name for field in fields(cls) if field.name != "reading"), *FIELDS]
+        known = [*(field.name for field in fields(cls) if field.name not in ("reading", "part")), *FIELDS]
         known = [*FIELDS, *DIALECT_FIELDS] if column == ALL else known
         unknown = set(entry) - set(known)
         if unknown:

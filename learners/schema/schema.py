@@ -17,6 +17,7 @@ from learners.errors import InvalidChunk
 from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze_arrays, read_only_array
 from learners.schema.nominal_forms import canonical_nominal_values
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
+from learners.schema.time_parts import CYCLES, Cycle, TimePart
 from learners.schema.times_and_durations import (
     clock_kind_and_ticks,
     is_date_or_timestamp,
@@ -61,9 +62,8 @@ class Attribute:
     has_missing: bool = False  # whether null or NaN occurred in training
     arrow_type: str = "string"  # type of the column in training
     n_folded: int = 0  # how many rare values share the last code
-    # One of DISTRIBUTIONS, or None: of the numbers of a numeric attribute that the model sees as they are, beside their
-    # codes. Those in `MASSES` are probabilities, the others densities. "rounded" ones are over the cells of the grid on
-    # which the column is recorded.
+    # Of numbers that the model sees beside their codes. Those in `MASSES` are probabilities, the others densities. "rounded"
+    # ones are over the cells of the grid on which the column is recorded.
     distribution: Distribution | None = None
     # Coarser cut points of a numeric attribute, each as ascending positions in `cuts`; the members of an ensemble read
     # the attribute by them (`learners.schema.encoding.column_views`).
@@ -73,6 +73,8 @@ class Attribute:
     quantiles: tuple[float, ...] = field(default=(), compare=False)
     # How its values are written in text files; no part of what the codes mean, either.
     reading: Reading | None = field(default=None, compare=False)
+    # Of moments: the part that the cut points divide; None if these are moments.
+    part: TimePart | None = None
 
     @cached_property
     def n_values(self) -> int:
@@ -94,6 +96,11 @@ class Attribute:
     def is_time(self) -> bool:
         """Whether the numbers are seconds since 1970."""
         return self.kind == "numeric" and is_date_or_timestamp(self.arrow_type)
+
+    @property
+    def cycle(self) -> Cycle | None:
+        """The time that comes again, whose phases the cut points divide."""
+        return CYCLES.get(self.part) if self.part else None
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -130,7 +137,7 @@ class Attribute:
             words = [f"{cut:.{digits}g}" for cut in self.cuts]
             if len(set(words)) == len(words):
                 break
-        if not self.is_time and self.clock is None:
+        if self.part is not None or (not self.is_time and self.clock is None):
             return words
         pairs = zip(map(self.number_in_words, self.cuts), words, strict=True)
         return [text if isinstance(text, str) else word for text, word in pairs]
@@ -151,6 +158,8 @@ class Attribute:
         words = ["(missing)"] if self.has_missing else []
         if self.kind == "nominal":
             words += [str(value) for value in self.values]
+        elif self.part is not None:
+            words += CYCLES[self.part].labels
         else:
             edges = ["-inf", *self.cuts_in_words(), "inf"]
             words += [f"({low}, {high}]" for low, high in zip(edges, edges[1:], strict=False)]
@@ -249,8 +258,7 @@ class Schema:
                 firsts.append(index)
                 tables.append(table)
                 table = np.zeros(1, np.uint64)
-            # Sums of keys wrap around, as the kernel's do.
-            table = (table[:, np.newaxis] + keys).ravel()
+            table = (table[:, np.newaxis] + keys).ravel()  # sums of keys wrap around, as the kernel's do
         tables.append(table)
         return KeyTables(
             np.array([*firsts, self.n_attributes], dtype=np.int64),
@@ -272,7 +280,7 @@ class Schema:
     @property
     def columns(self) -> list[str]:
         """Names of the columns to read, the target last."""
-        return [attribute.name for attribute in self.attributes] + ([self.target] if self.target is not None else [])
+        return [*dict.fromkeys(one.name for one in self.attributes), *([] if self.target is None else [self.target])]
 
     def class_values(self) -> list[Value]:
         """The classes as the data held them."""
@@ -291,16 +299,8 @@ class Schema:
         def entries_of(entry: Schema | Attribute | LeftOut | Reading | Dialect) -> dict[str, object]:
             of = {each.name: getattr(entry, each.name) for each in fields(entry)}
             # Without them, the schemas of other learners stay as they were stored.
-            later: tuple[str, ...] = (
-                "groupings",
-                "quantiles",
-                "reading",
-                "expected",
-                "dialect",
-                "null_class",
-                "class_reading",
-            )
-            later += LATER_FIELDS
+            later = {"groupings", "quantiles", "reading", "expected", "dialect", "null_class", "class_reading", "part"}
+            later.update(LATER_FIELDS)
             return {name: value for name, value in of.items() if value or name not in later}
 
         return json.dumps(entries_of(self), default=entries_of, separators=(",", ":"))

@@ -51,7 +51,7 @@ def partial_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
 
 
 def _attribute_map(old: Attribute, new: Attribute) -> Integers | None:
-    if (old.kind, old.cuts, old.groupings) != (new.kind, new.cuts, new.groupings):
+    if (old.kind, old.cuts, old.groupings, old.part) != (new.kind, new.cuts, new.groupings, new.part):
         return None
     if old.n_folded and not (new.n_folded and set(new.values) <= set(old.values)):
         return None  # what became a value of its own, or nothing at all, is somewhere among the folded ones

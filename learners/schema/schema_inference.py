@@ -346,6 +346,11 @@ def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_C
         for entry in schema.left_out
         if not entry.reason.startswith(HARMLESS)
     ]
+    lost += [
+        f"Column {own.name!r} is learned by its {own.part} alone: later rows are predicted better so (holdout_by=random keeps it whole)."
+        for own in schema.attributes
+        if own.part is not None
+    ]
     return lost + [_of_folding(own, costs.get(own.name)) for own in schema.attributes if own.n_folded]
 
 

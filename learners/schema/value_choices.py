@@ -18,7 +18,10 @@ def attribute_value_choices(attribute: Attribute) -> list[tuple[str, Value | flo
 
 def _representatives(attribute: Attribute) -> list[str | float]:
     """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
-    cuts = attribute.cuts
+    cuts, cycle = attribute.cuts, attribute.cycle
+    if cycle is not None:
+        middles = [cycle.start + cycle.step * (j + 0.5) for j in range(len(cycle.labels))]
+        return [attribute.number_in_words(middle) for middle in middles]
     if not cuts:
         return [attribute.number_in_words(0.0)]
     width = (cuts[-1] - cuts[0]) / max(1, len(cuts) - 1) or abs(cuts[0]) or 1.0

@@ -1,4 +1,6 @@
-"""Columns that only go on: left out where later rows are predicted better without them, by every classifier alike."""
+"""Columns that only go on: left out, or taken by a part, where later rows are predicted better so, by every classifier alike."""
+
+import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +13,9 @@ from learners.errors import InvalidParameter
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.registry import recipes
 from learners.registry.later_rows import GOES_ON
-from learners.schema import Kept
+from learners.schema import Kept, Schema
+from learners.schema.encoding.encode import encode
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from tests.passes.test_engine import same
 
 N = 6_000
@@ -43,6 +47,11 @@ def regimes(hours):
 def lasting(hours):
     """A change that stays."""
     return np.where(hours < N // 4, -2.0, 2.0)
+
+
+def rush_hours(hours):
+    """Weeks of their own, and hours that come again."""
+    return regimes(hours) + np.where((hours % 24 >= 16) & (hours % 24 < 20), 4.0, -1.0)
 
 
 def learned(rows, name="nb", **more):
@@ -145,3 +154,64 @@ def test_what_is_asked_for_must_be_there():
     with pytest.raises(InvalidParameter, match="use auto, time, order, random"):
         FewPassClassifier(target="late", holdout_by="latest").fit(rows)
     assert NB(target="late").holdout_by == "auto"
+
+
+def parts_of(model):
+    return {attribute.name: attribute.part for attribute in model.schema.attributes if attribute.part}
+
+
+@pytest.mark.parametrize("learner", ["nb", "tan", "kdb", "skdb", "eskdb", "auto", "xgboost"])
+def test_every_classifier_takes_the_part_that_comes_again(learner):
+    assert parts_of(learned(table(rush_hours), learner)) == {"when": "hour"}
+
+
+def test_later_rows_are_predicted_better_by_it_and_it_is_said():
+    rows = table(rush_hours)
+    older, later = rows.slice(0, 4_800), rows.slice(4_800)
+    with pytest.warns(
+        ColumnWarning, match=r"'when' is learned by its hour alone.*\(holdout_by=random keeps it whole\)"
+    ):
+        by_part = KDB(target="late").fit(older)
+    y = np.searchsorted(by_part.classes_, later["late"].to_pylist())
+    others = [
+        KDB(target="late", holdout_by="random").fit(older),
+        KDB(target="late").fit(older.drop_columns(["when", "ticket"])),
+    ]
+
+    def loss(model):
+        return -np.log(model.predict_proba(later.drop_columns(["late"]))[np.arange(y.size), y]).mean()
+
+    assert loss(by_part) < 0.95 * min(map(loss, others))
+
+
+def test_a_part_means_the_same_in_arrow_in_json_and_through_json():
+    model = learned(table(rush_hours))
+    rows = table(rush_hours, 5).select(["when", "a", "b"])
+    holes = pa.array([None, *rows["when"].to_pylist()[1:]], rows["when"].type)
+    for these in (
+        rows,
+        rows.set_column(0, "when", holes),
+        rows.set_column(0, "when", rows["when"].cast(pa.timestamp("ns", "UTC"))),
+    ):
+        schema = Schema.from_json(model.schema.to_json())
+        codes = encode(these, schema, with_class=False).x
+        plain = rows.set_column(0, "when", these["when"].cast(pa.timestamp("us")))
+        for as_text in (False, True):
+            records = plain.to_pylist()
+            if as_text:
+                records = [r | {"when": None if r["when"] is None else r["when"].isoformat()} for r in records]
+            assert np.array_equal(encode_json_records(records, schema).x, codes)
+            columns = {name: [record[name] for record in records] for name in records[0]}
+            assert np.array_equal(encode_json_columns(columns, schema).x, codes)
+    seconds = [moment.replace(tzinfo=datetime.UTC).timestamp() for moment in rows["when"].to_pylist()]
+    columns = {"when": list(map(int, seconds)), "a": rows["a"].to_pylist(), "b": rows["b"].to_pylist()}
+    assert np.array_equal(encode_json_columns(columns, schema).x, encode(rows, schema, with_class=False).x)
+
+
+@pytest.mark.parametrize("cuts", ["kept", "auto", "fresh"])
+@pytest.mark.parametrize("name", ["kdb", "auto"])
+def test_a_refresh_keeps_the_part(name, cuts):
+    rows = table(rush_hours)
+    model = learned(rows, name)
+    again = drive(recipes.learner(name, {}, "late", Kept(model.schema, cuts)), [Part(Source.of_table(rows))], threads=1)
+    assert same(model, again) and parts_of(again) == {"when": "hour"}

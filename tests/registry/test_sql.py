@@ -15,12 +15,18 @@ from hypothesis import strategies as st
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
 from learners.errors import InvalidParameter, UnknownColumn
+from learners.passes.column_summaries import ColumnSummaries
+from learners.passes.learner import drive
+from learners.passes.sources.source import Source
+from learners.registry import recipes
+from learners.registry.later_rows import FewerSummaries
 from learners.registry.sql import script, sql_networks, table_rows
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
 from learners.registry.sql.script import NoSQL, TooLargeForSQL, sql_script
 from learners.registry.sql.sql_networks import PoolInSQL
 from learners.schema.encoding.encode import encode
+from learners.schema.time_parts import CYCLES
 
 TOLERANCE = 1e-9
 ODD, NUMBER = 'a "word"\'s\n; --', "Größe.x`"
@@ -260,6 +266,22 @@ def test_columns_of_every_type():
     model = KDB(k=1, columns=nominal).fit(table, "class").model_
     assert len(model.network.order) == 11
     check(model, pa.concat_tables([table, with_holes(table.slice(0, 100), 1, 0.2)]))
+
+
+@pytest.mark.parametrize("part", CYCLES)
+def test_parts_of_moments_are_those_of_the_model(part, dialect):
+    random = np.random.default_rng(0)
+    seconds = np.concatenate(
+        [random.integers(-(10**9), 2 * 10**9, 300) * 1_000_000 + 250_000, np.arange(200) * 3_600_000_000]
+    )
+    y = np.array(["no", "yes"])[random.integers(0, 2, seconds.size)]
+    rows = pa.table({"when": pa.array(seconds, pa.timestamp("us")), "x": random.integers(0, 9, seconds.size), "y": y})
+    summaries = ColumnSummaries("y")
+    summaries.update(rows.combine_chunks().to_batches()[0])
+    schema = FewerSummaries.of(summaries, {"when": part}).build_schema(lambda *_: (2.0, 5.0))
+    model = drive(recipes.learner("nb", {}, "y", schema), Source.of_table(rows), threads=1)
+    assert model.schema.attributes[0].part == part
+    check(model, rows.drop_columns(["y"]), dialect)
 
 
 def test_classes_keep_their_type():

@@ -50,6 +50,7 @@ class Dialect:
     # (bool, bool): whether a common table expression is to be computed by itself: one that is read once, and one that
     # is read more often.
     materializes: tuple[bool, bool] = (False, False)
+    floor: str = "FLOOR({})"  # of a double, as a number
     parses_exactly: bool = True  # whether a decimal number becomes the nearest double
 
     def identifier(self, name: str) -> str:
@@ -119,6 +120,7 @@ DIALECTS = {
             seconds=SQLITE_SECONDS,
             greatest="MAX",
             materializes=(True, True),
+            floor="(CAST({0} AS INTEGER) - ({0} < CAST({0} AS INTEGER)))",  # FLOOR is not built in everywhere
             parses_exactly=False,
         ),
         Dialect(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from learners.errors import LearnerError
 from learners.registry.sql.dialects import MOST_JOINS, Dialect, Query
 from learners.schema import Attribute, Schema
+from learners.schema.time_parts import Cycle
 from learners.schema.times_and_durations import DICTIONARY, is_date_or_timestamp
 
 
@@ -92,7 +93,8 @@ def _raw(attribute: Attribute, dialect: Dialect) -> str:
         column = f"CASE WHEN {column} THEN 1 WHEN NOT {column} THEN 0 END"
     if attribute.kind == "numeric":
         if is_date_or_timestamp(arrow_type):
-            return dialect.seconds.format(column)
+            seconds = dialect.seconds.format(column)
+            return seconds if attribute.cycle is None else _phase(attribute.cycle, seconds, dialect)
         return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
     if is_date_or_timestamp(arrow_type):
         if not arrow_type.startswith("date32"):
@@ -101,6 +103,13 @@ def _raw(attribute: Attribute, dialect: Dialect) -> str:
     if arrow_type.startswith(("float", "double", "halffloat")):
         return _without_nan(f"CAST({column} AS {dialect.real})", dialect)
     return column
+
+
+def _phase(cycle: Cycle, seconds: str, dialect: Dialect) -> str:
+    """Seconds since the cycle began."""
+    start, period = dialect.number(cycle.start), dialect.number(cycle.period)
+    whole = dialect.floor.format(f"(({seconds} - {start}) / {period})")
+    return f"({seconds} - {start} - {whole} * {period})"
 
 
 def _without_nan(x: str, dialect: Dialect) -> str:

@@ -203,6 +203,8 @@ class BatchEncoder:
     def _kinds(self, i: int, arrow_type: pa.DataType) -> tuple[int, int]:
         """The kinds of a column's values and indices, as the kernel knows them; NOTHING if it does not."""
         attribute, nothing = self.attributes[i], kernels.NOTHING
+        if attribute.part is not None:
+            return nothing, nothing
         if attribute.kind == "numeric":
             kind = TIMES.get(arrow_type, nothing) if attribute.is_time else NUMBERS.get(arrow_type, nothing)
             return kind, nothing

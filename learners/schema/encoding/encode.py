@@ -199,6 +199,8 @@ class _Columns:
             numeric_column_as_floats(column, attribute.name, attribute.arrow_type),
             np.array(attribute.cuts, np.float64),
         )
+        if attribute.cycle is not None:
+            values = attribute.cycle.phases(values)
         freeze_arrays(values)  # as most are: converted ones would be another type
         interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
 

@@ -178,6 +178,15 @@ def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
     offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
     number_of, most = json_number_reader(attribute), LAST_SECOND if attribute.is_time else EXACT
 
+    cycle = attribute.cycle
+    if cycle is not None:
+
+        def code_of_part(value: object) -> int:
+            phase = cycle.phase(number_of(value))
+            return missing if math.isnan(phase) else bisect_left(cuts, phase) + offset
+
+        return code_of_part
+
     def code(value: object) -> int:
         if value.__class__ is float and not attribute.is_time:
             return missing if value != value else bisect_left(cuts, value) + offset  # noqa: PLR0124 (NaN)
@@ -250,7 +259,7 @@ def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -
         except (KeyError, TypeError):  # a value that needs a closer look
             return False
         return True
-    if not set(map(type, values)) <= {float, int}:
+    if attribute.part is not None or not set(map(type, values)) <= {float, int}:
         return False
     try:
         numbers = np.array(values, np.float64)

@@ -241,7 +241,7 @@ def initial_explorer_state(served: Served, reference: str) -> JSONObject:
 
 def value_label_text(attribute: Attribute, label: str) -> str:
     """The label of a value as people write it: intervals as such, and of moments the day where all cuts have days of their own."""
-    if attribute.kind == "nominal":
+    if attribute.kind == "nominal" or attribute.part is not None:
         return label
     words = interval_words(label)
     if not attribute.is_time:
