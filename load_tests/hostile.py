@@ -329,7 +329,8 @@ def filled(disk, beside, free_after_s, fill_after_s):
                     ended_s = seconds
                     break
             time.sleep(0.25)
-        title = (own.get("error") or {}).get("title", "")
+        error = own.get("error") or {}
+        title = error.get("detail") if error.get("status") == 500 else error.get("title")
         return went_on_s, ended_s, " ".join([own["state"], *([title] if title else []), f"(attempt {own['attempts']})"])
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError
+from learners.passes.sources.guarded_files import GuardedFiles, is_local_filesystem
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,21 @@ class FileAccess:
 
     def require(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
         """Raise what `check` raises where one of the paths may not be read; object stores have no links."""
-        if self.check is not None and isinstance(filesystem, pafs.LocalFileSystem):
+        if self.check is not None and is_local_filesystem(filesystem):
             for path in paths:
                 self.check(path)
+
+    def guarded(self, filesystem: pafs.FileSystem) -> pafs.FileSystem:
+        """The file system, where files of this machine are looked at once more when they are open: a link may have taken their place."""
+        if self.check is None or not isinstance(filesystem, pafs.LocalFileSystem):
+            return filesystem
+        return pafs.PyFileSystem(GuardedFiles(self.check))
 
     def require_regular(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
         """As `require`, and SourceError for pipes, sockets and devices, which a library would open and wait for."""
         paths = list(paths)
         self.require(filesystem, paths)
-        for path in paths if isinstance(filesystem, pafs.LocalFileSystem) else ():
+        for path in paths if is_local_filesystem(filesystem) else ():
             if os.path.lexists(path) and os.path.exists(path) and not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH110, PTH116
                 raise SourceError(path, "is no regular file. Put one in its place.")
 

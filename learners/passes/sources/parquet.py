@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.guarded_files import is_local_filesystem
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
     FORMATS,
@@ -128,7 +129,7 @@ class ParquetContent:
                 stream,
                 metadata=self.metadata,
                 read_dictionary=[name for name in self._text if name not in self._plain_text],
-                pre_buffer=not isinstance(filesystem, pafs.LocalFileSystem),  # fewer and longer reads, for more memory
+                pre_buffer=not is_local_filesystem(filesystem),  # fewer and longer reads, for more memory
                 page_checksum_verification=True,
             )
             rows = self._read(parquet, row_group, columns)
@@ -215,7 +216,7 @@ def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
             stream.seek(size - 8 - length)
             footer = stream.read(length)
             # In object stores the time of change is the server's own: a rewritten file cannot keep it.
-            is_dated = not isinstance(filesystem, pafs.LocalFileSystem) and info.mtime_ns is not None
+            is_dated = not is_local_filesystem(filesystem) and info.mtime_ns is not None
             content = "" if is_dated else sampled_sha256(stream, size - 8 - length)
         metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + struct.pack("<I4s", length, _MAGIC)))
         metadata.schema.to_arrow_schema()

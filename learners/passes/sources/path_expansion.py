@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.passes.sources.file_access import Look
+from learners.passes.sources.guarded_files import is_local_filesystem
 from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
 from learners.passes.sources.source_files import FORMATS, file_format_by_extension, store_error_reason
 
@@ -88,7 +89,7 @@ def _fixed_folder(path: str) -> str:
 def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
     """The files that a glob names, sorted."""
     is_hidden = HIDDEN if not PurePosixPath(path).name.startswith(HIDDEN) else ()
-    if isinstance(filesystem, pafs.LocalFileSystem):
+    if is_local_filesystem(filesystem):
         matches = [found for found in _matches(path, look) if found.is_file]
     else:
         base, n_parts = _fixed_folder(path), len(PurePosixPath(path).parts)
@@ -168,7 +169,7 @@ def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
 
     `x.csv`, `./x.csv` and a link to it are one file, whose rows count once; a link `day=2` to `day=1` makes other rows of it.
     """
-    if not isinstance(filesystem, pafs.LocalFileSystem):
+    if not is_local_filesystem(filesystem):
         return path
     # Where a link leads elsewhere, ".." behind it does not undo it.
     return os.path.realpath(path), tuple(hive_partition_values(os.path.abspath(path)).items())  # noqa: PTH100
@@ -199,7 +200,7 @@ def _decoded(text: str) -> str:
 
 def _below(filesystem: pafs.FileSystem, path: str, look: Look) -> list[Found]:
     """All that lies below a folder."""
-    if isinstance(filesystem, pafs.LocalFileSystem):
+    if is_local_filesystem(filesystem):
         return list(local_entries(path, look))
     infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
     look.count(path, len(infos))

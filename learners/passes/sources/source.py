@@ -141,6 +141,7 @@ class Source:
         for uri in addresses:
             bare = parse_lake_table_uri(uri).place
             place, path = (filesystem, bare) if filesystem is not None else uri_filesystem(bare)
+            place = access.guarded(place)
             if len(addresses) == 1 and (snapshot := lake_table_snapshot(place, uri, path, at, access)) is not None:
                 return cls.of_snapshot(place, snapshot, access)
             if bare != uri or at is not None:

@@ -16,6 +16,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.kernels.arrays import Integers, Mask, read_only_array
+from learners.passes.sources.guarded_files import is_local_filesystem
 
 FORMATS = {
     "Parquet": (".parquet", ".pq"),
@@ -297,7 +298,7 @@ def file_stamp(filesystem: pafs.FileSystem, path: str) -> tuple[int | str, ...] 
     store tells nothing.
     """
     try:
-        if isinstance(filesystem, pafs.LocalFileSystem):
+        if is_local_filesystem(filesystem):
             own = os.stat(path)  # noqa: PTH116
             return own.st_ino, own.st_ctime_ns
         if isinstance(filesystem, pafs.PyFileSystem):

@@ -17,6 +17,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError
+from learners.passes.sources.guarded_files import is_local_filesystem
 from learners.passes.sources.lake.snapshots import LOG
 
 # Alphabets of ZeroMQ's and of Python's base 85, in the order of their digits.
@@ -82,9 +83,7 @@ def _vector_file(filesystem: pafs.FileSystem, place: str, path: str, vector: dic
             raise SourceError(place, f"names a vector of deleted rows that has no name ({text[:40]}).") from error
         return _inside(place, f"{prefix}/deletion_vector_{name}.bin" if prefix else f"deletion_vector_{name}.bin")
     parts = urlsplit(text)
-    is_local = (
-        isinstance(filesystem, pafs.LocalFileSystem) and parts.scheme == "file" and parts.netloc in ("", "localhost")
-    )
+    is_local = is_local_filesystem(filesystem) and parts.scheme == "file" and parts.netloc in ("", "localhost")
     own, folder = unquote(parts.path), str(PurePosixPath(path)).rstrip("/") + "/"
     if not is_local or not own.startswith(folder):
         raise _outside(place, text)

@@ -18,6 +18,7 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.passes.sources.file_access import ANYWHERE, FileAccess
+from learners.passes.sources.guarded_files import is_local_filesystem
 from learners.passes.sources.lake.deletion_vectors import named_log_files
 from learners.passes.sources.lake.snapshots import DELTA, LOG, LakeFile, Snapshot, parse_snapshot_time
 from learners.passes.sources.source_files import store_error_reason
@@ -69,7 +70,7 @@ def read_delta_snapshot(
     version = None if at is None else _version(place, at, commits)
     try:
         with _local(filesystem, path, version) as folder:
-            _check_log(place, folder, access if isinstance(filesystem, pafs.LocalFileSystem) else ANYWHERE)
+            _check_log(place, folder, access if is_local_filesystem(filesystem) else ANYWHERE)
             return _snapshot(DeltaTable(folder, version=version), place, path, commits)
     except SourceError:
         raise
@@ -173,7 +174,7 @@ def _local(filesystem: pafs.FileSystem, path: str, version: int | None) -> Itera
 
     So the log comes over the same file system, with the same credentials, as the data.
     """
-    if isinstance(filesystem, pafs.LocalFileSystem):
+    if is_local_filesystem(filesystem):
         yield str(Path(path).absolute())
         return
     with tempfile.TemporaryDirectory(prefix="fewpass-") as folder:
