@@ -29,12 +29,21 @@ LEFT_OUT, MOST_LEFT_OUT = 0.1, 100_000
 PAGE_VALUES = 1 << 22
 MOST_LEVELS = 40  # a row that lacks attributes goes both ways, at most once a level
 # Rounds between two looks at the rows left out; boosting ends where so many looks in a row gain less than this share.
-LOOK, PATIENCE, PAYS = 5, 4, 0.0003
+LOOK, PATIENCE = 5, 4
+PAYS: dict[Effort, float] = {"normal": 0.0003, "high": 0.0001}
 # Rounds times levels of XGBoost's defaults: the work that trees of `ROWS` rows may take, as often as `Pace.work` says.
 DEFAULT_WORK = 600
 FEW_ROWS, ROWS = 200_000, 500_000
-# Processor seconds of a row, column and level of a round's trees: 66 rounds of 512 leaves over 2 million rows of 7 columns take 20 s.
-SECONDS_A_CELL = 2.4e-9
+# Of the work of XGBoost's defaults a part does not depend on the columns, so narrow tables get more rounds than wide ones:
+# this share of it, and once more for every so many columns that a table has.
+WORK_SHARE, NARROW = 0.48, 10.5
+# Of leaves of a thousand rows, which would learn chance otherwise.
+PENALTY = 8.0
+# Histograms of the leaves of one tree, one for each column: more take longer than rows.
+MOST_HISTOGRAMS = 1024 * 28
+# Processor seconds of a tree, for each row and level and for each row, level and column; and for each bin of its leaves'
+# histograms: 60 rounds of 512 leaves over 2 million rows of 7 columns took 15 s, of 28 columns 27 s.
+SECONDS_A_ROW, SECONDS_A_CELL, SECONDS_A_BIN = 7e-9, 0.35e-9, 46e-9
 
 
 @dataclass(frozen=True)
@@ -45,22 +54,29 @@ class Pace:
     rate: float
     n_rounds: int
     max_bin: int
+    penalty: float = 1.0  # of the squares of what leaves say
 
     @classmethod
-    def of(cls, n_rows: int, effort: Effort) -> Pace:
+    def of(cls, n_rows: int, n_columns: int, effort: Effort) -> Pace:
         """A leaf for every so many rows; on fewer rows rounds are cheap, so there are more of them in smaller steps."""
+        base = DEFAULT_WORK * WORK_SHARE * (1.0 + NARROW / max(n_columns, 4))
+        most_leaves = MOST_HISTOGRAMS // max(n_columns, 1)
         slower = float(np.clip(ROWS / n_rows, 1.0, ROWS / FEW_ROWS))
         if effort == "high":
-            n_leaves = int(np.clip(n_rows // 1_000, 64, 2048))
-            work, rate, max_bin = 2.75 * DEFAULT_WORK, FAST / 2, 1024
+            n_leaves = int(np.clip(n_rows // 1_000, 64, max(64, min(2048, most_leaves))))
+            work, rate, max_bin, penalty = 2.75 * base, FAST / 2, 1024 if most_leaves >= 2048 else 256, PENALTY
         else:
-            n_leaves = int(np.clip(n_rows // 1_000, 64, 512))
-            work, rate, max_bin = 1.0 * DEFAULT_WORK, FAST, 256
-        return cls(n_leaves, rate / slower, int(work * slower / np.log2(n_leaves)), max_bin)
+            n_leaves = int(np.clip(n_rows // 1_000, 64, max(64, min(512, most_leaves))))
+            work, rate, max_bin, penalty = base, FAST, 256, 1.0
+        return cls(n_leaves, rate / slower, int(work * slower / np.log2(n_leaves)), max_bin, penalty)
 
-    def within(self, seconds: float, n_cells: int) -> Pace:
-        """With no more rounds than take so long by an estimate, at least one; cells are rows times columns times trees a round."""
-        a_round = SECONDS_A_CELL * n_cells * np.log2(self.n_leaves)
+    def seconds_a_round(self, n_rows: int, n_columns: int, n_trees: int) -> float:
+        """Processor seconds of a round of so many trees, estimated from the work alone."""
+        of_rows = n_rows * np.log2(self.n_leaves) * (SECONDS_A_ROW + SECONDS_A_CELL * n_columns)
+        return n_trees * float(of_rows + SECONDS_A_BIN * self.n_leaves * n_columns * self.max_bin)
+
+    def within(self, seconds: float, a_round: float) -> Pace:
+        """With no more rounds than take so long by the estimate of one, at least one."""
         return replace(self, n_rounds=int(np.clip(seconds / a_round, 1, self.n_rounds)))
 
     def at(self, rate: float) -> Pace:
@@ -98,9 +114,23 @@ class _Data:
         assert rows.y is not None
         self.codes, self.x, self.y = CodeTable(schema), rows.x, np.asarray(rows.y)
         self.n_classes, self.max_bin, self.weights = schema.n_classes, max_bin, weights
+        self.n_values = np.array([attribute.n_values for attribute in schema.attributes], np.int64)
         # XGBoost's margins are of this type, too.
         margins = scores[:, 1] - scores[:, 0] if self.n_classes == 2 else scores
         self.margins = margins.astype(np.float32)
+        self._bins = self._binned(max(1, PAGE_VALUES // max(1, rows.x.shape[0])))
+
+    def _binned(self, n_rows: int) -> xgboost.QuantileDMatrix:
+        """The bins of all matrices, by the first rows and one row of each code: looking at all rows took as long as ten rounds."""
+        each = np.minimum(np.arange(int(self.n_values.max(initial=1))), self.n_values[:, np.newaxis])
+        x = np.concatenate([self.x[:, :n_rows], each.astype(self.x.dtype)], axis=1)
+        return xgboost.QuantileDMatrix(
+            self.codes.features(x),
+            feature_types=self.codes.feature_types,
+            max_bin=self.max_bin,
+            nthread=1,
+            enable_categorical=True,
+        )
 
     def page(self, some: Integers | slice, start: float) -> dict[str, Any]:
         x: Codes = np.ascontiguousarray(self.x[:, some])
@@ -114,7 +144,7 @@ class _Data:
 
     def learned(self, which: Integers, start: float) -> xgboost.QuantileDMatrix:
         return xgboost.QuantileDMatrix(
-            _Pages(self, which, start), max_bin=self.max_bin, nthread=1, enable_categorical=True
+            _Pages(self, which, start), max_bin=self.max_bin, nthread=1, enable_categorical=True, ref=self._bins
         )
 
     def asked(self, which: Integers, start: float) -> xgboost.DMatrix:
@@ -137,6 +167,7 @@ def _settings(n_classes: int, pace: Pace, seed: int) -> dict[str, Any]:
         "seed": seed,
         "nthread": 1,  # its sums depend on the number of threads, and its threads wait by spinning
         "base_score": EQUAL_START,
+        "reg_lambda": pace.penalty,
     }
     if n_classes == 2:
         return settings | {"objective": "binary:logistic", "eval_metric": "logloss"}
@@ -197,19 +228,20 @@ def boost_leafwise_correction(
     the sum; they are not learned. The result does not depend on `threads`.
     """
     is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]))
-    pace = Pace.of(rows.n_rows, effort)
+    pace = Pace.of(rows.n_rows, schema.n_attributes, effort)
     data = _Data(schema, rows, scores, pace.max_bin, row_weights)
     start, rate, race = _race(data, is_left_out, pace, effort == "normal", seed, threads)
     n_trees = 1 if schema.n_classes == 2 else schema.n_classes
-    pace = pace.at(rate).within(seconds, rows.n_rows * schema.n_attributes * n_trees)
+    pace = pace.at(rate)
+    pace = pace.within(seconds, pace.seconds_a_round(rows.n_rows, schema.n_attributes, n_trees))
     learned, left_out = np.flatnonzero(~is_left_out), np.flatnonzero(is_left_out)
     boosting = _Boosting(data, STARTS[start], pace, seed, learned, left_out)
     n_idle = 0
     for first in range(0, pace.n_rounds, LOOK):
         least = min(boosting.losses.values())
-        advance(first, pace.n_rounds)
+        advance(first, pace.n_rounds, f"log loss of rows left out {boosting.losses[first]:.4f}")
         boosting.boost(first, min(first + LOOK, pace.n_rounds))
-        n_idle = n_idle + 1 if min(boosting.losses.values()) > (1.0 - PAYS) * least else 0
+        n_idle = n_idle + 1 if min(boosting.losses.values()) > (1.0 - PAYS[effort]) * least else 0
         if n_idle >= PATIENCE:
             break
     own = held_out_rows(data.y, schema.n_classes, left_out, row_weights)
