@@ -120,6 +120,11 @@ class EnsembleModel:
             self.joints.log_evidence,
         )
 
+    def warnings(self) -> list[str]:
+        """What is worth knowing of the training: that it was interrupted."""
+        trees = self.facts.get("correction")
+        return [trees["interrupted"]] if isinstance(trees, Mapping) and "interrupted" in trees else []
+
     @property
     def joint(self) -> LookupModel:
         """The member that answers queries of the joint distribution."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from learners.circuits.model import CircuitModel
 from learners.classifiers.column_findings import training_column_warnings
+from learners.ensembles.model import EnsembleModel
 from learners.errors import EmptyData, SchemaError, names_with_suggestions
 from learners.models.model import Model
 from learners.monitoring.count_layout import monitored_network
@@ -166,7 +167,7 @@ def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> l
 
 def trained_model_warnings(model: Model) -> list[str]:
     """What is worth knowing of the model's table, and how it was taken."""
-    more = model.warnings() if isinstance(model, OrderModel) else []
+    more = model.warnings() if isinstance(model, OrderModel | EnsembleModel) else []
     return [*training_column_warnings(model.schema, monitored_network(model)), *more]
 
 

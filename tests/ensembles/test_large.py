@@ -134,6 +134,28 @@ def test_the_loss_of_rows_left_out_is_told_on_the_way():
     assert min(losses) == pytest.approx(trees["left_out_losses"]["trees"], abs=0.02)
 
 
+def test_an_interruption_from_the_keyboard_keeps_the_trees_so_far():
+    def interrupt(at):
+        def look(progress):
+            if progress.stage == "boosting trees" and progress.note and progress.rows_done >= at:
+                raise KeyboardInterrupt
+
+        return drive(
+            learner("auto", {"members": 3}, "class"), Source.of_table(table_of(ROWS)), threads=1, on_progress=look
+        )
+
+    whole, model = trained(), interrupt(10)
+    trees = model.facts["correction"]
+    n_rounds = Pace.of(ROWS, 4, "normal").at(trees["rate"]).n_rounds
+    assert 0 < trees["rounds"] <= trees["tried"] == 10 < whole.facts["correction"]["tried"]
+    assert model.warnings() == [f"Interrupted: the first {trees['rounds']} of {n_rounds} rounds of trees are kept."]
+    assert whole.warnings() == []
+    p = model.predict_proba(encode(table_of(80, 3), model.schema))
+    assert p.sum(axis=1) == pytest.approx(np.ones(80))
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(0)
+
+
 def test_given_drawn_rows_are_a_recipe_of_before():
     assert "networks" not in trained(drawn=500).facts
 

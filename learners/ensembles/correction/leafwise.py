@@ -31,13 +31,13 @@ MOST_LEVELS = 40  # a row that lacks attributes goes both ways, at most once a l
 # Rounds between two looks at the rows left out; boosting ends where so many looks in a row gain less than this share.
 LOOK, PATIENCE = 5, 4
 PAYS: dict[Effort, float] = {"normal": 0.0003, "high": 0.0001}
-# Rounds times levels of XGBoost's defaults: the work that trees of `ROWS` rows may take, as often as `Pace.work` says.
+# Rounds times levels of XGBoost's defaults: the work that trees of `ROWS` rows may take, as often as `Pace.of` says.
 DEFAULT_WORK = 600
 FEW_ROWS, ROWS = 200_000, 500_000
 # Of the work of XGBoost's defaults a part does not depend on the columns, so narrow tables get more rounds than wide ones:
 # this share of it, and once more for every so many columns that a table has.
 WORK_SHARE, NARROW = 0.48, 10.5
-# Of leaves of a thousand rows, which would learn chance otherwise.
+# Of the squares of what leaves say, as they have a thousand rows each: XGBoost's 1 lets 2,048 of them learn chance.
 PENALTY = 8.0
 # Histograms of the leaves of one tree, one for each column: more take longer than rows.
 MOST_HISTOGRAMS = 1024 * 28
@@ -54,7 +54,6 @@ class Pace:
     rate: float
     n_rounds: int
     max_bin: int
-    penalty: float = 1.0  # of the squares of what leaves say
 
     @classmethod
     def of(cls, n_rows: int, n_columns: int, effort: Effort) -> Pace:
@@ -64,11 +63,11 @@ class Pace:
         slower = float(np.clip(ROWS / n_rows, 1.0, ROWS / FEW_ROWS))
         if effort == "high":
             n_leaves = int(np.clip(n_rows // 1_000, 64, max(64, min(2048, most_leaves))))
-            work, rate, max_bin, penalty = 2.75 * base, FAST / 2, 1024 if most_leaves >= 2048 else 256, PENALTY
+            work, rate, max_bin = 2.75 * base, FAST / 2, 1024 if most_leaves >= 2048 else 256
         else:
             n_leaves = int(np.clip(n_rows // 1_000, 64, max(64, min(512, most_leaves))))
-            work, rate, max_bin, penalty = base, FAST, 256, 1.0
-        return cls(n_leaves, rate / slower, int(work * slower / np.log2(n_leaves)), max_bin, penalty)
+            work, rate, max_bin = base, FAST, 256
+        return cls(n_leaves, rate / slower, int(work * slower / np.log2(n_leaves)), max_bin)
 
     def seconds_a_round(self, n_rows: int, n_columns: int, n_trees: int) -> float:
         """Processor seconds of a round of so many trees, estimated from the work alone."""
@@ -167,7 +166,7 @@ def _settings(n_classes: int, pace: Pace, seed: int) -> dict[str, Any]:
         "seed": seed,
         "nthread": 1,  # its sums depend on the number of threads, and its threads wait by spinning
         "base_score": EQUAL_START,
-        "reg_lambda": pace.penalty,
+        "reg_lambda": PENALTY,
     }
     if n_classes == 2:
         return settings | {"objective": "binary:logistic", "eval_metric": "logloss"}
@@ -225,7 +224,7 @@ def boost_leafwise_correction(
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
     hashes, which is random; `row_weights` as of `ensembles.weights.Rows`. A race on the first rows decides whether trees go on from the ensemble or start from
     nothing; the work is bounded by rows, columns and leaves, and by `seconds` as estimated from these, never by a clock. Rows left out stop the rounds and weigh
-    the sum; they are not learned. The result does not depend on `threads`.
+    the sum; they are not learned. An interruption from the keyboard keeps the rounds so far. The result does not depend on `threads`.
     """
     is_left_out = _left_out_rows(rows, np.random.default_rng([seed, rows.n_rows]))
     pace = Pace.of(rows.n_rows, schema.n_attributes, effort)
@@ -236,11 +235,17 @@ def boost_leafwise_correction(
     pace = pace.within(seconds, pace.seconds_a_round(rows.n_rows, schema.n_attributes, n_trees))
     learned, left_out = np.flatnonzero(~is_left_out), np.flatnonzero(is_left_out)
     boosting = _Boosting(data, STARTS[start], pace, seed, learned, left_out)
-    n_idle = 0
+    n_idle, is_interrupted = 0, False
     for first in range(0, pace.n_rounds, LOOK):
         least = min(boosting.losses.values())
-        advance(first, pace.n_rounds, f"log loss of rows left out {boosting.losses[first]:.4f}")
-        boosting.boost(first, min(first + LOOK, pace.n_rounds))
+        try:
+            advance(first, pace.n_rounds, f"log loss of rows left out {boosting.losses[first]:.4f}")
+            boosting.boost(first, min(first + LOOK, pace.n_rounds))
+        except KeyboardInterrupt:  # a second one ends the run
+            if not boosting.best:
+                raise
+            is_interrupted = True
+            break
         n_idle = n_idle + 1 if min(boosting.losses.values()) > (1.0 - PAYS[effort]) * least else 0
         if n_idle >= PATIENCE:
             break
@@ -257,6 +262,8 @@ def boost_leafwise_correction(
         "tried": max(boosting.losses),
         "left_out_losses": {"ensemble": mean_log_loss(scores[left_out], own), "trees": boosting.losses[boosting.best]},
     }
+    if is_interrupted:
+        facts["interrupted"] = f"Interrupted: the first {boosting.best} of {pace.n_rounds} rounds of trees are kept."
     if not boosting.best:
         return None
     terms = boosting.scores()[:, np.newaxis].astype(np.float32)
