@@ -1,6 +1,6 @@
 """`fewpass drift | monitor | labels | alerts | webhooks`: is the data still what the model was trained on, and what do served models show?"""
 
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 from typer import Option
@@ -16,6 +16,7 @@ from service.cli.shared_options import (
     read_columns_option,
 )
 from service.product.inference.metric_words import largest_rate_change_words
+from service.product.monitoring.webhooks import EventKind
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     escape_rich_markup,
@@ -184,20 +185,23 @@ def list_webhooks_command(workspace: WorkspaceOption = None, json_output: JsonOp
     """List webhooks."""
     with open_existing_workspace(workspace) as here:
         webhooks = product.list_webhooks(here)
-    rows = [[one["id"], one["url"], one["created_at"]] for one in webhooks]
-    print_json_or_table(webhooks, json_output, ["id", "url", "created"], rows)
+    rows = [[one["id"], one["url"], ", ".join(one["events"]), one["created_at"]] for one in webhooks]
+    print_json_or_table(webhooks, json_output, ["id", "url", "events", "created"], rows)
 
 
 @webhooks_app.command("add")
 def add_webhook_command(
     url: str,
     model: Annotated[Texts, Option("--model", help="May be repeated; all unless given.")] = None,
+    event: Annotated[
+        Texts, Option("--event", help=f"{', '.join(get_args(EventKind))}; may be repeated. By default alert alone.")
+    ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Send alerts to a URL; the secret is shown this once."""
+    """Send alerts and events to a URL; the secret is shown only now."""
     with open_existing_workspace(workspace) as here:
-        webhook = product.create_webhook(here, url, model or [])
+        webhook = product.create_webhook(here, url, model or [], events=event or ())
     print_json_document(webhook) if json_output else out.print(f"{webhook['id']} {webhook['secret']}", highlight=False)
 
 

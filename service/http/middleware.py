@@ -149,7 +149,8 @@ class Telemetry:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] += [*headers, *security_headers(scope["path"])]
+                rate = scope.get("fewpass.rate_headers", ())
+                message["headers"] += [*headers, *rate, *security_headers(scope["path"])]
             await send(message)
 
         try:

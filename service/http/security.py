@@ -14,6 +14,7 @@ W3C, Fetch Metadata Request Headers. RFC 6454, The Web Origin Concept.
 
 import contextlib
 import ipaddress
+import math
 import threading
 import time
 from collections.abc import Awaitable
@@ -183,7 +184,8 @@ class Guard:
         """Note who asks; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
         scope["fewpass.key"] = key.name
         if self.rates is not None:
-            self.rates.take(key.name)
+            scope["fewpass.rate_headers"] = self.rates.headers(None)
+            scope["fewpass.rate_headers"] = self.rates.headers(self.rates.take(key.name))
         scope["fewpass.role"] = key.role
         if not scope["fewpass.is_hot"]:
             set_actor(_actor(f"key {key.name}", key.role, scope))
@@ -379,8 +381,8 @@ class RequestRates:
         self.per_s, self.gap_s = per_s, 1 / per_s
         self._due: dict[str, float] = {}  # when the requests so far would have come, had they kept the gap
 
-    def take(self, key: str) -> None:
-        """Count a request; one that comes too early is not counted (TooManyRequests)."""
+    def take(self, key: str) -> int:
+        """Count a request, and return how many more the key may make at once; TooManyRequests, uncounted, if it comes too early."""
         now = time.monotonic()
         due = max(self._due.get(key, now), now) + self.gap_s
         early_s = due - now - max(BURST_S, self.gap_s)
@@ -393,3 +395,18 @@ class RequestRates:
         if len(self._due) >= MAX_KEYS:  # many keys came and went: those that wait for nothing are forgotten
             self._due = {name: moment for name, moment in self._due.items() if moment > now}
         self._due[key] = due
+        return int((max(BURST_S, self.gap_s) - (due - now)) / self.gap_s + 1e-9)
+
+    def headers(self, n_left: int | None) -> list[tuple[bytes, bytes]]:
+        """The fields RateLimit-Policy and RateLimit of an answer; None left for a request that came too early.
+
+        References
+        ----------
+        draft-ietf-httpapi-ratelimit-headers-10.
+        """
+        window_s = max(1, math.ceil(self.gap_s))
+        quota = max(1, int(self.per_s * window_s))
+        left = 0 if n_left is None else min(n_left, quota)
+        reset = f";t={window_s}" if left == 0 else ""
+        policy, rest = f'"key";q={quota};w={window_s}', f'"key";r={left}{reset}'
+        return [(b"ratelimit-policy", policy.encode()), (b"ratelimit", rest.encode())]

@@ -23,7 +23,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import OutOfMemory, is_disk_write_refused, is_expected_error, problem_from_error
 from service.settings import Settings
 from service.workspace import Workspace
-from storage.control.audit import Actor, acting_as
+from storage.control.audit import Actor, acting_as, record_act
 from storage.control.control import translate_database_error
 from storage.errors import ControlUnavailable, LeaseLost, NotFound, Unwritable
 
@@ -71,8 +71,9 @@ def register_job_workflows(
                     with structlog.contextvars.bound_contextvars(job=job_id):
                         structlog.get_logger("jobs").info("job cancelled")
                 raise
-            except PortableWorkflowError:  # its own failure, as recorded
+            except PortableWorkflowError as error:  # its own failure, as recorded
                 remove_job_scratch(layout, job_id)
+                _record_failure(workspace, job_id, document, str(error.name))
                 raise
             except Exception as error:
                 # Nobody knows whether this is recorded: DBOS ends before the thread of a job does when a worker stops.
@@ -89,6 +90,23 @@ def register_job_workflows(
                 budget.give_back(job_id)
             remove_job_scratch(layout, job_id)
             return result
+
+
+def _record_failure(workspace: Workspace, job_id: str, document: JSONObject, problem: str) -> None:
+    """Write the failure of a job into the audit log, from which webhooks get it; the job fails whether that succeeds or not."""
+    model = document["request"].get("model")
+    try:
+        with workspace.control.writing() as connection, acting_as(Actor(f"job {job_id}")):
+            record_act(
+                connection,
+                "job failed",
+                job_id,
+                kind=document["kind"],
+                problem=problem,
+                models=[] if model is None else [str(model).partition("@")[0]],
+            )
+    except (*AWAY, Unwritable, LeaseLost, OSError) as error:
+        structlog.get_logger("jobs").warning("the failure is not in the audit log", job=job_id, reason=str(error))
 
 
 class Attempt:

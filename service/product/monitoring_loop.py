@@ -2,6 +2,9 @@
 
 import fcntl
 import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import structlog
 from learners.monitoring.drift_findings import estimated_prediction_metrics
 from learners.schema import Chunk
 from service.product.monitoring.alerting import alert_rule, update_model_alerts
+from service.product.monitoring.events import send_pending_events
 from service.product.monitoring.monitoring_states import (
     delete_monitoring_states,
     save_monitoring_state,
@@ -31,6 +35,7 @@ from storage.monitoring.monitoring_files import HOUR, MonitoringFiles, compact_h
 COMPACTED_AFTER = timedelta(days=14)
 LEAST_PROBABILITY = 0.99
 SPAN = timedelta(days=30)
+EVENTS_S = 2.0  # between two looks for events to send
 
 
 class Looker:
@@ -55,23 +60,44 @@ class Looker:
         self._thread.join(1)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self.workspace.settings.monitoring_look_s):
-            try:
-                self.look()
-            except Exception as error:
-                self.log.warning(
-                    "models could not be looked after", reason=str(error), exc_info=not is_expected_error(error)
-                )
+        look_s = self.workspace.settings.monitoring_look_s
+        due = time.monotonic() + look_s
+        while not self._stopping.wait(min(EVENTS_S, look_s)):
+            self._try("events could not be sent", self.send_events)
+            if time.monotonic() >= due:
+                self._try("models could not be looked after", self.look)
+                due = time.monotonic() + look_s
 
-    def look(self) -> None:
-        """Look once at every model, unless another process does just now."""
-        root = self.workspace.layout.root
-        place = root / "monitoring" / ".look.lock"
+    def _try(self, words: str, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except Exception as error:
+            self.log.warning(words, reason=str(error), exc_info=not is_expected_error(error))
+
+    def send_events(self) -> None:
+        """Send the events that webhooks have not been sent yet, unless another process is doing so."""
+        with self._alone() as is_alone:
+            if is_alone:
+                send_pending_events(self.workspace)
+
+    @contextmanager
+    def _alone(self) -> Iterator[bool]:
+        """Hold the lock of the workspace's watcher; False if another process holds it."""
+        place = self.workspace.layout.root / "monitoring" / ".look.lock"
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def look(self) -> None:
+        """Look once at every model, unless another process does just now."""
+        root = self.workspace.layout.root
+        with self._alone() as is_alone:
+            if not is_alone:
                 return
             for name in monitored_models(root):
                 try:

@@ -50,6 +50,10 @@ class Conflict(ServiceError, ValueError):
     """The request contradicts the present state; nothing changed."""
 
 
+class PreconditionFailed(ServiceError, ValueError):
+    """The state is not the one that the request's `If-Match` or `If-None-Match` names; nothing changed."""
+
+
 class OutsideRoots(ServiceError, PermissionError, learner_errors.SourceError):
     """A data set URI outside the folders that this server may read, or a link in one that leads there."""
 
@@ -97,6 +101,7 @@ TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (BodyTooLarge, 413, "Body too large"),
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (Conflict, 409, "Conflict"),
+    (PreconditionFailed, 412, "Precondition failed"),
     (OutsideRoots, 403, "Outside the data roots"),
     (KeyNeeded, 401, "API key needed"),
     (Forbidden, 403, "Forbidden"),

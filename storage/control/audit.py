@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -142,6 +142,17 @@ def audit_lines(
     """A page of the log, newest first; of one actor if named. Raises InvalidCursor."""
     query = sa.select(_LOG) if actor is None else sa.select(_LOG).where(_LOG.c.actor == actor)
     return page_of_rows(connection, query, _LOG.c.id, limit, cursor, newest_first=True).of(_line)
+
+
+def audit_lines_after(connection: Connection, line_id: int, actions: Collection[str], limit: int) -> list[AuditLine]:
+    """The lines with a greater id and one of these actions, oldest first."""
+    query = sa.select(_LOG).where(_LOG.c.id > line_id, _LOG.c.action.in_(actions)).order_by(_LOG.c.id).limit(limit)
+    return [_line(row) for row in connection.execute(query)]
+
+
+def last_audit_line_id(connection: Connection) -> int:
+    """The id of the newest line that was ever written."""
+    return int(connection.execute(sa.select(_HEAD.c.last_id)).scalar_one())
 
 
 def delete_audit_lines_before(connection: Connection, before: datetime) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -54,13 +54,22 @@ class Schedule:
     last_run: Run | None = None
 
 
-def create_schedule(control: Control, schedule: Schedule) -> Schedule:
-    """Store a schedule, and return it as stored; repeated, nothing changes. InvalidName; Conflict with another definition."""
+Check = Callable[["Schedule | None"], None]
+"""Looks at a schedule, None if there is none, within the transaction, and raises if nothing may change."""
+
+
+def create_schedule(control: Control, schedule: Schedule, check: Check | None = None) -> Schedule:
+    """Store a schedule, and return it as stored; repeated, nothing changes.
+
+    Raises InvalidName, Conflict with another definition, and what `check` raises.
+    """
     checked_resource_name("schedule", schedule.name)
     now = tables.utc_now()
     values = _values(schedule) | {"id": secrets.token_hex(8), "created_at": now, "changed_at": now}
     with control.writing() as connection:
         row = _row_of(connection, schedule.name)
+        if check is not None:
+            check(None if row is None else _schedule(row, {}))
         if row is None:
             connection.execute(sa.insert(_SCHEDULES).values(**values))
             record_act(connection, "schedule created", schedule.name)
@@ -98,10 +107,15 @@ def due_schedules(control: Control, now: datetime) -> tuple[Schedule, ...]:
     return _several(control, query)
 
 
-def change_schedule(control: Control, before: Schedule, after: Schedule) -> Schedule:
-    """Replace the definition of a schedule; its identity and its runs stay. NotFound; Conflict if changed since `before`."""
+def change_schedule(control: Control, before: Schedule, after: Schedule, check: Check | None = None) -> Schedule:
+    """Replace the definition of a schedule; its identity and its runs stay.
+
+    Raises NotFound, Conflict if it changed since `before`, and what `check` raises.
+    """
     with control.writing() as connection:
         stored = _existing(connection, before.name)
+        if check is not None:
+            check(stored)
         if (stored.id, stored.changed_at) != (before.id, before.changed_at):
             reason = "was changed by somebody else in the meantime. Look at it and try again."
             raise Conflict("schedule", before.name, reason)
@@ -111,10 +125,12 @@ def change_schedule(control: Control, before: Schedule, after: Schedule) -> Sche
         return _existing(connection, before.name)
 
 
-def delete_schedule(control: Control, name: str) -> Schedule:
-    """Forget a schedule and its runs; NotFound if there is none. Jobs and models stay."""
+def delete_schedule(control: Control, name: str, check: Check | None = None) -> Schedule:
+    """Delete a schedule and its runs; jobs and models stay. Raises NotFound, and what `check` raises."""
     with control.writing() as connection:
         schedule = _existing(connection, name)
+        if check is not None:
+            check(schedule)
         connection.execute(sa.delete(_RUNS).where(_RUNS.c.schedule == schedule.id))
         connection.execute(sa.delete(_SCHEDULES).where(_SCHEDULES.c.id == schedule.id))
         record_act(connection, "schedule deleted", name)

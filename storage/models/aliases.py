@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +19,10 @@ from storage.files.workspace_layout import checked_alias, is_valid_name, is_vali
 _VERSIONS, _ALIASES, _MOVES = tables.versions, tables.aliases, tables.moves
 
 
+Check = Callable[[Mapping[str, int]], None]
+"""Looks at the number of the last move of each alias of a model, within the transaction, and raises if nothing may change."""
+
+
 @dataclass(frozen=True)
 class AliasMove:
     """One step in the history of an alias: the version that it pointed at from then on, and why, in the words of who moved it.
@@ -31,9 +36,15 @@ class AliasMove:
     moved_at: datetime
 
 
-def set_alias(control: Control, name: str, alias: str, version: int, reason: str = "") -> None:
-    """Point an alias at a version; where it points already, nothing changes. InvalidName; NotFound without such a version."""
+def set_alias(
+    control: Control, name: str, alias: str, version: int, reason: str = "", check: Check | None = None
+) -> None:
+    """Point an alias at a version; if it points there already, nothing changes.
+
+    Raises InvalidName, NotFound without such a version, and what `check` raises.
+    """
     with control.writing() as connection:
+        _run_check(connection, name, check)
         set_alias_in_transaction(connection, name, alias, version, reason)
 
 
@@ -53,9 +64,10 @@ def aliased_version(connection: Connection, name: str, alias: str) -> int | None
     return None if here is None else int(here.version)
 
 
-def delete_alias(control: Control, name: str, alias: str) -> None:
-    """Remove an alias (NotFound if there is none); the version it pointed at stays."""
+def delete_alias(control: Control, name: str, alias: str, check: Check | None = None) -> None:
+    """Remove an alias; the version it pointed at stays. Raises NotFound without such an alias, and what `check` raises."""
     with control.writing() as connection:
+        _run_check(connection, name, check)
         if _pointer(connection, name, alias) is None:
             raise _no_alias(connection, name, alias)
         connection.execute(sa.delete(_ALIASES).where(_ALIASES.c.name == name, _ALIASES.c.alias == alias))
@@ -72,6 +84,24 @@ def versions_by_alias(control: Control, name: str) -> dict[str, int]:
     return {row.alias: row.version for row in rows}
 
 
+def alias_moves(control: Control, name: str) -> dict[str, int]:
+    """Alias -> number of its last move; empty if the model has none."""
+    with control.reading() as connection:
+        return _last_moves(connection, name)
+
+
+def _last_moves(connection: Connection, name: str) -> dict[str, int]:
+    if not is_valid_name(name):
+        return {}
+    rows = connection.execute(sa.select(_ALIASES).where(_ALIASES.c.name == name)).all()
+    return {row.alias: row.move for row in rows}
+
+
+def _run_check(connection: Connection, name: str, check: Check | None) -> None:
+    if check is not None:
+        check(_last_moves(connection, name))
+
+
 def alias_names(connection: Connection, name: str) -> list[str]:
     """The aliases of a model."""
     if not is_valid_name(name):
@@ -83,13 +113,14 @@ def _no_alias(connection: Connection, name: str, alias: str) -> NotFound:
     return NotFound("alias", f"{name}@{alias}", [f"{name}@{known}" for known in alias_names(connection, name)])
 
 
-def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back") -> int:
+def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back", check: Check | None = None) -> int:
     """Point an alias where it pointed before; a second call goes back further. Deleted versions are passed over.
 
     Returns the version it points at now. Raises NotFound if there is no such alias; Conflict if it has never pointed
-    elsewhere, or those versions are all deleted.
+    elsewhere, or those versions are all deleted; what `check` raises.
     """
     with control.writing() as connection:
+        _run_check(connection, name, check)
         here = _pointer(connection, name, alias)
         if here is None:
             raise _no_alias(connection, name, alias)

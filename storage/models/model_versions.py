@@ -205,10 +205,23 @@ def list_model_versions(
     return rows.of(partial(model_version_from_row, control))
 
 
-def store_version_tag(control: Control, name: str, version: int, tag: str, value: str | None) -> ModelVersion:
-    """Set one tag of a version, or remove it with None; the others stay. NotFound without such a version, or tag to remove."""
+def store_version_tag(
+    control: Control,
+    name: str,
+    version: int,
+    tag: str,
+    value: str | None,
+    check: Callable[[ModelVersion], None] | None = None,
+) -> ModelVersion:
+    """Set one tag of a version, or remove it with None; the others stay.
+
+    Raises NotFound without such a version, or tag to remove, and what `check` raises within the transaction.
+    """
     with control.writing() as connection:
-        tags = dict(resolve_version_row(connection, name, version).tags)
+        row = resolve_version_row(connection, name, version)
+        if check is not None:
+            check(model_version_from_row(control, row))
+        tags = dict(row.tags)
         if value is None and tag not in tags:
             raise NotFound("tag", tag)
         tags = {key: text for key, text in (tags | {tag: value}).items() if text is not None}

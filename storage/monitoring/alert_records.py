@@ -68,13 +68,19 @@ class StateRecord(TypedDict):
 
 
 class WebhookRecord(TypedDict):
-    """Where alerts are sent; the secret is never shown again."""
+    """Where alerts and events are sent; the secret is never shown again.
+
+    `events` are kinds of events; webhooks of release 0.2.0 lack it and get alerts. `sent_until` is the id of the last line of
+    the audit log whose event was sent.
+    """
 
     id: str
     url: str
     secret: str
     models: list[str]
     created_at: str
+    events: NotRequired[list[str]]
+    sent_until: NotRequired[int]
 
 
 class DeliveryRecord(TypedDict):

@@ -1,6 +1,7 @@
 """Schedules, keys, webhooks, and how this server is set up."""
 
 from datetime import UTC, datetime
+from typing import get_args
 
 from starlette.requests import Request
 
@@ -9,6 +10,7 @@ from service import product
 from service.console.page_requests import MOST, role_from_request, workspace_from_request
 from service.console.pages import Call, dataset_column_choices, render_as_page
 from service.jobs.cron import Cron
+from service.product.monitoring.webhooks import EventKind
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from storage.control.api_keys_and_sessions import Role
@@ -53,6 +55,7 @@ def settings_screen(request: Request) -> JSONObject:
         if is_admin
         else None,
         "keys": product.list_keys(workspace, MOST).items if is_admin else None,
+        "event_kinds": get_args(EventKind),
         "roles": [str(each) for each in Role],
         "needs_keys": workspace.settings.needs_keys,
         "data_roots": workspace.settings.data_roots,

@@ -1,5 +1,6 @@
 """/v1/models: the registry."""
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -8,6 +9,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from service import product
+from service.http.api.preconditions import OnlyIf, Preconditions, aliases_tag, version_tag
 from service.http.api.resources import (
     TAR,
     TAR_BODY,
@@ -23,6 +25,7 @@ from service.http.api.resources import (
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Predictor
+from storage.models.model_versions import ModelVersion
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
 Member = Annotated[int | None, Query(description="Of an ensemble: the number of one member.", ge=0)]
@@ -146,9 +149,11 @@ def list_models_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None
 
 
 @router.get("/{reference}", name="show", summary="Show a model version")
-def show_model_endpoint(reference: str, workspace: Ours) -> ModelVersionShape:
+def show_model_endpoint(reference: str, workspace: Ours, response: Response) -> ModelVersionShape:
     """`name`, `name@3` or `name@champion`; the bare name means the champion, or else the latest version."""
-    return ModelVersionShape.model_validate(product.find_version(workspace, reference))
+    version = product.find_version(workspace, reference)
+    response.headers["etag"] = version_tag(version)
+    return ModelVersionShape.model_validate(version)
 
 
 @router.get("/{name}/versions", name="versions", summary="List the versions of a model")
@@ -195,25 +200,41 @@ def download_model_endpoint(reference: str, workspace: Ours) -> File:
 
 
 @router.get("/{name}/aliases", name="aliases", summary="List the aliases of a model")
-def list_model_aliases_endpoint(name: str, workspace: Ours) -> AliasesShape:
-    """What each alias means."""
+def list_model_aliases_endpoint(name: str, workspace: Ours, response: Response) -> AliasesShape:
+    """The version that each alias points at. The `ETag` is the `If-Match` of a change that shall follow this state."""
+    return _aliases(workspace, name, response)
+
+
+def _aliases(workspace: Ours, name: str, response: Response) -> AliasesShape:
+    moves = product.alias_moves(workspace, name)  # first: a move in between makes the ETag out of date, not the answer
+    response.headers["etag"] = aliases_tag(moves)
     return AliasesShape(aliases=product.aliases_of(workspace, name))
+
+
+def _check(only_if: Preconditions, name: str, alias: str) -> Callable[[Mapping[str, int]], None]:
+    """Check the preconditions of a change of an alias: `If-Match` is of all aliases of the model."""
+
+    def check(moves: Mapping[str, int]) -> None:
+        only_if.check_is_new(f"Alias {name}@{alias}", exists=alias in moves)
+        only_if.check_matches(f"The aliases of {name}", aliases_tag(moves))
+
+    return check
 
 
 @router.put("/{name}/aliases/{alias}", name="set_alias", summary="Point an alias at a version")
 def set_model_alias_endpoint(
-    name: str, alias: str, request: AliasRequest, workspace: Ours, predictor: Ahead
+    name: str, alias: str, request: AliasRequest, workspace: Ours, predictor: Ahead, only_if: OnlyIf, response: Response
 ) -> AliasesShape:
     """Every serving process follows within the poll interval, this one at once."""
-    product.set_alias(workspace, name, alias, request.version)
+    product.set_alias(workspace, name, alias, request.version, check=_check(only_if, name, alias))
     predictor.refresh()
-    return AliasesShape(aliases=product.aliases_of(workspace, name))
+    return _aliases(workspace, name, response)
 
 
 @router.delete("/{name}/aliases/{alias}", name="delete_alias", status_code=204, summary="Remove an alias")
-def delete_model_alias_endpoint(name: str, alias: str, workspace: Ours, predictor: Ahead) -> None:
+def delete_model_alias_endpoint(name: str, alias: str, workspace: Ours, predictor: Ahead, only_if: OnlyIf) -> None:
     """The version stays."""
-    product.delete_alias(workspace, name, alias)
+    product.delete_alias(workspace, name, alias, _check(only_if, name, alias))
     predictor.refresh()
 
 
@@ -239,23 +260,41 @@ def show_model_lineage_endpoint(reference: str, workspace: Ours) -> LineageShape
 
 
 @router.put("/{reference}/tags/{tag}", name="set_tag", summary="Set a tag of a version")
-def set_model_tag_endpoint(reference: str, tag: Tag, request: TagRequest, workspace: Ours) -> ModelVersionShape:
+def set_model_tag_endpoint(
+    reference: str, tag: Tag, request: TagRequest, workspace: Ours, only_if: OnlyIf, response: Response
+) -> ModelVersionShape:
     """The other tags stay."""
-    return ModelVersionShape.model_validate(product.set_version_tag(workspace, reference, tag, request.value))
+    return _tagged(workspace, reference, tag, request.value, only_if, response)
+
+
+def _tagged(
+    workspace: Ours, reference: str, tag: str, value: str | None, only_if: Preconditions, response: Response
+) -> ModelVersionShape:
+    def check(version: ModelVersion) -> None:
+        only_if.check_is_new(f"Tag {tag!r} of {version.name}@{version.version}", exists=tag in version.tags)
+        only_if.check_matches(f"{version.name}@{version.version}", version_tag(version))
+
+    changed = product.set_version_tag(workspace, reference, tag, value, check)
+    response.headers["etag"] = version_tag(changed)
+    return ModelVersionShape.model_validate(changed)
 
 
 @router.delete("/{reference}/tags/{tag}", name="delete_tag", summary="Remove a tag of a version")
-def delete_model_tag_endpoint(reference: str, tag: Tag, workspace: Ours) -> ModelVersionShape:
+def delete_model_tag_endpoint(
+    reference: str, tag: Tag, workspace: Ours, only_if: OnlyIf, response: Response
+) -> ModelVersionShape:
     """The other tags stay."""
-    return ModelVersionShape.model_validate(product.set_version_tag(workspace, reference, tag, None))
+    return _tagged(workspace, reference, tag, None, only_if, response)
 
 
 @router.post("/{name}/aliases/{alias}/rollback", name="roll_back", summary="Let an alias mean what it meant before")
-def roll_back_model_endpoint(name: str, alias: str, workspace: Ours, predictor: Ahead) -> AliasesShape:
-    """Once more goes back further; versions that were deleted are passed over."""
-    product.roll_back(workspace, name, alias)
+def roll_back_model_endpoint(
+    name: str, alias: str, workspace: Ours, predictor: Ahead, only_if: OnlyIf, response: Response
+) -> AliasesShape:
+    """Move the alias to its previous version. Repeat to go back further; deleted versions are passed over."""
+    product.roll_back(workspace, name, alias, check=_check(only_if, name, alias))
     predictor.refresh()
-    return AliasesShape(aliases=product.aliases_of(workspace, name))
+    return _aliases(workspace, name, response)
 
 
 @router.get("/{name}/history", name="history", summary="List the moves of a model's aliases")

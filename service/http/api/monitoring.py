@@ -11,6 +11,7 @@ from service import product
 from service.http.api.resources import Ours, Shape, media_type_responses
 from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
+from service.product.monitoring.webhooks import EventKind
 from service.requests.first_findings import Body
 from storage.monitoring.alert_records import RuleRecord
 from storage.monitoring.monitoring_files import MonitorChoice
@@ -177,11 +178,12 @@ class RuleRequest(Body, extra="forbid"):
 
 
 class WebhookRequest(Body, extra="forbid"):
-    """Where alerts are sent."""
+    """Where alerts and events are sent, and which."""
 
     url: str = Field(max_length=2000, examples=["https://hooks.example.com/fewpass"])
     models: list[str] = Field(default=[], max_length=1000, description="All unless some are named.")
     secret: str | None = Field(default=None, max_length=200, description="whsec_ and base64; made unless given.")
+    events: list[EventKind] = Field(default=[], max_length=20, description="Kinds of events; by default alerts alone.")
 
 
 @router.post("/models/{reference}/labels", name="labels", summary="Send labels of earlier predictions")
@@ -252,10 +254,10 @@ def list_webhooks_endpoint(workspace: Ours) -> list[Answer]:
     return product.list_webhooks(workspace)
 
 
-@router.post("/webhooks", name="create", status_code=201, summary="Send alerts to a URL")
+@router.post("/webhooks", name="create", status_code=201, summary="Send alerts and events to a URL")
 def create_webhook_endpoint(request: WebhookRequest, workspace: Ours) -> Answer:
-    """The answer holds the secret, which is never told again."""
-    return product.create_webhook(workspace, request.url, request.models, request.secret)
+    """The answer holds the secret, which no later answer shows."""
+    return product.create_webhook(workspace, request.url, request.models, request.secret, request.events)
 
 
 @router.delete("/webhooks/{webhook}", name="delete", status_code=204, summary="Send nothing there any more")

@@ -1,5 +1,6 @@
 """/v1/schedules: jobs that are submitted again and again."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -8,9 +9,11 @@ from pydantic import Field
 
 from service import product
 from service.http.api.jobs import JobShape
+from service.http.api.preconditions import OnlyIf, Preconditions, schedule_tag
 from service.http.api.resources import Limit, Opening, Ours, PageShape, Shape
 from service.requests.json_values import ShownObject
 from service.requests.requests import Missed, ScheduleChange, ScheduleRequest
+from storage.control.schedule_records import Schedule
 
 router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
@@ -41,10 +44,25 @@ class ScheduleShape(Shape):
 
 
 @router.post("", name="create", status_code=201, summary="Create a schedule")
-def create_schedule_endpoint(request: ScheduleRequest, workspace: Ours, response: Response) -> ScheduleShape:
+def create_schedule_endpoint(
+    request: ScheduleRequest, workspace: Ours, only_if: OnlyIf, response: Response
+) -> ScheduleShape:
     """Repeating the same definition changes nothing."""
-    schedule = product.create_schedule(workspace, request, is_remote=True)
+    schedule = product.create_schedule(workspace, request, is_remote=True, check=_check(only_if, request.name))
     response.headers["location"] = f"/v1/schedules/{schedule.name}"
+    return _shown(schedule, response)
+
+
+def _check(only_if: Preconditions, name: str) -> Callable[[Schedule | None], None]:
+    def check(schedule: Schedule | None) -> None:
+        only_if.check_is_new(f"Schedule {name!r}", exists=schedule is not None)
+        only_if.check_matches(f"Schedule {name!r}", None if schedule is None else schedule_tag(schedule))
+
+    return check
+
+
+def _shown(schedule: Schedule, response: Response) -> ScheduleShape:
+    response.headers["etag"] = schedule_tag(schedule)
     return ScheduleShape.model_validate(schedule)
 
 
@@ -55,21 +73,24 @@ def list_schedules_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | N
 
 
 @router.get("/{name}", name="show", summary="Show a schedule")
-def show_schedule_endpoint(name: str, workspace: Ours) -> ScheduleShape:
-    """When it is due next, and what came of it last."""
-    return ScheduleShape.model_validate(product.get_schedule(workspace, name))
+def show_schedule_endpoint(name: str, workspace: Ours, response: Response) -> ScheduleShape:
+    """Show when it is due next, and how its last run ended. The `ETag` changes with the definition, not with a run."""
+    return _shown(product.get_schedule(workspace, name), response)
 
 
 @router.patch("/{name}", name="change", summary="Change a schedule")
-def change_schedule_endpoint(name: str, request: ScheduleChange, workspace: Ours) -> ScheduleShape:
-    """What is not given stays. It is next due by its new times; nothing counts as missed."""
-    return ScheduleShape.model_validate(product.change_schedule(workspace, name, request, is_remote=True))
+def change_schedule_endpoint(
+    name: str, request: ScheduleChange, workspace: Ours, only_if: OnlyIf, response: Response
+) -> ScheduleShape:
+    """Fields that you leave out stay. It is next due by its new times; nothing counts as missed."""
+    check = _check(only_if, name)
+    return _shown(product.change_schedule(workspace, name, request, is_remote=True, check=check), response)
 
 
 @router.delete("/{name}", name="delete", status_code=204, summary="Delete a schedule")
-def delete_schedule_endpoint(name: str, workspace: Ours) -> None:
+def delete_schedule_endpoint(name: str, workspace: Ours, only_if: OnlyIf) -> None:
     """Its jobs and models stay."""
-    product.delete_schedule(workspace, name)
+    product.delete_schedule(workspace, name, _check(only_if, name))
 
 
 @router.get("/{name}/runs", name="runs", summary="List the runs of a schedule")
@@ -81,15 +102,15 @@ def list_schedule_runs_endpoint(
 
 
 @router.post("/{name}/pause", name="pause", summary="Pause a schedule")
-def pause_schedule_endpoint(name: str, workspace: Ours) -> ScheduleShape:
+def pause_schedule_endpoint(name: str, workspace: Ours, only_if: OnlyIf, response: Response) -> ScheduleShape:
     """A job that is queued or running goes on. Pausing twice is no error."""
-    return ScheduleShape.model_validate(product.pause_schedule(workspace, name))
+    return _shown(product.pause_schedule(workspace, name, _check(only_if, name)), response)
 
 
 @router.post("/{name}/resume", name="resume", summary="Resume a schedule")
-def resume_schedule_endpoint(name: str, workspace: Ours) -> ScheduleShape:
-    """What passed in the pause was not missed."""
-    return ScheduleShape.model_validate(product.resume_schedule(workspace, name))
+def resume_schedule_endpoint(name: str, workspace: Ours, only_if: OnlyIf, response: Response) -> ScheduleShape:
+    """Times that passed in the pause were not missed."""
+    return _shown(product.resume_schedule(workspace, name, _check(only_if, name)), response)
 
 
 @router.post("/{name}/run", name="run", status_code=202, summary="Run a schedule now")

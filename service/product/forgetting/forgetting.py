@@ -220,6 +220,8 @@ def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
         version = find_version(workspace, f"{entry['model']}@{entry['version']}")
         proofs.append({"model": version.name, "version": version.version} | _proof(workspace, version, run))
     served = {} if marked.get("served") is None else {"served": marked["served"]}
+    subject = str(request.dataset or _name(str(request.model)))
+    record_audit_act(workspace, "rows forgotten", subject, models=[entry["model"] for entry in trained])
     return served | {
         "n_rows": marked["n_rows"],
         "files": marked["files"],

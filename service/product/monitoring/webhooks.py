@@ -8,9 +8,9 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import cast
+from typing import Literal, cast, get_args
 from urllib.parse import urlsplit
 
 from service.product.audit import record_audit_act
@@ -20,6 +20,7 @@ from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.telemetry import TRACEPARENT
 from service.workspace import Workspace
+from storage.control.audit import last_audit_line_id
 from storage.control.tables import utc_now
 from storage.errors import NotFound
 from storage.monitoring.alert_records import (
@@ -32,20 +33,37 @@ from storage.monitoring.alert_records import (
 
 ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
 PREFIX = "whsec_"
+EventKind = Literal["alert", "version.published", "alias.moved", "promotion.decided", "rows.forgotten", "job.failed"]
 
 
-def create_webhook(workspace: Workspace, url: str, models: list[str], secret: str | None = None) -> JSONObject:
-    """Send alerts of some models (all, if none is named) to a URL; the answer alone tells the secret.
+def create_webhook(
+    workspace: Workspace, url: str, models: list[str], secret: str | None = None, events: Sequence[str] = ()
+) -> JSONObject:
+    """Send alerts and events of some models (of all, if none is named) to a URL; only the answer holds the secret.
 
-    Raises InvalidRequest if the URL is none, or leads to an address that is not allowed.
+    Parameters
+    ----------
+    events : sequence of str
+        Of `EventKind`; by default alerts alone. Events that happened before are not sent.
+
+    Raises
+    ------
+    InvalidRequest
+        If the URL is not one, or leads to an address that is not allowed; if there is no such event.
     """
     check_webhook_url(workspace, url)
+    if unknown := set(events) - set(get_args(EventKind)):
+        raise InvalidRequest(
+            f"There is no event {min(unknown)!r}. The events are {', '.join(get_args(EventKind))}.", field="events"
+        )
     webhook: WebhookRecord = {
         "id": secrets.token_hex(8),
         "url": url,
         "secret": secret or PREFIX + base64.b64encode(secrets.token_bytes(24)).decode(),
         "models": models,
         "created_at": utc_now().isoformat(),
+        "events": sorted(set(events)) or ["alert"],
+        "sent_until": _last_act(workspace),
     }
     if not webhook["secret"].startswith(PREFIX) or len(_key(webhook["secret"])) < 16:
         raise InvalidRequest(
@@ -57,10 +75,19 @@ def create_webhook(workspace: Workspace, url: str, models: list[str], secret: st
     return dict(webhook)
 
 
+def _last_act(workspace: Workspace) -> int:
+    with workspace.control.reading() as connection:
+        return last_audit_line_id(connection)
+
+
 def list_webhooks(workspace: Workspace) -> list[JSONObject]:
     """The webhooks, without their secrets."""
     webhooks = read_alert_records(workspace.layout.root, "webhooks").values()
-    return [{name: value for name, value in webhook.items() if name != "secret"} for webhook in webhooks]
+    return [
+        {name: value for name, value in webhook.items() if name not in {"secret", "sent_until"}}
+        | {"events": webhook.get("events", ["alert"])}
+        for webhook in webhooks
+    ]
 
 
 def delete_webhook(workspace: Workspace, webhook: str) -> None:
@@ -92,17 +119,25 @@ def notify_alert_webhooks(workspace: Workspace, change: str, alert: AlertRecord)
     if alert["is_muted"]:
         return []
     webhooks = [cast("WebhookRecord", one) for one in read_alert_records(workspace.layout.root, "webhooks").values()]
-    listening = [one for one in webhooks if not one["models"] or alert["model"] in one["models"]]
+    listening = [
+        one
+        for one in webhooks
+        if "alert" in one.get("events", ["alert"]) and (not one["models"] or alert["model"] in one["models"])
+    ]
     return [
         deliver_webhook_event(workspace, one, f"fewpass.alert.{change}", alert["id"], dict(alert)) for one in listening
     ]
 
 
 def deliver_webhook_event(
-    workspace: Workspace, webhook: WebhookRecord, kind: str, alert: str | None, content: Mapping[str, object]
+    workspace: Workspace, webhook: WebhookRecord, kind: str, cause: str | None, content: Mapping[str, object]
 ) -> DeliveryRecord:
-    """Send one event, five times at most, and keep what came of it; its id follows from what it says, so receivers know it."""
-    event_id = hashlib.sha256(f"{webhook['id']} {kind} {alert or secrets.token_hex(8)}".encode()).hexdigest()[:32]
+    """Send one event, at most five times, and store the outcome in the log of deliveries.
+
+    `cause` is the id of the alert or the hash of the act that the event tells of. The event's id follows from it, so that
+    receivers recognise an event that they get twice.
+    """
+    event_id = hashlib.sha256(f"{webhook['id']} {kind} {cause or secrets.token_hex(8)}".encode()).hexdigest()[:32]
     head = {"specversion": "1.0", "id": event_id, "source": "/fewpass", "type": kind, "time": utc_now().isoformat()}
     body = json.dumps(head | {"datacontenttype": "application/json", "data": content}).encode()
     attempts, status, error = _post(workspace, webhook, event_id, body)
@@ -110,7 +145,7 @@ def deliver_webhook_event(
         "id": event_id,
         "webhook": webhook["id"],
         "type": kind,
-        "alert": alert,
+        "alert": cause if kind.startswith("fewpass.alert.") else None,
         "at": utc_now().isoformat(),
         "attempts": attempts,
         "status": status,

@@ -25,7 +25,7 @@ from service.requests.problems import Conflict, is_expected_error
 from service.requests.requests import ScheduleChange, ScheduledRequest, ScheduleRequest
 from service.workspace import Workspace, bind_control_to_workspace
 from storage.control import schedule_records, tables
-from storage.control.schedule_records import Outcome, Run, Schedule
+from storage.control.schedule_records import Check, Outcome, Run, Schedule
 from storage.control.tables import utc_now
 from storage.errors import NotFound
 
@@ -158,8 +158,13 @@ class Scheduler:
             return False
 
 
-def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote: bool = False) -> Schedule:
-    """Store a schedule after checking its jobs; InvalidRequest, NotFound, InvalidParameter, OutsideRoots or Conflict."""
+def create_schedule(
+    workspace: Workspace, request: ScheduleRequest, *, is_remote: bool = False, check: Check | None = None
+) -> Schedule:
+    """Store a schedule after checking its jobs.
+
+    Raises InvalidRequest, NotFound, InvalidParameter, OutsideRoots or Conflict, and what `check` raises.
+    """
     cron = Cron(request.cron, request.timezone)
     check_job_request(workspace, request.job, is_remote=is_remote)
     schedule = Schedule(
@@ -170,10 +175,12 @@ def create_schedule(workspace: Workspace, request: ScheduleRequest, *, is_remote
         job=request.job.model_dump(mode="json"),
         next_due_at=cron.after(utc_now()),
     )
-    return schedule_records.create_schedule(workspace.control, schedule)
+    return schedule_records.create_schedule(workspace.control, schedule, check)
 
 
-def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False) -> Schedule:
+def change_schedule(
+    workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False, check: Check | None = None
+) -> Schedule:
     """Replace parts of a schedule; it is next due by its new times, and nothing counts as missed."""
     before = get_schedule(workspace, name)
     changes = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
@@ -182,26 +189,28 @@ def change_schedule(workspace: Workspace, name: str, change: ScheduleChange, *, 
     after = replace(before, **changes)
     cron = Cron(after.cron, after.timezone)
     after = replace(after, next_due_at=None if after.is_paused else cron.after(utc_now()))
-    return schedule_records.change_schedule(workspace.control, before, after)
+    return schedule_records.change_schedule(workspace.control, before, after, check)
 
 
-def pause_schedule(workspace: Workspace, name: str) -> Schedule:
+def pause_schedule(workspace: Workspace, name: str, check: Check | None = None) -> Schedule:
     """Stop being due; pausing twice is no error."""
-    return _set_paused(workspace, name, True)
+    return _set_paused(workspace, name, True, check)
 
 
-def resume_schedule(workspace: Workspace, name: str) -> Schedule:
-    """Be due again from now on; what passed in the pause was not missed."""
-    return _set_paused(workspace, name, False)
+def resume_schedule(workspace: Workspace, name: str, check: Check | None = None) -> Schedule:
+    """Be due again from now on; times that passed in the pause were not missed."""
+    return _set_paused(workspace, name, False, check)
 
 
-def _set_paused(workspace: Workspace, name: str, is_paused: bool) -> Schedule:
+def _set_paused(workspace: Workspace, name: str, is_paused: bool, check: Check | None) -> Schedule:
     before = get_schedule(workspace, name)
     if before.is_paused == is_paused:
+        if check is not None:
+            check(before)
         return before
     due = None if is_paused else Cron(before.cron, before.timezone).after(utc_now())
     after = replace(before, is_paused=is_paused, next_due_at=due)
-    return schedule_records.change_schedule(workspace.control, before, after)
+    return schedule_records.change_schedule(workspace.control, before, after, check)
 
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:

@@ -1,5 +1,6 @@
 """The registry: models and their versions, aliases, tags and promotions. Only `load_served_model` reads one."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 find_version = bind_control_to_workspace(model_versions.find_model_version)
 list_models = bind_control_to_workspace(model_versions.list_models)
 list_versions = bind_control_to_workspace(model_versions.list_model_versions)
+alias_moves = bind_control_to_workspace(aliases.alias_moves)
 aliases_of = bind_control_to_workspace(aliases.versions_by_alias)
 set_alias = bind_control_to_workspace(aliases.set_alias)
 delete_alias = bind_control_to_workspace(aliases.delete_alias)
@@ -38,10 +40,16 @@ def newest_versions_of_dataset(workspace: Workspace, dataset: str) -> list[Model
     return [version for version in newest if version.dataset == dataset]
 
 
-def set_version_tag(workspace: Workspace, reference: str, tag: str, value: str | None) -> ModelVersion:
-    """Set a tag of a version; None removes it."""
+def set_version_tag(
+    workspace: Workspace,
+    reference: str,
+    tag: str,
+    value: str | None,
+    check: Callable[[ModelVersion], None] | None = None,
+) -> ModelVersion:
+    """Set a tag of a version; None removes it. `check` looks at the version within the transaction, and may raise."""
     version = find_version(workspace, reference)
-    return model_versions.store_version_tag(workspace.control, version.name, version.version, tag, value)
+    return model_versions.store_version_tag(workspace.control, version.name, version.version, tag, value, check)
 
 
 def alias_history(

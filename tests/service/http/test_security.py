@@ -277,6 +277,21 @@ def test_a_key_makes_so_many_requests_and_others_theirs(clock, per_s, at_once):
     assert taken == pytest.approx(100 * per_s, abs=2)
 
 
+@pytest.mark.parametrize(("per_s", "policy"), [(4, '"key";q=4;w=1'), (0.5, '"key";q=1;w=2'), (1.5, '"key";q=1;w=1')])
+def test_the_rate_headers_say_how_many_requests_are_left(clock, per_s, policy):
+    """A client that makes as many more requests as `r` says is never refused; one more is."""
+    rates = RequestRates(per_s)
+    n_left = rates.take("ana")
+    assert dict(rates.headers(n_left))[b"ratelimit-policy"].decode() == policy
+    for left in range(n_left - 1, -1, -1):
+        assert rates.take("ana") == left
+        assert dict(rates.headers(left))[b"ratelimit"].startswith(f'"key";r={left}'.encode())
+    with pytest.raises(TooManyRequests, match="Try again in"):
+        rates.take("ana")
+    window_s = policy.rpartition("=")[2]
+    assert dict(rates.headers(None))[b"ratelimit"].decode() == f'"key";r=0;t={window_s}'
+
+
 def test_keys_that_wait_for_nothing_are_forgotten(clock, monkeypatch):
     monkeypatch.setattr(security, "MAX_KEYS", 3)
     rates = RequestRates(1)
