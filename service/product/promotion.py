@@ -145,7 +145,25 @@ def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def promotion_verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
-    """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none."""
+    """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none.
+
+    The reason says how many rows have a class that a version does not know.
+    """
+    verdict = _verdict(rule, challenger, champion)
+    measured = [challenger] if champion is None or champion.version == challenger.version else [challenger, champion]
+    return verdict._replace(reason=verdict.reason + "".join(map(_unknown_class_words, measured)))
+
+
+def _unknown_class_words(measured: Measured) -> str:
+    """How many rows have a class that a version does not know; nothing if all are known."""
+    n = (measured.metrics or {}).get("n_unknown_class_rows", 0)
+    if not n:
+        return ""
+    rows = f"{n:,} of {(measured.metrics or {})['n_test_rows']:,} rows"
+    return f"; {rows} have a class that version {measured.version} does not know, and count as wrong"
+
+
+def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
     if champion is not None and champion.version == challenger.version:
         return Verdict(True, f"version {challenger.version} is the {rule.alias} already")
     keeps = f"{rule.alias} stays unset" if champion is None else f"version {champion.version} stays {rule.alias}"

@@ -59,11 +59,16 @@ def set_dataset_schema(control: Control, name: str, schema_json: str, files: Seq
         return _dataset(_existing(connection, name))
 
 
-def discard_dataset_schemas(control: Control, footers: Collection[str]) -> None:
-    """Remove the schemas of datasets with a file of these footers (SHA-256), whose rows are no longer what was found."""
+def recorded_file_digests(file: Mapping[str, object]) -> list[str]:
+    """The SHA-256 by which a file that was recorded is known: of what is stored, and of how it was read."""
+    return [str(file[name]) for name in ("stored_sha256", "footer_sha256") if file.get(name)]
+
+
+def discard_dataset_schemas(control: Control, digests: Collection[str]) -> None:
+    """Remove the schemas of datasets with a file of these digests (SHA-256), whose rows are no longer what was found."""
     with control.writing() as connection:
         for dataset in map(_dataset, connection.execute(sa.select(_DATASETS)).all()):
-            if any(file.get("footer_sha256") in footers for file in dataset.files):
+            if any(digest in digests for file in dataset.files for digest in recorded_file_digests(file)):
                 one = _DATASETS.c.name == dataset.name
                 connection.execute(sa.update(_DATASETS).where(one).values(schema_json=None))
 

@@ -116,6 +116,11 @@ class SourceFile:
     stamp: tuple[int | str, ...] | None = slot(default=None, compare=False, repr=False)
 
     @property
+    def digests(self) -> tuple[str, ...]:
+        """By which other readings of the file know it: SHA-256 of what is stored and, where they differ, of how it is read."""
+        return (self.stored_sha256, self.footer_sha256) if self.stored_sha256 else (self.footer_sha256,)
+
+    @property
     def arrow_schema(self) -> pa.Schema:
         """The columns."""
         return self.content.arrow_schema

@@ -161,6 +161,7 @@ class Ledger:
 def source_file_record(file: SourceFile) -> JSONObject:
     """What is kept of a file that was read."""
     facts = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
+    facts |= {"stored_sha256": file.stored_sha256} if file.stored_sha256 else {}
     return facts | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})
 
 

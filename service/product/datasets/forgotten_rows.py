@@ -92,7 +92,8 @@ def count_matching_rows(
                 if report is not None:
                     report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
             if forgotten is not None:
-                forgotten.remember(predicate.text, identity, source.files[index].footer_sha256, known)
+                for digest in source.files[index].digests:
+                    forgotten.remember(predicate.text, identity, digest, known)
         counts[index] = known
         n_done += source.files[index].n_rows
     return counts
@@ -175,12 +176,12 @@ def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
 def forgetting_rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
     """The rules in a file, and those that were made where the same data files are known under another name."""
     forgotten = read_forgetting_rules(workspace, own)
-    footers = {file.footer_sha256 for file in source.files}
+    digests = {digest for file in source.files for digest in file.digests}
     for path in forgetting_rule_files(workspace):
         if path != forgotten.path:
             other = read_forgetting_rules(workspace, path)
             for rule in other.rules():
-                if any(n and footer in footers for footer, n in other.footers(rule.where).items()):
+                if any(n and digest in digests for digest, n in other.footers(rule.where).items()):
                     forgotten.add(rule.where, since=rule.forgotten_at)
     return forgotten
 

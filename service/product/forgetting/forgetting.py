@@ -92,7 +92,10 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
     n_by_file = {source.files[index].path: n for index, n in counts.items() if n}
     if request.dry_run:
         served = _served(workspace, request, affected, source, predicate)
-        holding = _holding(workspace, request, {source.files[i].footer_sha256: n for i, n in counts.items()})
+        searched: dict[str, int] = {}
+        for i, n in counts.items():
+            searched |= {digest: max(n, searched.get(digest, 0)) for digest in source.files[i].digests}
+        holding = _holding(workspace, request, searched)
         head = {"n_rows": sum(n_by_file.values()), "files": n_by_file, "models": []}
         prices = []
         for version in affected if request.retrain and n_by_file else ():
@@ -213,7 +216,7 @@ def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
     _, ledger = _place(workspace, request, affected, run)
     # First: they hold the rows, whatever comes of the proofs.
     n_removed = discard_forgotten_statistics(ledger)
-    held = {footer for footer, n in ledger.forgotten.footers(RowPredicate(request.where).text).items() if n}
+    held = {digest for digest, n in ledger.forgotten.footers(RowPredicate(request.where).text).items() if n}
     dataset_definitions.discard_dataset_schemas(workspace.control, held)
     proofs = []
     for entry in trained if request.prove else ():
@@ -315,14 +318,21 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
     """Versions that were learned with the rows and still exist; deleting them is for their owner to decide.
 
     Also those that were trained on the same files under another name. A file that was never searched, because it was gone
-    by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each footer.
+    by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each file, by
+    its digests: a file that another model reads in another way is known by that of what is stored.
     """
     where = RowPredicate(request.where).text
     for model in iterate_page_items(partial(list_models, workspace)):
         for version in sorted(_versions(workspace, model.name), key=lambda version: version.version):
             is_ours = model.name == _name(request.model) if request.model else version.dataset == request.dataset
             unknown = 1 if is_ours else 0
-            holds = any(searched.get(str(file.get("footer_sha256")), unknown) for file in version.files)
+            holds = any(
+                any(searched[digest] for digest in known) if known else unknown
+                for file in version.files
+                for known in [
+                    [digest for digest in dataset_definitions.recorded_file_digests(file) if digest in searched]
+                ]
+            )
             if holds and forgotten_rule_sha256(where) not in _rules_of(version):
                 yield f"{version.name}@{version.version}"
 

@@ -66,6 +66,18 @@ def measured(version, log_loss, floor=math.log(2)):
     return Measured(version, found, of_class_shares={"log_loss": floor})
 
 
+def test_the_decision_says_how_many_rows_have_a_class_that_a_version_does_not_know():
+    known = {"log_loss": 0.5, "ece": 0.1, "n_test_rows": 2_000}
+    new, old = Measured(2, known | {"n_unknown_class_rows": 3}), Measured(1, known | {"n_unknown_class_rows": 1_200})
+    told = promotion_verdict(PromotionRule(), new, old)
+    assert told.is_promoted
+    assert told.reason.endswith(
+        "; 3 of 2,000 rows have a class that version 2 does not know, and count as wrong"
+        "; 1,200 of 2,000 rows have a class that version 1 does not know, and count as wrong"
+    )
+    assert "does not know" not in promotion_verdict(PromotionRule(), Measured(2, known), Measured(1, known)).reason
+
+
 @pytest.mark.parametrize("champion", [None, measured(1, 0.9)])
 def test_no_version_below_the_floor_is_promoted_whatever_the_champion_is(champion):
     told = promotion_verdict(PromotionRule(), measured(2, 0.765), champion)

@@ -5,6 +5,7 @@ from unittest.mock import ANY, Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -81,6 +82,23 @@ def test_the_same_files_under_another_name(workspace, folder):
     copy = shutil.copytree(folder, folder.parent / "copy")
     moved = of_nb(copy, model="moved", update=False)
     assert product.train_model_version(workspace, moved).n_rows == n_left(folder)
+
+
+def test_the_same_file_read_in_another_way(workspace, folder):
+    """It is known by what is stored: who learned from it is named, and who will learn from it leaves the rows out."""
+    table = pq.read_table(folder)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    pa.csv.write_csv(table, folder / "a.csv")
+    product.train_model_version(workspace, of_nb(folder))
+    other = of_nb(folder, model="other", columns={"*": {"missing": ["?"]}}, update=False)
+    product.train_model_version(workspace, other)
+    read = [product.version_lineage(workspace, f"{name}@1")["files"][0] for name in ("daily", "other")]
+    assert read[0]["footer_sha256"] != read[1]["footer_sha256"]
+    told = forget(workspace, dry_run=True)
+    assert told["holding"] == ["daily@1", "other@1"]
+    assert forget(workspace, prove=False)["still_holding"] == ["daily@1", "other@1"]
+    assert product.train_model_version(workspace, other).n_rows == table.num_rows - told["n_rows"] > 0
 
 
 def test_the_newest_version_is_trained_again_whatever_the_champion_is(workspace, folder):
