@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from learners.circuits.bayesian.model import BayesianCircuit
 from learners.errors import InvalidParameter, require_matplotlib
 from learners.estimators.columns import KnownColumns
 from learners.estimators.table_inputs import are_paths, rows_as_record_batches
@@ -21,10 +20,9 @@ from learners.passes.sources.csv.types import declared_text_types
 from learners.passes.sources.row_streams import source_from_row_stream
 from learners.passes.sources.source import Source
 from learners.registry.importance import column_importances
-from service.product.views.column_graphs import model_column_graph
+from learners.registry.model_kinds import kind_of
 from service.product.views.graph_svg import LONGEST, Box
 from service.product.views.pictures import BLUE, RED, draw_reliability_on_axes, draw_trace_on_axes
-from service.product.views.version_views import NoChains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +61,8 @@ class Plots:
         NoGraph
             If the model has no graph between columns, as circuits and trees have none.
         """
-        graph = model_column_graph(self._columns.model)
+        model = self._columns.model
+        graph = kind_of(model).graph(model)
         boxes = [Box(name, None, "") for name in graph.columns]
         place = {name: number for number, name in enumerate(graph.columns)}
         ends = [(place[edge.source], place[edge.sink]) for edge in graph.edges]
@@ -167,10 +166,9 @@ class Plots:
             If the model was not sampled.
         """
         model = self._columns.model
-        if not isinstance(model, BayesianCircuit):
-            raise NoChains(model.kind)
+        trace = kind_of(model).trace(model)
         axes = _axes(ax, 8, 5)
-        draw_trace_on_axes(axes, model.trace)
+        draw_trace_on_axes(axes, trace)
         return axes
 
     def _counts(self, watched: Watched, X: Any) -> ServedCounts:

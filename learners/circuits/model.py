@@ -24,7 +24,7 @@ from learners.circuits.streaming.online import PseudoCounts, StreamingPosterior
 from learners.circuits.variables import Columns, circuit_columns
 from learners.errors import InvalidParameter, NoClass
 from learners.kernels.arrays import Array, Arrays, Floats, Integers
-from learners.models.model import Header
+from learners.models.model import Header, ModelDefaults
 from learners.models.query import Query
 from learners.schema import Chunk, Schema
 
@@ -41,7 +41,7 @@ class CircuitHeader(Header):
     sampling: NotRequired[Mapping[str, Any] | None]
 
 
-class CircuitModel:
+class CircuitModel(ModelDefaults):
     """A sum-product network over the columns of a schema, the class among them if there is a target.
 
     circuit: variable i is attribute i; the last one is the class, if the schema has a target.
@@ -108,6 +108,15 @@ class CircuitModel:
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
         """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
         return sample(self.circuit, x, n, seed, numbers)
+
+    def columns_without_missing_state(self) -> set[str]:
+        """The columns in which a missing value is an unknown one, whatever training saw."""
+        columns = self.columns
+        return {
+            name
+            for name, n_values, offset in zip(columns.names, columns.n_values, columns.offsets, strict=True)
+            if offset or not n_values
+        }
 
     def prepare(self) -> None:
         """Build what queries of every kind share, so that the first one does not wait for it."""

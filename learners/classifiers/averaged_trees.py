@@ -18,7 +18,7 @@ from learners.counts.pairwise import PairwiseCounts
 from learners.errors import InvalidArray
 from learners.kernels.arrays import Array, Arrays, Floats, Integers, freeze_arrays
 from learners.kernels.scaled_arithmetic import NOTHING, STEP
-from learners.models.model import Header, check_array_elements, check_array_type_and_shape
+from learners.models.model import Header, ModelDefaults, check_array_elements, check_array_type_and_shape
 from learners.schema import Chunk, Schema
 
 # Equivalent sample sizes from which the marginal likelihood chooses.
@@ -28,7 +28,7 @@ GRID = (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 PARALLEL_ROWS = 256
 
 
-class AveragedTrees:
+class AveragedTrees(ModelDefaults):
     """The class posterior averaged over all tree-augmented networks and their parameters.
 
     Each row and class costs O(n^3) for n attributes, in place of O(n) of a single tree. An attribute that is absent, or whose value

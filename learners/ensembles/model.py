@@ -28,6 +28,7 @@ from learners.ensembles.correction.forest_kernels import Forest, add_forest_scor
 from learners.ensembles.joint_members import LEAST, Joints
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
+from learners.models.model import ModelDefaults
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
@@ -56,7 +57,7 @@ class Correction:
     weights: tuple[float, ...]  # of the boosters
 
 
-class EnsembleModel:
+class EnsembleModel(ModelDefaults):
     """A geometric pool of weighted networks, corrected by boosted trees or not.
 
     Make one by the learners `eskdb` and `auto`; it is immutable.
@@ -77,6 +78,7 @@ class EnsembleModel:
     """
 
     kind: ClassVar[str] = "ensemble"
+    answering_member: ClassVar[str | None] = "joint"
 
     def __init__(
         self,

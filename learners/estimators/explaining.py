@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from learners.answer_checks import check_answer_distributions
 from learners.circuits.model import CircuitModel
-from learners.errors import InvalidParameter, NoClass
+from learners.errors import NoClass
 from learners.estimators.arguments import with_argument_checks
 from learners.estimators.columns import KnownColumns
 from learners.kernels.arrays import Array, Floats
@@ -20,8 +20,7 @@ from learners.models.explanation import Explanation
 from learners.models.model import Model
 from learners.models.query import Query, check_query_type
 from learners.registry.importance import column_importances
-from learners.registry.networks.model_networks import compile_model_circuit
-from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.network_answers import answer_network_queries, compile_model_circuit
 from learners.schema import Chunk
 
 
@@ -53,11 +52,7 @@ class Explaining:
         Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
         """
         model = self._known().model
-        intervals_of = getattr(model, "credible_intervals", None)
-        if intervals_of is None:
-            problem = 'only posteriors have intervals: train with estimator "hdp" or "hdp-map", or circuits with learning="gibbs"'
-            raise InvalidParameter("interval", level, problem)
-        intervals = [intervals_of(chunk, level) for chunk in self._chunks(X)]
+        intervals = [model.credible_intervals(chunk, level) for chunk in self._chunks(X)]
         nobody = np.empty((0, model.schema.n_classes))
         low, high = (np.concatenate([*(ends[which] for ends in intervals), nobody]) for which in (0, 1))
         return low, high

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Protocol, Self, TypedDict
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar, Protocol, Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
 
-from learners.errors import InvalidArray
+from learners.errors import InvalidArray, InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Floats
 from learners.schema import Chunk, Schema
 
@@ -32,6 +32,7 @@ class Model(Protocol):
 
     kind: ClassVar[str]
     schema: Schema
+    facts: dict[str, Any]  # how it was learned, as JSON can hold it
 
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes)."""
@@ -48,6 +49,78 @@ class Model(Protocol):
 
     def tables(self) -> dict[str, pa.Table]:
         """What a user may query with SQL in the model's file."""
+
+    # What only some models can: `ModelDefaults` has what the others answer. What is made of models on higher floors
+    # (SQL, networks, graphs, importances) is in the `Kind` of a model, see `learners.registry.kind`.
+    answering_member: ClassVar[str | None]
+    """The name of the member of an ensemble that answers queries of the joint distribution."""
+    needs_every_column: ClassVar[bool]
+    """Whether the model cannot sum out a missing column, so that answers without it need a warning."""
+
+    @property
+    def joint(self) -> Any:
+        """The model that answers queries of the joint distribution: the model itself, or a member of an ensemble."""
+
+    def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Low and high (n_rows, n_classes) of each class probability; InvalidParameter if the model has no posterior."""
+
+    def member_structure(self, member: int) -> dict[str, object]:
+        """The `structure` of one member of an ensemble; InvalidParameter if the model has no such member."""
+
+    def warnings(self) -> list[str]:
+        """What a user should know before the model is used or given to others."""
+
+    def absent_columns_warning(self, columns: Collection[str]) -> str | None:
+        """What to say about rows without these columns; None if the model answers without them as from fewer columns."""
+
+    def columns_without_missing_state(self) -> set[str]:
+        """The columns in which the joint distribution knows no missing value, whatever training saw: it is summed out."""
+
+    def prepare(self) -> None:
+        """Build what queries share, so that the first one does not wait for it."""
+
+
+class ModelDefaults:
+    """The capabilities of a model that has none of its own; every model class derives from it.
+
+    A class overrides what it can do. What it cannot do raises one sentence that names its `kind`.
+    """
+
+    kind: ClassVar[str]
+    answering_member: ClassVar[str | None] = None
+    needs_every_column: ClassVar[bool] = False
+
+    @property
+    def joint(self) -> Any:
+        """The model that answers queries of the joint distribution: itself."""
+        return self
+
+    def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Raises InvalidParameter: the model has no posterior."""
+        del chunk
+        text = f"a model of kind {self.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
+        raise InvalidParameter("interval", level, text)
+
+    def member_structure(self, member: int) -> dict[str, object]:
+        """Raises InvalidParameter: the model has no members."""
+        text = f"a model of kind {self.kind!r} has no members; only ensembles have"
+        raise InvalidParameter("member", member, text)
+
+    def warnings(self) -> list[str]:
+        """No warnings."""
+        return []
+
+    def absent_columns_warning(self, columns: Collection[str]) -> str | None:
+        """No warning: what is missing is summed out."""
+        del columns
+        return None
+
+    def columns_without_missing_state(self) -> set[str]:
+        """No columns: a missing value is a state where training saw one."""
+        return set()
+
+    def prepare(self) -> None:
+        """Nothing to build."""
 
 
 def check_array_offsets(name: str, starts: Array, n_parts: int, end: int) -> None:

@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Codes, Integers, freeze_arrays
 from learners.models.model import Model
 from learners.monitoring.kernels import CONFIDENCE_BINS, SURPRISE_BINS, Places
@@ -200,15 +199,14 @@ class Watched:
                 for i, parents in enumerate(self.parents)
                 if len(cut.get(i, ())) > len(parents)
             },
-            "member": "joint" if isinstance(self.model, EnsembleModel) else None,
+            "member": self.model.answering_member,
         }
 
 
 def monitored_network(model: Model) -> LookupModel | None:
     """The network whose families are those of a model: an ensemble's joint member, or itself."""
-    if isinstance(model, EnsembleModel):
-        return model.joint
-    return model if isinstance(model, LookupModel) else None
+    own = model.joint
+    return own if isinstance(own, LookupModel) else None
 
 
 def _map(of: Attribute, to: Attribute) -> Integers:

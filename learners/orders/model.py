@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from learners.errors import NoClass
 from learners.kernels.arrays import Arrays, Floats, freeze_arrays
-from learners.models.model import Header
+from learners.models.model import Header, ModelDefaults
 from learners.models.query import Graphs, StructureQuery
 from learners.orders.lattice.graph_samples import BestGraph, Graph, best_graph, bitset_nodes, graph_parent_bitsets
 from learners.orders.lattice.lattice import Coverage, OrderPosterior, Share
@@ -41,7 +41,7 @@ class OrderHeader(Header):
     bge: NotRequired[Mapping[str, Any]]  # a `BGe` score without its arrays: `n_rows` and its prior
 
 
-class OrderModel:
+class OrderModel(ModelDefaults):
     """A posterior over the structures of Bayesian networks of a table's columns.
 
     schema: node i is attribute i.

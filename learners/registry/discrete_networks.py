@@ -10,35 +10,20 @@ from typing import Any
 import numpy as np
 
 from learners.circuits.structures.from_network import MAX_EDGES
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
-from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat, format_network
 from learners.orders.formats.network_tables import Equation, InvalidNetwork, Network
 from learners.orders.lattice.graph_samples import Graph
-from learners.orders.model import OrderModel
+from learners.registry.model_kinds import kind_of
 from learners.registry.networks.arc_networks import DiscreteNetwork, GaussianNetwork
 from learners.registry.networks.model import LinearModel, NetworkModel
-from learners.registry.networks.model_networks import has_arcs
-from learners.registry.networks.model_networks import model_arc_network as arcs_of
 from learners.schema import Attribute, Schema
 
 # Probabilities of all tables together: a text of 20 MB.
 MOST_CELLS = 1 << 20
 # A row of a file may miss 1 by what rounding to a few digits costs.
 SUM_TOLERANCE = 1e-4
-
-
-class NoNetwork(LearnerError, ValueError):
-    """A model is no network, so there is none to write."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as one. Networks (nb, tan, kdb, skdb, "
-            "and imported ones), posteriors over structures (orders), and ensembles by their joint member can."
-        )
 
 
 def model_to_network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
@@ -61,18 +46,11 @@ def model_to_network(model: Model) -> Network:
 
     Raises NoNetwork if it is another kind of model; TablesTooLarge or NoTables.
     """
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    if not (has_arcs(model) or isinstance(model, OrderModel)) or (
-        isinstance(model, LookupModel) and not model.schema.target
-    ):
-        raise NoNetwork(model.kind)
-    network = arcs_of(model, MOST_CELLS)
+    own = model.joint
+    order = kind_of(own).network_order(own)
+    network = kind_of(own).network(own, MOST_CELLS)
     if isinstance(network, GaussianNetwork):
         return _network_of_equations(network)
-    assert isinstance(network, DiscreteNetwork)
-    d = len(network.parents)
-    order = (d - 1, *model.network.order) if isinstance(model, LookupModel) else range(d)
     return _network_of_tables(network, order)
 
 

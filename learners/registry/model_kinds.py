@@ -1,51 +1,41 @@
-"""The one table from a model's kind to its class, to read stored models back."""
+"""The one table of the kinds of models: to read stored models back, and to ask what can be made of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import cast
 
-from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.mixtures.model import GaussianModel
-from learners.circuits.model import CircuitModel
-from learners.classifiers.averaged_trees import AveragedTrees, check_averaged_trees
-from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.baselines.boosted_checks import check_boosted_model
-from learners.classifiers.lookup.checks import check_lookup_arrays
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.checks import check_ensemble
-from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
-from learners.orders.checks import check_order_posterior
 from learners.orders.model import OrderModel
-from learners.registry.networks.model import (
-    LinearModel,
-    NetworkModel,
-    check_discrete_network,
-    check_linear_gaussian_network,
-)
+from learners.registry.kind import Kind
+from learners.registry.kinds.circuit_kinds import CIRCUIT, GAUSSIAN_MIXTURE, LINEAR_NETWORK, NETWORK, SAMPLED_CIRCUIT
+from learners.registry.kinds.classifier_kinds import AVERAGED_TREES, BOOSTED_TREES, ENSEMBLE, LOOKUP
+from learners.registry.kinds.structure_kinds import STRUCTURES
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 
-KINDS: dict[str, type[Model]] = {
-    model.kind: model
-    for model in (
-        *(LookupModel, AveragedTrees, EnsembleModel, BoostedModel),
-        *(CircuitModel, BayesianCircuit, GaussianModel, NetworkModel, LinearModel, OrderModel),
+KINDS: dict[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        *(LOOKUP, AVERAGED_TREES, ENSEMBLE, BOOSTED_TREES),
+        *(CIRCUIT, SAMPLED_CIRCUIT, GAUSSIAN_MIXTURE, NETWORK, LINEAR_NETWORK, STRUCTURES),
     )
 }
-# Circuits are checked whenever they are made.
-CHECKS = {
-    LookupModel.kind: check_lookup_arrays,
-    AveragedTrees.kind: check_averaged_trees,
-    EnsembleModel.kind: check_ensemble,
-    BoostedModel.kind: check_boosted_model,
-    NetworkModel.kind: check_discrete_network,
-    LinearModel.kind: check_linear_gaussian_network,
-    OrderModel.kind: check_order_posterior,
-}
+
+
+def kind_of(model: Model) -> Kind:
+    """The kind of a model: what can be made of it. Raises LearnerError if the table does not have it."""
+    if model.kind not in KINDS:
+        raise LearnerError(f"Models of kind {model.kind!r} are not in the table of kinds ({', '.join(KINDS)}).")
+    return KINDS[model.kind]
+
+
+def structure_posterior(model: Model) -> OrderModel | None:
+    """The model as a posterior over structures, which answers queries about edges and graphs; None if it is another kind."""
+    kind = kind_of(model)
+    return kind.structures(model) if kind.can("structures") else None
 
 
 def add_derived_arrays(header: Mapping[str, object], arrays: Arrays) -> Arrays:
@@ -69,6 +59,6 @@ def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool
         raise LearnerError(f"A model of kind {kind!r} needs another version of fewpass (known: {', '.join(KINDS)}).")
     if not is_trusted:
         check_schema(Schema.from_json(cast(Header, header)["schema"]))
-        if kind in CHECKS:
-            CHECKS[kind](header, arrays)
-    return KINDS[kind].from_arrays(header, arrays)
+        if (check := KINDS[kind].check) is not None:
+            check(header, arrays)
+    return KINDS[kind].model.from_arrays(header, arrays)

@@ -27,7 +27,7 @@ from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.registry.networks.interventions import answer_after_intervention
-from learners.registry.networks.model_networks import model_arc_network
+from learners.registry.networks.network_answers import model_arc_network
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.encoding.encode import Encoder, encode

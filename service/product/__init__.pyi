@@ -92,7 +92,6 @@ from .versions.registry import roll_back as roll_back
 from .versions.registry import set_alias as set_alias
 from .versions.registry import set_retention as set_retention
 from .versions.registry import set_version_tag as set_version_tag
-from .views.column_graphs import version_family_table as version_family_table
 from .views.mlflow_models import export_to_mlflow as export_to_mlflow
 from .views.mlflow_models import import_from_mlflow as import_from_mlflow
 from .views.reports import version_report as version_report
@@ -103,5 +102,6 @@ from .views.version_pictures import draw_version_structure as draw_version_struc
 from .views.version_views import export_version_circuit as export_version_circuit
 from .views.version_views import export_version_network as export_version_network
 from .views.version_views import export_version_sql as export_version_sql
+from .views.version_views import version_family_table as version_family_table
 from .views.version_views import version_lineage as version_lineage
 from .views.version_views import version_structure as version_structure

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.model import CircuitModel
-from learners.circuits.recipes import resume_sampling_recipe, streaming_update_recipe
 from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
+from learners.models.model import Model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.sources.row_filter import Selection
 from learners.passes.sources.source import Source
-from learners.registry.model_kinds import load_model
+from learners.registry.kind import Resumption
+from learners.registry.model_kinds import kind_of, load_model
 from service.product.datasets.dataset_statistics import source_file_record
 from service.product.datasets.training_rows import TrainingRows
 from service.product.versions.registry import find_version
@@ -30,17 +29,15 @@ ORDER = "order"
 class Continuation:
     """What is left to learn on top of a version."""
 
-    model: CircuitModel  # with a posterior
+    model: Model
+    resumption: Resumption
     parts: Sequence[Part]  # the new files, behind the others if all rows are sampled; none if there is nothing new
     account: Account  # what need not be read
     order: Sequence[str] = ()  # digests of the files in the order in which their rows are sampled
 
     def learner(self) -> Learner:
         """Learns the new rows, in their order."""
-        if isinstance(self.model, BayesianCircuit):
-            return Learner("spn", resume_sampling_recipe(self.model), 1)
-        assert self.model.posterior is not None
-        return Learner("spn", streaming_update_recipe(self.model.schema, self.model.posterior, self.model.facts), 1)
+        return Learner("spn", self.resumption.recipe(), 1)
 
 
 def update_continuation(
@@ -59,14 +56,12 @@ def update_continuation(
     except NotFound:
         return None
     model = load_model(*map_compiled(version.arrow_path))
-    if not isinstance(model, CircuitModel):
+    resume = kind_of(model).resume
+    resumption = None if resume is None else resume(model)
+    if resumption is None:
         return None
-    is_sampled = isinstance(model, BayesianCircuit)
-    if isinstance(model, BayesianCircuit):
-        if model.sampled is None:
-            return _anew("no states of its rows were kept to go on from")
-    elif model.posterior is None:
-        return None
+    if isinstance(resumption, str):
+        return _anew(resumption)
     if dict(version.parameters) != dict(request.parameters):
         return _anew("the parameters have changed")
     file = request.parameters.get("circuit")
@@ -83,17 +78,17 @@ def update_continuation(
     n_new = sum(raw.files[index].n_rows for index in new)
     n_old = sum(raw.files[index].n_rows for index in now) - n_new
     if not new:
-        return Continuation(model, (), Account("learning row by row", 0, n_old, 0, len(now)))
+        return Continuation(model, resumption, (), Account("learning row by row", 0, n_old, 0, len(now)))
     added = Part(_only(rows, new))
-    if not is_sampled:
+    if not resumption.reads_all_rows:
         account = Account("learning row by row", n_new, n_old, len(new), len(now) - len(new))
-        return Continuation(model, [added], account)
+        return Continuation(model, resumption, [added], account)
     # Rows come as they are in the states that were kept: those of a file that was added later behind all before it.
     order: Any = model.facts.get(ORDER) or [_digest(_identity(file)) for file in version.files]
     old = sorted((index for index in now if index not in new), key=lambda index: order.index(_digest(now[index])))
     account = Account("sampling", n_new + n_old, 0, len(now), 0)
     parts = [*(Part(_only(rows, [index])) for index in old), added]
-    return Continuation(model, parts, account, [_digest(now[index]) for index in [*old, *sorted(new)]])
+    return Continuation(model, resumption, parts, account, [_digest(now[index]) for index in [*old, *sorted(new)]])
 
 
 def _only(rows: TrainingRows, indices: Sequence[int]) -> Source:

@@ -7,13 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from learners.circuits.model import CircuitModel
 from learners.classifiers.column_findings import training_column_warnings
-from learners.ensembles.model import EnsembleModel
 from learners.errors import EmptyData, SchemaError, names_with_suggestions
 from learners.models.model import Model
 from learners.monitoring.count_layout import monitored_network
-from learners.orders.model import OrderModel
 from learners.passes.dask_cluster import connect_dask_cluster
 from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import configure_memory_allocators, set_memory_limit
@@ -22,7 +19,7 @@ from learners.passes.sources.csv.types import unused_csv_options
 from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, lone_window_warnings
 from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
+from learners.registry.model_kinds import kind_of, load_model
 from learners.schema import Kept
 from service.jobs.job_limits import counts_memory_limit
 from service.jobs.steps import Run, Steps, progress_reporter
@@ -167,8 +164,7 @@ def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> l
 
 def trained_model_warnings(model: Model) -> list[str]:
     """What is worth knowing of the model's table, and how it was taken."""
-    more = model.warnings() if isinstance(model, OrderModel | EnsembleModel) else []
-    return [*training_column_warnings(model.schema, monitored_network(model)), *more]
+    return [*training_column_warnings(model.schema, monitored_network(model)), *model.warnings()]
 
 
 def fit_training_rows(
@@ -204,7 +200,7 @@ def fit_training_rows(
             accounts=accounts,
             cluster=cluster,
         )
-    if isinstance(model, CircuitModel):
+    if kind_of(model).is_circuit:
         model.facts["chosen"] = how
     if recipes.learner_recipe(request.learner).keeps_schema:
         ledger.keep_schema(target, overrides, recipes.cut_point_parameters(request.learner, parameters), model.schema)
@@ -222,7 +218,7 @@ def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints:
         on_progress=progress_reporter(run.report),
         checkpoints=checkpoints,
     )
-    if known.order and isinstance(model, CircuitModel):
+    if known.order:
         model.facts[ORDER] = list(known.order)
     return model
 

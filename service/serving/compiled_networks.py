@@ -4,12 +4,12 @@ import threading
 from weakref import WeakKeyDictionary
 
 from learners.circuits.model import CircuitModel
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.orders.model import OrderModel
+from learners.models.model import Model
+from learners.registry.model_kinds import kind_of
 from learners.registry.networks.model import NetworkModel
-from learners.registry.networks.model_networks import compile_model_circuit
+from learners.registry.networks.network_answers import compile_model_circuit
 
-_compiled: WeakKeyDictionary[LookupModel | OrderModel, CircuitModel] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Model, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
 
 
@@ -23,11 +23,13 @@ def n_compiled_network_edges() -> int:
         )
 
 
-def compiled_network(model: LookupModel | OrderModel) -> CircuitModel:
-    """A network, or the best graph of a posterior over networks, as what answers queries: made once per process.
+def compiled_network(model: Model) -> CircuitModel:
+    """What answers queries: a circuit itself, or a network or the best graph of a posterior, compiled once per process.
 
-    Raises NoTables if the best graph was too large for its tables, TablesTooLarge.
+    Raises NoJoint if the model has no joint distribution, NoTables if the best graph was too large for its tables, TablesTooLarge.
     """
+    if kind_of(model).is_circuit:
+        return compile_model_circuit(model)
     with _compiling:
         if model in _compiled:
             return _compiled[model]

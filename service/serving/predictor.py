@@ -15,15 +15,10 @@ import pyarrow as pa
 import structlog
 
 from learners.answer_checks import check_answer_distributions
-from learners.circuits.model import CircuitModel
-from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
-from learners.errors import InvalidParameter, LearnerError, NoClass, names_with_suggestions
+from learners.errors import LearnerError, NoClass, names_with_suggestions
 from learners.models.model import Model
 from learners.monitoring.served_counts import RawRows
-from learners.registry.model_kinds import load_model
-from learners.registry.networks.model_networks import classifier_circuit_edges
+from learners.registry.model_kinds import kind_of, load_model
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from learners.schema.schema import Value
@@ -152,7 +147,15 @@ class Served:
     @property
     def warns(self) -> bool:
         """Whether an answer of this model may need a warning."""
-        return isinstance(self.model, BoostedModel)
+        return self.model.needs_every_column
+
+    def empty_columns_warning(self, chunk: Chunk) -> str | None:
+        """What to say about columns that no row knows; None if the model sums them out."""
+        if not self.warns or not chunk.n_rows:
+            return None
+        columns = zip(self.schema.attributes, chunk.x, strict=True)
+        empty = [attribute.name for attribute, codes in columns if not (codes < attribute.n_values).any()]
+        return self.model.absent_columns_warning(empty)
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
         """Class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row's are no distribution."""
@@ -326,15 +329,6 @@ def shorten_model_name(name: str) -> str:
     return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
 
 
-def credible_intervals_of_rows(model: Any, chunk: Chunk, level: float) -> tuple[Probabilities, Probabilities]:
-    """The credible intervals of a model that has them; InvalidParameter if it has none: XGBoost, or m-estimates."""
-    if not hasattr(model, "credible_intervals"):
-        text = f"a model of kind {model.kind!r} has no posterior; use estimator hdp, or learner spn with learning=gibbs"
-        raise InvalidParameter("interval", level, text)
-    low, high = model.credible_intervals(chunk, level)
-    return low, high
-
-
 def predictions_batch(
     classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
 ) -> pa.RecordBatch:
@@ -364,10 +358,9 @@ def _answer_nothing(served: Served) -> None:
         served.classify({})
         for n_rows in REHEARSED:
             served.predict_proba(encode_json_records([{}] * n_rows, served.schema))
-    if isinstance(served.model, CircuitModel):
-        served.model.prepare()
-    network = served.model.joint if isinstance(served.model, EnsembleModel) else served.model
-    if isinstance(network, LookupModel):
-        n_edges = classifier_circuit_edges(network)
+    served.model.prepare()
+    network = served.model.joint
+    if (count_edges := kind_of(network).n_circuit_edges) is not None:
+        n_edges = count_edges(network)
         if n_edges <= min(MOST_REHEARSED, MOST_KEPT - n_compiled_network_edges()):  # else the first query makes it
             compiled_network(network).prepare()

@@ -7,9 +7,10 @@ import pytest
 
 import fewpass
 from learners.errors import InvalidParameter, NoClass, NoImportances
-from service.product.views.column_graphs import NoGraph, model_column_graph
+from learners.registry.column_graphs import NoGraph
+from learners.registry.kind import NoChains
+from learners.registry.model_kinds import kind_of
 from service.product.views.pictures import BLUE, RED
-from service.product.views.version_views import NoChains
 
 N = 1500
 
@@ -50,7 +51,7 @@ def words_of(axes):
 def test_structure_has_a_box_for_each_column_and_an_arrow_for_each_edge(model, posterior, plt):
     axes = model.plot.structure()
     assert words_of(axes) >= {"late", "where", "size"} and len(axes.patches) == len(axes.texts) + len(
-        model_column_graph(model.model_).edges
+        kind_of(model.model_).graph(model.model_).edges
     )
     assert all(text.get_window_extent().width < axes.figure.bbox.width for text in axes.texts)
     given = plt.subplots()[1]

@@ -19,7 +19,8 @@ from learners.orders.formats.bif import parse_bif
 from learners.orders.formats.network_files import choose_network_file_format, format_network, read_network
 from learners.orders.formats.network_tables import InvalidNetwork, NetworkFileError
 from learners.registry import recipes
-from learners.registry.discrete_networks import NoNetwork, model_to_network, model_to_network_text, network_model
+from learners.registry.discrete_networks import model_to_network, model_to_network_text, network_model
+from learners.registry.kind import NoNetwork
 from learners.registry.networks.model_networks import TablesTooLarge, best_graph_network
 from learners.registry.networks.network_answers import answer_network_queries
 from tests.naive.networks import probability, random_network

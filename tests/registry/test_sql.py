@@ -19,11 +19,12 @@ from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.registry import recipes
+from learners.registry.kind import NoSQL
 from learners.registry.later_rows import FewerSummaries
 from learners.registry.sql import script, sql_networks, table_rows
 from learners.registry.sql.dialects import DIALECTS, UnknownDialect, UnwritableText
 from learners.registry.sql.encoding import UnsupportedColumn
-from learners.registry.sql.script import NoSQL, TooLargeForSQL, sql_script
+from learners.registry.sql.script import TooLargeForSQL, sql_script
 from learners.registry.sql.sql_networks import PoolInSQL
 from learners.schema.encoding.encode import encode
 from learners.schema.time_parts import CYCLES

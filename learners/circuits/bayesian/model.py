@@ -151,7 +151,7 @@ class BayesianCircuit(CircuitModel):
         """
         return np.concatenate([p.mean(axis=-1) for p in self._class_draws(chunk)] or [self._nobody()])
 
-    def credible_intervals(self, chunk: Chunk, level: float) -> tuple[Floats, Floats]:
+    def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
         """Low and high ends (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
 
         Raises NoClass; InvalidParameter if the level is not between 0 and 1.

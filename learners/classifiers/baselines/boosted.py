@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
@@ -14,7 +14,7 @@ from learners.classifiers.description import describe_schema_as_tables
 from learners.classifiers.lookup.look_up_tables import run_in_row_ranges
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Arrays, Codes, Float32s, Floats, Integers, Uint8s
-from learners.models.model import Header, Model
+from learners.models.model import Header, ModelDefaults
 from learners.models.parameters import Parameters
 from learners.schema import Chunk, Schema
 
@@ -51,27 +51,7 @@ class CodeTable:
         return np.ascontiguousarray(self._numbers[self._row, x].T)
 
 
-def boosted_empty_columns_warning(model: Model, chunk: Chunk) -> str | None:
-    """What to say of rows none of which knows a column of a boosted model; None of other models.
-
-    Networks, ensembles and circuits sum out what is missing. Trees send the row the way of training's missing values.
-    """
-    if not isinstance(model, BoostedModel) or not chunk.n_rows:
-        return None
-    columns = zip(model.schema.attributes, chunk.x, strict=True)
-    return boosted_missing_columns_warning(
-        model, [attribute.name for attribute, own in columns if not (own < attribute.n_values).any()]
-    )
-
-
-def boosted_missing_columns_warning(model: Model, columns: Sequence[str]) -> str | None:
-    """What to say of rows that lack columns of a boosted model; None of other models, and if they lack none."""
-    if not isinstance(model, BoostedModel) or not columns:
-        return None
-    return WITHOUT_COLUMNS.format(columns=", ".join(map(repr, columns)))
-
-
-class BoostedModel:
+class BoostedModel(ModelDefaults):
     """Gradient boosted trees.
 
     Make one by `BoostedModel.of`; it is immutable.
@@ -83,6 +63,7 @@ class BoostedModel:
     """
 
     kind: ClassVar[str] = "boosted-trees"
+    needs_every_column: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -122,6 +103,10 @@ class BoostedModel:
         if chunk.n_rows:
             run_in_row_ranges(chunk.n_rows, threads, answer)
         return out
+
+    def absent_columns_warning(self, columns: Collection[str]) -> str | None:
+        """What to say about rows without these columns: trees send them the way of training's missing values."""
+        return WITHOUT_COLUMNS.format(columns=", ".join(map(repr, columns))) if columns else None
 
     def _predict(self, x: Codes) -> Floats:
         predicted = self._booster.inplace_predict(self._codes.features(x), validate_features=False)

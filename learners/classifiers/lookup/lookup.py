@@ -37,7 +37,7 @@ from learners.classifiers.lookup.many_classes import compile_many_class_tables
 from learners.classifiers.structure import Structure
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, freeze_arrays
-from learners.models.model import DerivedHeader
+from learners.models.model import DerivedHeader, ModelDefaults
 from learners.schema import Chunk, Schema
 from learners.schema.schema import FEW_CLASSES
 
@@ -54,7 +54,7 @@ class LookupHeader(DerivedHeader):
     tree_values: list[int]
 
 
-class LookupModel:
+class LookupModel(ModelDefaults):
     """NB, TAN, kDB or SkDB with its estimates: P(y | x) by one look-up per attribute.
 
     Make one by `LookupModel.of`; it is immutable.

@@ -7,16 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from learners.circuits.circuit import Circuit
-from learners.circuits.errors import NoArcs
-from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import MAX_EDGES, network_circuit_edges
 from learners.circuits.variables import Columns
 from learners.classifiers.estimates.context_tree import context_tree_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
-from learners.models.model import Model
 from learners.orders.lattice.graph_samples import Graph
 from learners.orders.model import OrderModel
 from learners.orders.queries.coefficients import (
@@ -28,7 +24,6 @@ from learners.orders.queries.coefficients import (
 from learners.orders.queries.predictive import MOST_CELLS as MOST_GRAPH_CELLS
 from learners.orders.queries.predictive import NoRows, NoTables, n_family_table_cells, posterior_dirichlet_counts
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
-from learners.registry.networks.model import ArcModel, NetworkModel
 
 # Probabilities of all tables together: 256 MiB.
 MOST_CELLS = 1 << 25
@@ -46,45 +41,6 @@ class TablesTooLarge(LearnerError, ValueError):
         )
 
 
-def has_arcs(model: Model) -> bool:
-    """Whether columns of the one network of a model can be set from outside."""
-    return isinstance(model.joint if isinstance(model, EnsembleModel) else model, LookupModel | ArcModel)
-
-
-def model_arc_network(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
-    """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
-
-    Raises NoArcs if it has none; TablesTooLarge or NoTables.
-    """
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    if isinstance(model, ArcModel):
-        return model.network
-    if isinstance(model, LookupModel):
-        return _of_classifier(model, most_cells)
-    if isinstance(model, OrderModel):
-        return best_graph_network(model)
-    raise NoArcs
-
-
-def compile_model_circuit(model: Model, max_edges: int = MAX_EDGES, most_bytes: int | None = None) -> CircuitModel:
-    """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
-
-    `max_edges`, `most_bytes`: of a network, see `NetworkModel`.
-    Raises NoArcs if it is neither a network nor a circuit; TablesTooLarge or NoTables.
-    """
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    if isinstance(model, CircuitModel):
-        return model
-    if not isinstance(model, LookupModel | OrderModel):
-        raise NoArcs
-    network = model_arc_network(model)
-    if isinstance(network, GaussianNetwork):
-        return network.model()
-    return NetworkModel(network, max_edges=max_edges, most_bytes=most_bytes)
-
-
 def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
     """The joint distribution of attributes and class of a classifier, as a circuit.
 
@@ -93,7 +49,7 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
 
     Raises NetworkTooLarge.
     """
-    return _of_classifier(model, MOST_CELLS).model(max_edges).circuit
+    return classifier_network(model, MOST_CELLS).model(max_edges).circuit
 
 
 def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -125,7 +81,8 @@ class NoJointDistribution(LearnerError, ValueError):
         )
 
 
-def _of_classifier(model: LookupModel, most_cells: int) -> DiscreteNetwork:
+def classifier_network(model: LookupModel, most_cells: int) -> DiscreteNetwork:
+    """The network of a classifier. Raises NoJointDistribution, or TablesTooLarge if it has more probabilities than `most_cells`."""
     parameters = model.facts.get("parameters")
     if isinstance(parameters, Mapping) and parameters.get("back_off") == "cell":
         raise NoJointDistribution

@@ -13,6 +13,7 @@ from learners.circuits.mixtures.mixture import DependentRanges
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.named_answers import Answer
 from learners.circuits.queries.queries import check_needs_no_network
+from learners.circuits.structures.from_network import MAX_EDGES
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Floats
 from learners.models.estimation import Average
@@ -21,6 +22,7 @@ from learners.models.query import Conditional, Marginal, Moments, Query, Surpris
 from learners.orders.lattice.graph_samples import bitset_nodes
 from learners.orders.model import OrderModel
 from learners.orders.queries.graph_scores import WeightedGraphs
+from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.registry.networks.arc_networks import ArcNetwork
 from learners.registry.networks.interventions import (
     answer_after_intervention,
@@ -28,8 +30,24 @@ from learners.registry.networks.interventions import (
     exact_answer_in_cut_network,
     intervention_codes,
 )
-from learners.registry.networks.model import ArcModel
-from learners.registry.networks.model_networks import GraphParameters, model_arc_network
+from learners.registry.networks.model_networks import MOST_CELLS, GraphParameters
+
+
+def model_arc_network(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
+    """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
+
+    Raises NoArcs if it has none; TablesTooLarge or NoTables.
+    """
+    return kind_of(model).network(model, most_cells)
+
+
+def compile_model_circuit(model: Model, max_edges: int = MAX_EDGES, most_bytes: int | None = None) -> CircuitModel:
+    """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
+
+    `max_edges`, `most_bytes`: of a network, see `NetworkModel`.
+    Raises NoJoint if it has no joint distribution; TablesTooLarge or NoTables.
+    """
+    return kind_of(model).circuit(model, max_edges, most_bytes)
 
 
 def answer_network_queries(
@@ -53,10 +71,11 @@ def answer_network_queries(
     """
     plain = [query for query in queries if is_circuit_query(query)]
     whole = iter(compiled().answer(plain, pause) if plain else [])
+    names_graph = structure_posterior(model) is not None
     answers: list[dict[str, Any]] = []
     for query in queries:
         answer = next(whole) if is_circuit_query(query) else _special(model, query, most_bytes, pause)
-        answers.append({**answer} | ({"graph": _named(query)} if isinstance(model, OrderModel) else {}))
+        answers.append({**answer} | ({"graph": _named(query)} if names_graph else {}))
     return answers
 
 
@@ -70,29 +89,30 @@ def check_network_queries(model: Model, queries: Sequence[Query]) -> None:
 
     Raises NoArcs, NoGraphs, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
+    kind, posterior = kind_of(model), structure_posterior(model)
     for query in queries:
         if is_circuit_query(query) or isinstance(query, Surprise):
             continue
-        if not isinstance(model, OrderModel):
+        if posterior is None:
             if query.graph != "best":
                 raise NoGraphs
-            if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
+            if kind.is_circuit and not kind.has_arcs:
                 check_needs_no_network([query])
         elif isinstance(query.graph, Average):
-            model.graph_queries.known(query.graph)
+            posterior.graph_queries.known(query.graph)
         elif query.graph != "best":
-            model.graph_queries.parents_of(query.graph, "graph")
+            posterior.graph_queries.parents_of(query.graph, "graph")
 
 
 def _special(model: Model, query: Query, most_bytes: int | None, pause: Callable[[], None] | None) -> Mapping[str, Any]:
     assert not isinstance(query, Surprise)
     if query.graph == "best":
         return answer_after_intervention(model_arc_network(model), query, most_bytes, pause)
-    if not isinstance(model, OrderModel):
+    if (posterior := structure_posterior(model)) is None:
         raise NoGraphs
     if isinstance(query.graph, Average):
-        return graph_averaged_answer(model, query, query.graph, most_bytes, pause)
-    network = GraphParameters(model).mean(model.graph_queries.parents_of(query.graph, "graph"))
+        return graph_averaged_answer(posterior, query, query.graph, most_bytes, pause)
+    network = GraphParameters(posterior).mean(posterior.graph_queries.parents_of(query.graph, "graph"))
     return answer_after_intervention(network, query, most_bytes, pause)
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.errors import InvalidParameter, LearnerError, UnknownColumn
 from learners.models.model import Model
+from learners.registry.model_kinds import kind_of
 from learners.registry.sql.dialects import (
     LOG_ZERO,
     Dialect,
@@ -25,7 +24,7 @@ from learners.registry.sql.dialects import (
 )
 from learners.registry.sql.encoding import value_encoding_rows
 from learners.registry.sql.families import compatible_code_rows
-from learners.registry.sql.sql_networks import NetworkInSQL, PoolInSQL, Writable
+from learners.registry.sql.sql_networks import Writable
 from learners.registry.sql.table_rows import add_table_row_answers
 from learners.registry.sql.tree_nodes import WAYS
 from learners.schema import Schema
@@ -35,15 +34,6 @@ from learners.schema.schema import FEW_CLASSES
 MOST_CELLS, MOST_CELLS_OF_FILE = 1 << 20, 1 << 28
 BLOCK_CELLS = 1 << 18
 ROWS_OF_INSERT, NUMBERS_OF_NODE = 500, 8
-
-
-class NoSQL(LearnerError, ValueError):
-    """A model cannot be written as SQL."""
-
-    def __init__(self, what: str) -> None:
-        super().__init__(
-            f"{what} cannot be written as SQL. Networks can, single ones and pools: train with learner nb, tan, kdb, skdb, eskdb or auto."
-        )
 
 
 class TooLargeForSQL(LearnerError, ValueError):
@@ -82,7 +72,7 @@ def sql_script(
     more than `MOST_CELLS` numbers, with `logs_path` more than `MOST_CELLS_OF_FILE`; UnknownColumn if an absent column does not belong to the model; InvalidParameter if
     names collide; UnknownDialect, UnsupportedColumn, UnwritableText.
     """
-    writable = _writable(model)
+    writable = kind_of(model).sql(model)
     schema = model.schema
     if schema.n_classes > FEW_CLASSES:
         raise TooLargeForSQL(
@@ -123,12 +113,12 @@ def sql_script(
 
 def is_too_large_for_script(model: Model) -> bool:
     """Whether the tables of a model are too large for the script itself. Raises NoSQL."""
-    return _n_cells(_writable(model)) > MOST_CELLS
+    return _n_cells(kind_of(model).sql(model)) > MOST_CELLS
 
 
 def write_log_probabilities(model: Model, path: str | Path) -> None:
     """Write the table of log probabilities into a Parquet file: family, cell, l0, l1, … Raises NoSQL."""
-    writable = _writable(model)
+    writable = kind_of(model).sql(model)
     n_classes = writable.schema.n_classes
     names = [f"l{k}" for k in range(n_classes)]
     columns = pa.schema([("family", pa.int32()), ("cell", pa.int32()), *((name, pa.float64()) for name in names)])
@@ -149,14 +139,6 @@ def _n_cells(writable: Writable) -> int:
     """Numbers of all tables together."""
     n_cells = sum(families.n_cells for families in writable.families) * writable.schema.n_classes
     return n_cells + (0 if writable.trees is None else len(writable.trees.nodes) * NUMBERS_OF_NODE)
-
-
-def _writable(model: Model) -> Writable:
-    if isinstance(model, LookupModel) and model.schema.target is not None:
-        return NetworkInSQL(model)
-    if isinstance(model, EnsembleModel):
-        return PoolInSQL(model)
-    raise NoSQL(f"A model of kind {model.kind!r}")
 
 
 def _check_names(dialect: Dialect, parameter: str, columns: Sequence[str]) -> None:

@@ -8,11 +8,8 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 from starlette.requests import Request
 
-from learners.circuits.mixtures.model import GaussianModel
-from learners.circuits.model import CircuitModel
-from learners.orders.model import OrderModel
-from learners.registry.networks.model import ArcModel
-from learners.registry.networks.model_networks import has_arcs
+from learners.registry.column_graphs import ColumnGraph, graph_outline
+from learners.registry.model_kinds import kind_of
 from learners.schema import Attribute
 from learners.schema.value_choices import attribute_value_choices
 from service import product
@@ -21,10 +18,9 @@ from service.console.page_text import format_number
 from service.console.pages import Call, render_as_page
 from service.console.screens.monitoring_screens import parse_until_parameter
 from service.product.inference.metric_words import interval_words
-from service.product.inference.what_if_answers import columns_without_missing_state, joint_schema
-from service.product.views.column_graphs import ColumnGraph, graph_outline, model_column_graph, model_family_table
 from service.product.views.graph_svg import Bars, column_graph_svg
 from service.product.views.regions import region_graph
+from service.product.views.version_views import model_family_table
 from service.requests.json_values import JSONObject
 from service.serving.predictor import Served
 from service.workspace import Workspace
@@ -43,10 +39,11 @@ def explorer_graph_screen(request: Request) -> JSONObject:
     """All columns, or those around one, with a bar for each value; of a circuit its regions."""
     reference = request.path_params["reference"]
     served = served_model_from_request(request, reference)
-    if isinstance(served.model, CircuitModel) and not isinstance(served.model, ArcModel):
+    kind = kind_of(served.model)
+    if kind.is_circuit and not kind.can("graph"):
         return _regions(request)
     context, bars = _explorer(request, served, reference)
-    whole = model_column_graph(served.model)
+    whole = kind.graph(served.model)
     focus, steps = (
         request.query_params.get("around", ""),
         parse_bounded_int(request.query_params.get("steps"), 1, MOST_STEPS),
@@ -102,7 +99,7 @@ def _regions(request: Request) -> JSONObject:
     context, bars = _explorer(request, served, reference)
     text = request.query_params.get("open")
     opened = None if text is None else {int(each) for each in text.split(",") if each.isdecimal()}
-    if isinstance(served.model, GaussianModel):
+    if not kind_of(served.model).has_regions:
         columns = tuple(column["name"] for column in context["start"]["columns"])
         drawn: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}
     else:
@@ -210,7 +207,8 @@ def initial_explorer_state(served: Served, reference: str) -> JSONObject:
 
     Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
     """
-    schema, summed_out = joint_schema(served.model), columns_without_missing_state(served.model)
+    # The joint member of an ensemble has fewer cuts than the ensemble, and answers in its own words.
+    schema, summed_out = served.model.joint.schema, served.model.columns_without_missing_state()
     columns = [
         {
             "name": attribute.name,
@@ -234,8 +232,8 @@ def initial_explorer_state(served: Served, reference: str) -> JSONObject:
         "target": served.schema.target,
         "classes": served.classes if served.schema.target is not None else [],
         "columns": columns,
-        "is_of_structures": isinstance(served.model, OrderModel),
-        "has_arcs": has_arcs(served.model),
+        "is_of_structures": kind_of(served.model).can("structures"),
+        "has_arcs": kind_of(served.model).has_arcs,
     }
 
 

@@ -26,9 +26,9 @@ from learners.kernels.arrays import Floats, Integers, Mask
 from learners.models.estimation import Average
 from learners.models.model import Model
 from learners.models.query import How
-from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import GraphAverage
 from learners.passes.sources.source import Source
+from learners.registry.model_kinds import structure_posterior
 from service.jobs.steps import Report, ignore_report
 from service.product.inference.scoring import absent_column_warnings, batches_with_first_row, join_batch_columns
 from service.product.outputs import (
@@ -71,9 +71,9 @@ def graph_averaged_scorer(
     """
     if average is None:
         return None
-    if not isinstance(model, OrderModel):
+    if (posterior := structure_posterior(model)) is None:
         raise NoGraphs
-    return GraphAverage(model.graph_queries, average, n_rows, pause)
+    return GraphAverage(posterior.graph_queries, average, n_rows, pause)
 
 
 def _columns(logs: Floats, ascending: Floats) -> pa.RecordBatch:

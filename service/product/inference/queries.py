@@ -10,19 +10,17 @@ from functools import partial
 from typing import Any, get_args
 
 from learners.circuits.map.solvers import look_up
-from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import circuit_answer_size
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.models.estimation import Average, Sampling
 from learners.models.evidence import Given
 from learners.models.model import Model
 from learners.models.query import AnyQuery, Map, Query, Sample, StructureQuery, Surprise
-from learners.orders.model import OrderModel
 from learners.orders.queries.queries import n_graphs_to_draw
 from learners.orders.queries.queries import structure_answer_size as structures_size
+from learners.registry.kind import NoCircuit
+from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.registry.networks.network_answers import answer_network_queries
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject
@@ -33,16 +31,6 @@ from service.serving.compiled_networks import compiled_network
 VALUES_PER_ROW = 50
 # The sums over all orders of 20 columns are hundreds of megabytes: a process holds those of one request at a time.
 _adding_up = threading.Lock()
-
-
-class NoJoint(LearnerError, ValueError):
-    """A model knows nothing but P(class | attributes)."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), a network (nb, tan, kdb, skdb, orders), "
-            "or an ensemble (auto, eskdb)."
-        )
 
 
 class WrongQuery(LearnerError, ValueError):
@@ -60,30 +48,13 @@ def queryable_circuit(model: Model) -> CircuitModel:
     A posterior over structures answers by its most probable graph. The `circuit` of a network is compiled when it is first read, which raises
     NetworkTooLarge. Raises NoJoint if the model has no joint distribution; NoTables, TablesTooLarge.
     """
-    if isinstance(model, CircuitModel):
-        return model
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    if not isinstance(model, LookupModel | OrderModel):
-        raise NoJoint(model.kind)
-    return compiled_network(model)
-
-
-class NoCircuit(LearnerError, ValueError):
-    """A model that answers queries, and that no file or picture of a circuit holds."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"A model of kind {kind!r} has leaves of several columns, which the circuit formats and pictures cannot hold. "
-            "Query it; its parameters are tables of the version's DuckDB file."
-        )
-        self.kind = kind
+    return compiled_network(model.joint)
 
 
 def exportable_circuit(model: Model) -> CircuitModel:
     """The model as a circuit that files and pictures hold; NoCircuit of leaves of several columns, else as `queryable_circuit`."""
     known = queryable_circuit(model)
-    if isinstance(known, GaussianModel):
+    if not kind_of(known).has_regions:
         raise NoCircuit(known.kind)
     return known
 
@@ -95,8 +66,9 @@ def structure_queries(queries: Sequence[AnyQuery]) -> list[StructureQuery]:
 
 def joint_queries(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
     """The queries, none of them about structures (WrongQuery); to a posterior over structures those that are about its best graph."""
+    answers_structures = kind_of(model).can("structures")
     for query in queries:
-        if isinstance(query, StructureQuery) and not isinstance(model, OrderModel):
+        if isinstance(query, StructureQuery) and not answers_structures:
             raise WrongQuery(query.kind, model.kind, get_args(Query))
     return [query for query in queries if not isinstance(query, StructureQuery)]
 
@@ -105,8 +77,8 @@ def limit_queries(model: Model, queries: Sequence[AnyQuery], max_queries: int, t
     """The queries, bounded in number and samples (BodyTooLarge), and in the time of all MAP searches and samples together."""
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     n_samples += sum(average.n for average in map(_average, queries) if average is not None)
-    if isinstance(model, OrderModel):
-        posterior = model.posterior
+    if (known := structure_posterior(model)) is not None:
+        posterior = known.posterior
         n_samples += n_graphs_to_draw(structure_queries(queries), posterior.scores.d, posterior.coverage.is_exact)
     for n, what in ((len(queries), "queries"), (n_samples, "samples")):
         if n > max_queries:
@@ -140,7 +112,7 @@ def check_query_answer_size(model: Model, queries: Sequence[AnyQuery], max_rows:
     """
     most = VALUES_PER_ROW * max_rows
     n_values = 0
-    if isinstance(model, OrderModel):
+    if kind_of(model).can("structures"):
         n_values = structures_size(model.schema.n_attributes, structure_queries(queries))
     if joint := joint_queries(model, queries):
         columns = queryable_circuit(model).columns
@@ -185,15 +157,17 @@ def answer_model_queries(
     pause = pause or check_still_asked
     look_up.set(pause)
     joint, structures = joint_queries(model, queries), structure_queries(queries)
-    own = model.joint if isinstance(model, EnsembleModel) else model
-    with _adding_up if isinstance(model, OrderModel) and (structures or any(map(_average, joint))) else nullcontext():
-        of_edges = iter(model.answer(structures, pause) if isinstance(model, OrderModel) else [])
+    own, posterior = model.joint, structure_posterior(model)
+    adds_up = posterior is not None and bool(structures or any(map(_average, joint)))
+    with _adding_up if adds_up else nullcontext():
+        of_edges = iter([] if posterior is None else posterior.answer(structures, pause))
         of_rows = iter(
             answer_network_queries(own, joint, partial(queryable_circuit, own), pause=pause) if joint else []
         )
     ordered = (next(of_edges if isinstance(query, StructureQuery) else of_rows) for query in queries)
     answers = [non_finite_to_none(answer) for answer in ordered]
-    return [answer | {"member": "joint"} for answer in answers] if isinstance(model, EnsembleModel) else answers
+    member = model.answering_member
+    return answers if member is None else [answer | {"member": member} for answer in answers]
 
 
 def _average(query: AnyQuery) -> Average | None:

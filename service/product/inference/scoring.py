@@ -8,8 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from learners.answer_checks import check_answer_distributions
-from learners.circuits.model import CircuitModel
-from learners.classifiers.baselines.boosted import boosted_missing_columns_warning
 from learners.classifiers.lookup.look_up_tables import split_chunk_into_blocks
 from learners.errors import EmptyData, NoClass, UnknownColumn, names_with_suggestions
 from learners.evaluation.column_losses import ColumnLosses
@@ -24,9 +22,9 @@ from learners.evaluation.metrics import (
 from learners.evaluation.model_report import ColumnCounts, ModelReport, model_report_from_scores, report_column_counts
 from learners.models.explanation import explain
 from learners.models.model import Model
-from learners.orders.model import OrderModel
 from learners.orders.queries.predictive import NoTables
 from learners.passes.sources.source import Source
+from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode, nonnull_class_codes
 from learners.schema.encoding.later_times import LaterTimes
@@ -35,7 +33,7 @@ from service.product.outputs import Output, ParquetDraft, check_parquet_output, 
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.serving.class_answers import check_class_columns, check_top_k, top_classes, top_classes_batch
-from service.serving.predictor import Probabilities, credible_intervals_of_rows, predictions_batch
+from service.serving.predictor import Probabilities, predictions_batch
 
 Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
@@ -76,15 +74,12 @@ def _answered(
 
 def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_report) -> JSONObject:
     """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the best one. EmptyData."""
-    assert isinstance(model, CircuitModel | OrderModel)
-    if isinstance(model, OrderModel) and model.posterior.bge is None and not model.conditional_tables:
+    kind, posterior = kind_of(model), structure_posterior(model)
+    if posterior is not None and posterior.posterior.bge is None and not posterior.conditional_tables:
         return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
     total, n_rows, n_possible = 0.0, 0, 0
     for batch in source.batches():
-        if isinstance(model, OrderModel):
-            logs = model.log_likelihood(batch)
-        else:
-            logs = model.log_likelihood(encode(batch, model.schema))
+        logs = kind.log_likelihood(model, batch)
         possible = np.isfinite(logs)
         total += float(logs[possible].sum())
         n_possible += int(np.count_nonzero(possible))
@@ -93,7 +88,7 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
     if not n_rows:
         raise EmptyData(NO_ROWS)
     metrics = {"log_likelihood": total / max(1, n_possible), "n_impossible": n_rows - n_possible, "n_test_rows": n_rows}
-    if not isinstance(model, OrderModel):
+    if posterior is None:
         return metrics
     if not n_possible:
         raise EmptyData(f"{NO_ROWS} (none of {n_rows:,} is complete and of known values)")
@@ -171,7 +166,7 @@ def absent_column_warnings(model: Model, source: Source) -> list[str]:
         warnings.append(
             f"The data lacks columns of the model: {names_with_suggestions(absent, others)}. Rows are answered without them."
         )
-    if (warning := boosted_missing_columns_warning(model, absent)) is not None:
+    if (warning := model.absent_columns_warning(absent)) is not None:
         warnings.append(warning)
     return warnings
 
@@ -211,7 +206,7 @@ def scored_batches(
         return join_batch_columns(batch.select(list(keep)), answers) if keep else answers
 
     def answers_of(chunk: Chunk, first: int) -> pa.RecordBatch:
-        bounds = None if interval is None else credible_intervals_of_rows(model, chunk, interval)
+        bounds = None if interval is None else model.credible_intervals(chunk, interval)
         probabilities = check_answer_distributions(model.predict_proba(chunk), first)
         if top_k is None:
             answers = predictions_batch(classes, probabilities, bounds)

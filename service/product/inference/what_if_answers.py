@@ -12,20 +12,19 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from learners.circuits.model import CircuitModel
 from learners.circuits.queries.likelihoods import SEVERAL, read_evidence_likelihoods
-from learners.ensembles.model import EnsembleModel
 from learners.errors import Cancelled, LearnerError, NoClass, UnknownColumn
 from learners.models.evidence import Evidence, Known, RawValue
 from learners.models.explanation import explain
 from learners.models.model import Model
 from learners.models.query import Conditional, Edges, Map, Marginal, Moments
-from learners.orders.model import OrderModel
+from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.json_records import encode_json_records, json_number_reader
 from service.product.inference.queries import answer_model_queries, non_finite_to_none, queryable_circuit
 from service.requests.abandonment import check_still_asked
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
-from service.serving.predictor import Served, credible_intervals_of_rows
+from service.serving.predictor import Served
 
 Part = Literal["prediction", "interval", "contributions", "posterior", "completion", "edges"]
 PARTS: tuple[Part, ...] = ("prediction", "interval", "contributions", "posterior", "completion", "edges")
@@ -139,7 +138,7 @@ def answer_what_if(served: Served, case: WhatIfRequest, pause: Callable[[], None
 
 def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObject]) -> list[str]:
     """Why two parts answer differently, of each missing value that makes them."""
-    if isinstance(model, CircuitModel) or not {"prediction", "posterior"} <= parts.keys():
+    if kind_of(model).is_circuit or not {"prediction", "posterior"} <= parts.keys():
         return []
     return [
         f"{name} is missing: to the posterior this is a value like others, as in training; the prediction also allows that "
@@ -167,17 +166,12 @@ def unseen_value_warnings(schema: Schema, evidence: Mapping[str, RawValue]) -> l
     return warnings
 
 
-def joint_schema(model: Model) -> Schema:
-    """The schema in whose words the joint distribution answers: of an ensemble that of its joint member, whose cuts are fewer."""
-    return model.joint.schema if isinstance(model, EnsembleModel) else model.schema
-
-
 def evidence_for_queries(model: Model, evidence: Evidence) -> dict[str, Known]:
     """The evidence in the words of queries, where null is as good as absent: a missing value by its label.
 
     Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
     """
-    summed_out = columns_without_missing_state(model)
+    summed_out = model.columns_without_missing_state()
     attributes = {each.name: each for each in model.schema.attributes if each.name not in summed_out}
     known: dict[str, Known] = {}
     for name, value in evidence.items():
@@ -186,18 +180,6 @@ def evidence_for_queries(model: Model, evidence: Evidence) -> dict[str, Known]:
         elif name in attributes and attributes[name].has_missing:
             known[name] = attributes[name].unique_labels()[0]
     return known
-
-
-def columns_without_missing_state(model: Model) -> set[str]:
-    """The columns of which a missing value is an unknown one to the joint distribution, whatever training saw."""
-    if not isinstance(model, CircuitModel):
-        return set()
-    columns = model.columns
-    return {
-        name
-        for name, n_values, offset in zip(columns.names, columns.n_values, columns.offsets, strict=True)
-        if offset or not n_values
-    }
 
 
 def _check_names(model: Model, target: str | None, columns: Sequence[str]) -> None:
@@ -240,7 +222,7 @@ def _prediction(served: Served, chunk: Chunk) -> JSONObject:
 
 
 def _interval(served: Served, case: WhatIfRequest, chunk: Chunk) -> JSONObject:
-    low, high = credible_intervals_of_rows(served.model, chunk, case.level)
+    low, high = served.model.credible_intervals(chunk, case.level)
     return {"level": case.level, "low": low[0].tolist(), "high": high[0].tolist()}
 
 
@@ -290,8 +272,8 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None, pause: Cal
         posterior["intervention"] = of_evidence["intervention"]
     if numeric and log_evidence is not None:
         posterior["moments"] = answer_model_queries(model, [Moments(numeric, **known)], pause)[0]["moments"]
-    if isinstance(model, EnsembleModel):
-        posterior["member"] = "joint"
+    if model.answering_member is not None:
+        posterior["member"] = model.answering_member
     if target is not None:
         posterior |= _about(model, known, target, distributions, pause)
     return posterior
@@ -304,8 +286,8 @@ def _known(model: Model, case: WhatIfRequest) -> dict[str, Any]:
 
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
     """Of each attribute in the evidence the label of its value, such as the interval of a number."""
-    schema = joint_schema(model)
-    unknown = columns_without_missing_state(model)
+    schema = model.joint.schema
+    unknown = model.columns_without_missing_state()
     record = {
         name: value
         for name, value in evidence.items()
@@ -376,11 +358,11 @@ def _completion(model: Model, case: WhatIfRequest, pause: Callable[[], None]) ->
 
 
 def _edges(model: Model, case: WhatIfRequest) -> JSONObject:
-    if not isinstance(model, OrderModel):
+    if (posterior := structure_posterior(model)) is None:
         raise NoAnswer(
             f"A model of kind {model.kind!r} has one structure; a posterior over structures (learner orders) has edges to suppose."
         )
-    return dict(model.answer([Edges(present=tuple(case.present), absent=tuple(case.absent))])[0])
+    return dict(posterior.answer([Edges(present=tuple(case.present), absent=tuple(case.absent))])[0])
 
 
 def _entropy(probabilities: np.ndarray) -> float:

@@ -6,19 +6,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from learners.circuits.errors import NoGraphs
-from learners.circuits.model import CircuitModel
 from learners.circuits.queries.queries import check_circuit_queries
 from learners.circuits.variables import Columns, check_column_not_left_out
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.errors import SourceError, UnknownColumn
 from learners.models.model import Model
 from learners.models.query import AnyQuery
-from learners.orders.model import OrderModel
 from learners.passes.sources.file_access import ANYWHERE, Look, TooMuchToLookThrough
 from learners.passes.sources.path_expansion import first_match
 from learners.registry import recipes
-from learners.registry.networks.model_networks import classifier_network_columns
+from learners.registry.kind import NoJoint
+from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.registry.networks.network_answers import check_network_queries
 from learners.schema.overrides import ALL
 from service.jobs.job_limits import check_job_limits
@@ -33,7 +30,7 @@ from service.product.datasets.data_sources import (
 from service.product.datasets.dataset_schema import check_dataset_columns
 from service.product.datasets.registration import get_dataset
 from service.product.forgetting.forgetting import check_forget_condition
-from service.product.inference.queries import NoJoint, joint_queries, queryable_circuit, structure_queries
+from service.product.inference.queries import joint_queries, queryable_circuit, structure_queries
 from service.product.promotion import checked_refresh_training
 from service.product.train_steps import training_target
 from service.product.versions.registry import find_version, load_served_model
@@ -90,10 +87,10 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
 
 def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
     """Refuse a model without a joint distribution, and columns to fill that it does not know."""
-    own = model.joint if isinstance(model, EnsembleModel) else model
-    if not isinstance(own, CircuitModel | LookupModel | OrderModel):
+    own, kind = model.joint, kind_of(model)
+    if not kind.can("circuit"):
         raise NoJoint(model.kind)
-    if isinstance(request, ScoreRequest) and request.average is not None and not isinstance(own, OrderModel):
+    if isinstance(request, ScoreRequest) and request.average is not None and not kind.can("structures"):
         raise NoGraphs
     names = [*own.schema.columns]
     for name in request.columns if isinstance(request, ImputeRequest) else ():
@@ -158,9 +155,9 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
     Raises NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
     InvalidParameter or NetworkFileError.
     """
-    if isinstance(model, OrderModel):
+    if (posterior := structure_posterior(model)) is not None:
         for about in structure_queries(queries):
-            model.graph_queries.check(about)
+            posterior.graph_queries.check(about)
     joint = joint_queries(model, queries)
     check_network_queries(model, joint)
     if joint:
@@ -170,6 +167,5 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
 
 def _columns_of(model: Model) -> Columns:
     """The columns as a circuit has them; of a classifier without its circuit, which may be large and is not made for this."""
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    return classifier_network_columns(model) if isinstance(model, LookupModel) else queryable_circuit(model).columns
+    columns = kind_of(model).columns
+    return queryable_circuit(model).columns if columns is None else columns(model)

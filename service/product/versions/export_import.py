@@ -9,22 +9,11 @@ import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 from pydantic import BaseModel, Field, ValidationError
 
-from learners.circuits.model import CircuitModel
-from learners.classifiers.baselines.boosted import BoostedModel
-from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Arrays
-from learners.models.model import Model
-from learners.models.query import Graph, Marginal
-from learners.orders.model import OrderModel
-from learners.registry.model_kinds import add_derived_arrays, load_model
-from learners.schema import Chunk
-from learners.schema.encoding.json_records import encode_json_records, record_classifier
-from learners.schema.schema import FEW_CLASSES
+from learners.registry.model_kinds import add_derived_arrays, kind_of, load_model
 from service.product.child_process import run_in_child_process
 from service.product.outputs import Output, check_output_free, output_draft
 from service.product.versions.registry import find_version
@@ -41,7 +30,6 @@ from storage.models.model_file import ModelFiles
 from storage.models.model_versions import ModelVersion, register_model_version, version_publishing_lock
 
 CPU_S = 60
-PROBES = 256
 LIBRARY = "booster"  # how the arrays begin that XGBoost reads
 
 
@@ -180,37 +168,9 @@ def model_refusal_reason(header: Mapping[str, object], arrays: Arrays) -> str:
     try:
         model = load_model(header, arrays, is_trusted=False)
         json.dumps(model.structure(), ensure_ascii=False).encode()
-        probabilities = _answer(model)
-        _probe(model)
+        probabilities = kind_of(model).trial(model)
     except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return f"its model cannot be used ({type(error).__name__}: {error})."
     if len(probabilities) != model.schema.n_classes or not math.isclose(sum(probabilities), 1, abs_tol=1e-6):
         return "its model gives no probabilities that sum to one."
     return ""
-
-
-def _probe(model: Model) -> None:
-    """Let trees of another library answer for codes of all kinds, and explain them."""
-    if not isinstance(model, BoostedModel | EnsembleModel):
-        return
-    sizes = model.schema.domain_sizes + 1  # the last code is that of a value never seen
-    rng = np.random.default_rng(0)
-    x = np.array([rng.permutation(np.arange(PROBES) % size) for size in sizes])
-    chunk = Chunk(x.astype(model.schema.code_dtype), None)
-    if not np.isfinite(model.predict_proba(chunk)).all() or not np.isfinite(model.log_terms(chunk)[1]).all():
-        raise ValueError("it answers with values that are not numbers")
-    model.tables()
-
-
-def _answer(model: Model) -> list[float]:
-    """The probability of each class, or without classes of everything, when nothing is known."""
-    if isinstance(model, OrderModel):
-        model.answer([Graph()])
-        are_probabilities = bool(np.all((model.probabilities >= 0.0) & (model.probabilities <= 1.0 + 1e-9)))
-        return [1.0] if are_probabilities else []
-    if isinstance(model, CircuitModel) and model.schema.target is None:
-        return [answer["probability"] for answer in model.answer([Marginal({})])]
-    if isinstance(model, LookupModel) and model.variances and model.schema.n_classes <= FEW_CLASSES:
-        model.credible_intervals(encode_json_records([{}], model.schema))
-    probabilities: list[float] = record_classifier(model)({}).tolist()
-    return probabilities

@@ -5,8 +5,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
-from learners.errors import LearnerError
-
 if TYPE_CHECKING:
     from learners.circuits.model import CircuitModel
     from learners.models.model import Model
@@ -24,15 +22,6 @@ MEDIA_TYPES: Mapping[Form, str] = {
     "model": "application/octet-stream",
 }
 LEARNER_OF_CIRCUITS = "circuit"
-
-
-class NoPosterior(LearnerError, ValueError):
-    """A picture or file of a posterior over structures was asked of another kind of model."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
-        )
 
 
 def export_model_circuit(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
@@ -65,9 +54,7 @@ def _exported(model: "CircuitModel") -> bytes:
 
 def posterior_graph_circuit(model: "Model") -> "CircuitModel":
     """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
-    from learners.orders.model import OrderModel
+    from learners.registry.model_kinds import kind_of
     from learners.registry.networks.order_circuits import order_circuit
 
-    if not isinstance(model, OrderModel):
-        raise NoPosterior(model.kind)
-    return order_circuit(model)
+    return order_circuit(kind_of(model).structures(model))

@@ -15,8 +15,8 @@ from learners.models.graph_layout import (
     trim_edge_route_to_nodes,
     truncate_xml_text,
 )
+from learners.registry.column_graphs import ColumnGraph, GraphEdge
 from service.product.inference.metric_words import count_with_noun
-from service.product.views.column_graphs import ColumnGraph, GraphEdge
 
 MARGIN = 14.0
 # ALIKE: where nothing is known of what an edge tells.

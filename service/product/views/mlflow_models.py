@@ -9,7 +9,7 @@ from typing import Any
 
 from learners.errors import LearnerError, one_line_error_text, redact_uri_secrets
 from learners.models.model import Model
-from learners.orders.model import OrderModel
+from learners.registry.model_kinds import kind_of
 from service.product.versions.evaluation_records import load_model_report
 from service.product.versions.export_import import import_version, write_export
 from service.product.versions.registry import find_version
@@ -119,7 +119,7 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
     mlflow = import_mlflow()
     version = find_version(workspace, reference)
     own, model = f"{version.name}@{version.version}", map_model_version(version).model
-    if isinstance(model, OrderModel):
+    if kind_of(model).can("structures"):
         raise NoAnswers(own)
     report = load_model_report(version)
     with tempfile.TemporaryDirectory() as folder:

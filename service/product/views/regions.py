@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 
-from learners.circuits.model import CircuitModel
 from learners.circuits.structures.region_drawing import Region, circuit_regions
 from learners.circuits.variables import circuit_columns
 from learners.errors import InvalidParameter
 from learners.models.model import Model
+from learners.registry.column_graphs import ColumnGraph, GraphEdge
+from learners.registry.model_kinds import kind_of
 from service.product.inference.queries import exportable_circuit
-from service.product.views.column_graphs import ColumnGraph, GraphEdge
 from service.requests.json_values import JSONObject
 
 MOST_DRAWN = 60
@@ -55,7 +55,7 @@ def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObj
         "opened": opened,
         "n_regions": len(regions),
         "n_nodes": circuit.circuit.n_nodes,
-        "is_compiled": not isinstance(model, CircuitModel),
+        "is_compiled": not kind_of(model).is_circuit,
     }
 
 

@@ -3,15 +3,13 @@
 from collections.abc import Sequence
 from io import BytesIO
 
-from learners.circuits.bayesian.model import BayesianCircuit
-from learners.circuits.model import CircuitModel
 from learners.orders.edge_heat_map import draw_edge_heat_map
-from learners.orders.model import OrderModel
+from learners.registry.column_graphs import posterior_column_graph, structure_column_graph
+from learners.registry.model_kinds import kind_of
 from service.product.versions.registry import load_served_model
-from service.product.views.circuit_export import NoPosterior, Picture, export_model_circuit
-from service.product.views.column_graphs import model_column_graph, posterior_column_graph, structure_column_graph
+from service.product.views.circuit_export import Picture, export_model_circuit
 from service.product.views.graph_svg import column_graph_svg
-from service.product.views.version_views import NoChains, model_structure
+from service.product.views.version_views import model_structure
 from service.workspace import Workspace
 
 
@@ -22,12 +20,11 @@ def draw_version_structure(workspace: Workspace, reference: str, member: int | N
     circuit of too many regions.
     """
     version = load_served_model(workspace, reference)
-    if isinstance(version.model, CircuitModel):
+    kind = kind_of(version.model)
+    if kind.is_circuit:
         return export_model_circuit(version.model, "svg")
     graph = (
-        model_column_graph(version.model)
-        if member is None
-        else structure_column_graph(model_structure(version.model, member))
+        kind.graph(version.model) if member is None else structure_column_graph(model_structure(version.model, member))
     )
     return column_graph_svg(graph, f"{version.name}@{version.version}").encode()
 
@@ -35,12 +32,10 @@ def draw_version_structure(workspace: Workspace, reference: str, member: int | N
 def draw_chain_trace(workspace: Workspace, reference: str) -> bytes:
     """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
     version = load_served_model(workspace, reference)
-    model = version.model
-    if not isinstance(model, BayesianCircuit):
-        raise NoChains(model.kind)
+    trace = kind_of(version.model).trace(version.model)
     from service.product.views import pictures
 
-    picture, trace = BytesIO(), model.trace
+    picture = BytesIO()
     pictures.draw_svg_picture(
         lambda axes: pictures.draw_trace_on_axes(axes, trace), picture, f"{version.name}@{version.version}", 8, 5
     )
@@ -55,9 +50,7 @@ def draw_edge_posterior(
     Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
     version = load_served_model(workspace, reference)
-    model = version.model
-    if not isinstance(model, OrderModel):
-        raise NoPosterior(model.kind)
+    model = kind_of(version.model).structures(version.model)
     conditions = ", ".join([*present, *(f"no {edge}" for edge in absent)])
     title = f"{version.name}@{version.version}" + (f" given {conditions}" if conditions else "")
     if picture == "graph":

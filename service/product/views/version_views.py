@@ -4,11 +4,10 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from learners.ensembles.model import EnsembleModel
-from learners.errors import InvalidParameter, LearnerError
 from learners.models.model import Model
 from learners.orders.formats.network_files import NetworkFormat
 from learners.registry.discrete_networks import model_to_network_text
+from learners.registry.model_kinds import kind_of
 from learners.registry.sql.script import is_too_large_for_script, sql_script, write_log_probabilities
 from service.product.outputs import check_output_free, output_draft
 from service.product.versions.registry import find_version, load_served_model
@@ -18,14 +17,7 @@ from service.serving.predictor import map_model_version
 from service.workspace import Workspace
 from storage.models import model_file
 
-
-class NoChains(LearnerError, ValueError):
-    """Chains were asked of a model that was not sampled."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(
-            f"A model of kind {kind!r} has no chains to draw. Train with --learner spn --set learning=gibbs to have some."
-        )
+MAX_CONTEXTS = 200
 
 
 def version_structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
@@ -35,11 +27,21 @@ def version_structure(workspace: Workspace, reference: str, member: int | None =
 
 def model_structure(model: Model, member: int | None) -> JSONObject:
     """Nodes and edges of a model's graph, or of one member of an ensemble."""
-    if member is None:
-        return dict(model.structure())
-    if not isinstance(model, EnsembleModel):
-        raise InvalidParameter("member", member, f"a model of kind {model.kind!r} has no members; only ensembles have")
-    return model.member_structure(member)
+    return dict(model.structure()) if member is None else model.member_structure(member)
+
+
+def version_family_table(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
+    """The table behind a column of a network: rows and probabilities of each value in each context, the largest first.
+
+    The table of an ensemble is that of its joint member. At most `limit` contexts are listed. Raises NoGraph if the model
+    is no network; UnknownColumn.
+    """
+    return model_family_table(load_served_model(workspace, reference).model, column, limit)
+
+
+def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
+    """As `version_family_table`, of a model."""
+    return kind_of(model).family_table(model, column, limit)
 
 
 def version_lineage(workspace: Workspace, reference: str) -> JSONObject:

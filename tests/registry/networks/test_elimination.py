@@ -13,8 +13,7 @@ from learners.orders.formats.network_tables import Network
 from learners.registry.discrete_networks import network_model
 from learners.registry.networks.elimination.orders import clique_tree
 from learners.registry.networks.elimination.rows import BYTES_PER_CELL, Elimination, TablesTooLargeToSum
-from learners.registry.networks.model_networks import compile_model_circuit
-from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.network_answers import answer_network_queries, compile_model_circuit
 from tests.naive.networks import random_network, worlds
 
 TOLERANCE = 1e-12

@@ -16,8 +16,8 @@ from learners.models.evidence import Range
 from learners.models.query import Conditional, Effects, Impute, Map, Marginal, Moments, Sample
 from learners.orders.queries.queries import GraphQueries
 from learners.registry.networks.interventions import adjustment_set, descendant_nodes
-from learners.registry.networks.model_networks import NoRows, model_arc_network
-from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.model_networks import NoRows
+from learners.registry.networks.network_answers import answer_network_queries, model_arc_network
 from tests.naive.networks import random_network, worlds
 from tests.strategies import up_to
 

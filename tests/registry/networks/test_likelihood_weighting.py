@@ -12,8 +12,7 @@ from learners.registry.discrete_networks import network_model
 from learners.registry.networks.elimination.rows import TablesTooLargeToSum
 from learners.registry.networks.interventions import answer_after_intervention
 from learners.registry.networks.likelihood_weighting import NotSampled, NoWorlds
-from learners.registry.networks.model_networks import compile_model_circuit, model_arc_network
-from learners.registry.networks.network_answers import answer_network_queries
+from learners.registry.networks.network_answers import answer_network_queries, compile_model_circuit, model_arc_network
 from tests.naive.networks import random_network
 
 SAMPLING = Sampling(error=0.01, time_limit_s=60.0)

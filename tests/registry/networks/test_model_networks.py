@@ -9,7 +9,8 @@ from learners import encode
 from learners.models.query import Conditional, Graph, Moments, Sample
 from learners.orders.formats.bif import parse_bif
 from learners.registry.discrete_networks import network_model
-from learners.registry.networks.model_networks import NoJointDistribution, compile_model_circuit, model_arc_network
+from learners.registry.networks.model_networks import NoJointDistribution
+from learners.registry.networks.network_answers import compile_model_circuit, model_arc_network
 
 
 def test_the_best_graph_of_words_answers():

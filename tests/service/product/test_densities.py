@@ -12,10 +12,11 @@ from starlette.testclient import TestClient
 from learners.circuits.queries.column_values import chunk_of_batch
 from learners.errors import InvalidParameter, NoClass, UnknownColumn
 from learners.models.query import Map, Marginal
+from learners.registry.kind import NoCircuit, NoJoint
 from service import product
 from service.http.app import create_app
 from service.product.inference.density_rows import Filling, density_columns
-from service.product.inference.queries import NoCircuit, NoJoint, queryable_circuit
+from service.product.inference.queries import queryable_circuit
 from service.product.views.circuit_export import MEDIA_TYPES
 from service.product.views.regions import region_graph
 from service.requests.problems import InvalidRequest

@@ -11,7 +11,6 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from learners.classifiers.baselines.boosted import boosted_empty_columns_warning
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.monitoring.served_counts import BatchRows, ColumnRows, RawRows, RecordRows
@@ -50,7 +49,6 @@ from service.serving.predictor import (
     Predictor,
     Probabilities,
     Served,
-    credible_intervals_of_rows,
     predictions_batch,
 )
 from service.settings import Settings
@@ -294,11 +292,11 @@ class Predict:
         response = {"model": served.name, "version": served.version}
         response |= class_answer_json(served.classes, probabilities, options.top_k)
         if options.interval is not None:
-            low, high = credible_intervals_of_rows(served.model, rows.chunk, options.interval)
+            low, high = served.model.credible_intervals(rows.chunk, options.interval)
             response["intervals"] = encode_json_rows(np.stack([low, high], axis=2))
         if ids is not None:
             response["ids"] = ids
-        if (warning := boosted_empty_columns_warning(served.model, rows.chunk)) is not None:
+        if (warning := served.empty_columns_warning(rows.chunk)) is not None:
             response["warnings"] = [warning]
         return self.encode(response)
 
@@ -317,9 +315,7 @@ class Predict:
             return JSON, self._json(served, rows, options)
         check_class_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
         check_class_columns(len(served.classes), options.top_k)
-        intervals = (
-            None if options.interval is None else credible_intervals_of_rows(served.model, rows.chunk, options.interval)
-        )
+        intervals = None if options.interval is None else served.model.credible_intervals(rows.chunk, options.interval)
         probabilities = served.predict_proba(rows.chunk)
         if options.top_k is None:
             batch = predictions_batch(served.classes, probabilities, intervals)

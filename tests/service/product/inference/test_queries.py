@@ -6,7 +6,7 @@ import pytest
 
 from fewpass import ESKDB, KDB, Conditional, Edges, Map, Marginal, Sampling, StructurePosterior
 from learners.registry.networks.likelihood_weighting import NotSampled
-from learners.registry.networks.model_networks import compile_model_circuit
+from learners.registry.networks.network_answers import compile_model_circuit
 from service.product.inference import queries
 from service.product.submission.prechecks import check_queries
 

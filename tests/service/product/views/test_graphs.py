@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.errors import UnknownColumn
-from service.product.views.column_graphs import ColumnGraph, GraphEdge, graph_outline, structure_column_graph
+from learners.registry.column_graphs import ColumnGraph, GraphEdge, graph_outline, structure_column_graph
 from service.product.views.graph_svg import column_graph_svg
 from service.settings import Settings
 from service.workspace import Workspace

@@ -2,21 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from learners.circuits.model import CircuitModel
 from learners.classifiers.column_findings import most_frequent_contexts, parent_information_gains
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.model import EnsembleModel
 from learners.errors import LearnerError, UnknownColumn
-from learners.models.model import Model
 from learners.models.query import Edges, Graph
 from learners.orders.model import OrderModel
-from learners.registry.networks.model import ArcModel
-from service.product.versions.registry import load_served_model
-from service.requests.json_values import JSONMapping, JSONObject
-from service.workspace import Workspace
 
-MAX_CONTEXTS = 200
 MOST_OF_CLASS = 40
 LEAST_DRAWN = 0.01  # less probable edges of a posterior are folded, as in picture.js
 
@@ -81,16 +74,8 @@ class ColumnGraph:
         )
 
 
-def model_column_graph(model: Model) -> ColumnGraph:
-    """The graph of a model (or NoGraph); of an ensemble that of the member that answers queries."""
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    if isinstance(model, OrderModel):
-        return posterior_column_graph(model)
-    if not isinstance(model, LookupModel):
-        if isinstance(model, CircuitModel) and not isinstance(model, ArcModel):
-            raise NoGraph(model.kind)
-        return structure_column_graph(model.structure())
+def network_column_graph(model: LookupModel) -> ColumnGraph:
+    """The graph of a network of a classifier: an edge weighs what the parent tells of the child."""
     names = [attribute.name for attribute in model.schema.attributes]
     edges: list[GraphEdge] = []
     of_class: dict[str, float] = {}
@@ -116,7 +101,7 @@ def posterior_column_graph(model: OrderModel, present: Sequence[str] = (), absen
     return ColumnGraph(None, tuple(model.names), of_best, {}, "probability", others)
 
 
-def structure_column_graph(structure: JSONMapping) -> ColumnGraph:
+def structure_column_graph(structure: Mapping[str, Any]) -> ColumnGraph:
     """The graph of `structure()`, of models that do not say what an edge tells.
 
     Edges from the class are left out. Those to it stay: of trees they come from the columns that are used.
@@ -129,20 +114,11 @@ def structure_column_graph(structure: JSONMapping) -> ColumnGraph:
     return ColumnGraph(None if is_drawn else target, columns, edges, {}, "")
 
 
-def version_family_table(workspace: Workspace, reference: str, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
+def network_family_table(model: LookupModel, column: str, limit: int) -> dict[str, Any]:
     """The table behind a column of a network: rows and probabilities of each value in each context, the largest first.
 
-    At most `limit` contexts are told. Raises NoGraph if the model is no network; UnknownColumn.
+    At most `limit` contexts are listed. Raises UnknownColumn.
     """
-    return model_family_table(load_served_model(workspace, reference).model, column, limit)
-
-
-def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
-    """As `version_family_table`, of a model; of an ensemble the member that answers queries."""
-    if isinstance(model, EnsembleModel):
-        model = model.joint
-    if not isinstance(model, LookupModel):
-        raise NoGraph(model.kind)
     attributes, target = model.schema.attributes, str(model.schema.target)
     if column == target:
         counts = model.class_counts.tolist()
@@ -177,7 +153,7 @@ def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> 
     }
 
 
-def graph_outline(graph: ColumnGraph) -> list[JSONObject]:
+def graph_outline(graph: ColumnGraph) -> list[dict[str, Any]]:
     """The graph as a list: each column with its parents and children, for readers of text."""
     parents: dict[str, list[GraphEdge]] = {name: [] for name in graph.columns}
     children: dict[str, list[GraphEdge]] = {name: [] for name in graph.columns}

@@ -1,0 +1,179 @@
+"""A kind of model: its class, and what can be made of its models; where something cannot, one sentence that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, NoReturn
+
+import pyarrow as pa
+
+from learners.circuits.errors import NoArcs
+from learners.circuits.model import CircuitModel
+from learners.circuits.variables import Columns
+from learners.errors import LearnerError, NoImportances
+from learners.kernels.arrays import Arrays, Floats
+from learners.models.model import Model
+from learners.orders.model import OrderModel
+from learners.passes.learner import Passes
+from learners.registry.column_graphs import ColumnGraph, NoGraph
+from learners.registry.networks.arc_networks import ArcNetwork
+from learners.registry.sql.sql_networks import Writable
+from learners.schema.encoding.json_records import record_classifier
+
+
+class NoJoint(LearnerError, ValueError):
+    """A model knows nothing but P(class | attributes)."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no joint distribution to ask. Use a circuit (learner spn), a network (nb, tan, kdb, skdb, orders), "
+            "or an ensemble (auto, eskdb)."
+        )
+
+
+class NoCircuit(LearnerError, ValueError):
+    """A model that answers queries, and that no file or picture of a circuit holds."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has leaves of several columns, which the circuit formats and pictures cannot hold. "
+            "Query it; its parameters are tables of the version's DuckDB file."
+        )
+        self.kind = kind
+
+
+class NoNetwork(LearnerError, ValueError):
+    """A model is no network, so there is none to write."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} is no Bayesian network, so it cannot be written as one. Networks (nb, tan, kdb, skdb, "
+            "and imported ones), posteriors over structures (orders), and ensembles by their joint member can."
+        )
+
+
+class NoPosterior(LearnerError, ValueError):
+    """A picture or file of a posterior over structures was asked of another kind of model."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no posterior over structures. Train with --learner orders to have one."
+        )
+
+
+class NoChains(LearnerError, ValueError):
+    """Chains were asked of a model that was not sampled."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"A model of kind {kind!r} has no chains to draw. Train with --learner spn --set learning=gibbs to have some."
+        )
+
+
+class NoSQL(LearnerError, ValueError):
+    """A model cannot be written as SQL."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} cannot be written as SQL. Networks can, single ones and pools: train with learner nb, tan, kdb, skdb, eskdb or auto."
+        )
+
+
+class Cannot:
+    """A capability that a kind of model lacks: called, it raises the sentence that says so."""
+
+    def __init__(self, refusal: Callable[[str], LearnerError]) -> None:
+        self.refusal = refusal
+
+    def __call__(self, model: Model, *given: object) -> NoReturn:
+        """Raises the refusal of the model's kind."""
+        del given
+        raise self.refusal(model.kind)
+
+
+NO_JOINT = Cannot(NoJoint)
+NO_ARCS = Cannot(lambda _: NoArcs())
+NO_NETWORK = Cannot(NoNetwork)
+NO_GRAPH = Cannot(NoGraph)
+NO_POSTERIOR = Cannot(NoPosterior)
+NO_IMPORTANCES = Cannot(NoImportances)
+NO_SQL = Cannot(lambda kind: NoSQL(f"A model of kind {kind!r}"))
+NO_CHAINS = Cannot(NoChains)
+
+
+class Resumption(NamedTuple):
+    """How a model goes on learning."""
+
+    recipe: Callable[[], Passes[Any]]
+    reads_all_rows: bool = False  # the new ones behind the others, in the same order
+
+
+def answer_without_evidence(model: Model) -> Sequence[float]:
+    """The probability of each class when nothing is known."""
+    probabilities: list[float] = record_classifier(model)({}).tolist()
+    return probabilities
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class of models and its capabilities, each a function of a model.
+
+    What a kind does not fill in, it cannot do: `can` says so, `cannot` in a sentence, and the call raises it. What a model
+    answers from its own arrays are methods of its class, see `learners.models.model.Model`.
+    """
+
+    model: type[Model]
+    check: Callable[[Mapping[str, object], Arrays], None] | None = None
+    """Refuses arrays from elsewhere that are no such model; None of a class that checks them whenever it is made."""
+
+    # Queries of the joint distribution.
+    circuit: Callable[[Any, int, int | None], CircuitModel] = NO_JOINT
+    """What answers queries: the model itself, or its network compiled, with `max_edges` and `most_bytes` of `NetworkModel`."""
+    is_circuit: bool = False
+    """Whether `circuit` is the model itself, which costs nothing."""
+    has_regions: bool = True
+    """Whether files and pictures hold the circuit; not where a leaf has several columns."""
+    columns: Callable[[Any], Columns] | None = None
+    """The columns of the circuit without compiling it; None where `circuit` is cheap."""
+    n_circuit_edges: Callable[[Any], int] | None = None
+    """The edges of the circuit without compiling it; None where it is compiled when the first query needs it."""
+    log_likelihood: Callable[[Any, pa.RecordBatch], Floats] = NO_JOINT
+    """(n_rows,) the log probability of the rows of a model without classes; NaN for a row that the model cannot score."""
+
+    # Networks and graphs.
+    network: Callable[[Any, int], ArcNetwork] = NO_ARCS
+    """The network, of at most so many probabilities; of a posterior over structures the most probable graph."""
+    has_arcs: bool = False
+    """Whether columns of the one network can be set from outside."""
+    network_order: Callable[[Any], Sequence[int]] = NO_NETWORK
+    """The variables in the order in which a network file lists them."""
+    graph: Callable[[Any], ColumnGraph] = NO_GRAPH
+    family_table: Callable[[Any, str, int], dict[str, Any]] = NO_GRAPH
+    """The table behind a column, of at most so many contexts."""
+    structures: Callable[[Any], OrderModel] = NO_POSTERIOR
+    """The posterior over structures, which answers queries about edges and graphs."""
+
+    # Everything else.
+    importances: Callable[[Any], Floats] = NO_IMPORTANCES
+    """(n_attributes,) what each attribute tells of the class, in the model's own unit."""
+    sql: Callable[[Any], Writable] = NO_SQL
+    trace: Callable[[Any], Floats] = NO_CHAINS
+    """(n_chains, n_sweeps, 7) how the chains of a sampler went."""
+    resume: Callable[[Any], Resumption | str | None] | None = None
+    """How a model goes on learning, or why it must start anew; None if it has nothing to go on from."""
+    trial: Callable[[Any], Sequence[float]] = answer_without_evidence
+    """Probabilities, which sum to one, that a model from elsewhere answers on trial; what fails raises."""
+
+    @property
+    def name(self) -> str:
+        """What headers of stored models say."""
+        return self.model.kind
+
+    def can(self, capability: str) -> bool:
+        """Whether the kind has a capability, named like its field."""
+        return not isinstance(getattr(self, capability), Cannot)
+
+    def cannot(self, capability: str) -> str:
+        """The sentence that says why the kind lacks a capability."""
+        return str(getattr(self, capability).refusal(self.name))

@@ -1,0 +1,91 @@
+"""The kinds of circuits: sum-product networks, draws of them, mixtures of Gaussians, and networks that came as files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from learners.circuits.bayesian.model import BayesianCircuit
+from learners.circuits.mixtures.model import GaussianModel
+from learners.circuits.model import CircuitModel
+from learners.circuits.recipes import resume_sampling_recipe, streaming_update_recipe
+from learners.errors import NoImportances
+from learners.kernels.arrays import Floats
+from learners.models.query import Marginal
+from learners.registry.class_information import drawn_class_information
+from learners.registry.column_graphs import structure_column_graph
+from learners.registry.kind import Kind, Resumption, answer_without_evidence
+from learners.registry.networks.arc_networks import ArcNetwork
+from learners.registry.networks.model import (
+    ArcModel,
+    LinearModel,
+    NetworkModel,
+    check_discrete_network,
+    check_linear_gaussian_network,
+)
+from learners.schema.encoding.encode import encode
+
+
+def _itself(model: CircuitModel, max_edges: int, most_bytes: int | None) -> CircuitModel:
+    del max_edges, most_bytes
+    return model
+
+
+def _log_likelihood(model: CircuitModel, batch: pa.RecordBatch) -> Floats:
+    return model.log_likelihood(encode(batch, model.schema))
+
+
+def _importances(model: CircuitModel) -> Floats:
+    if model.columns.class_variable is None:
+        raise NoImportances(model.kind)
+    return drawn_class_information(model, model.columns.class_variable)
+
+
+def _trial(model: CircuitModel) -> Sequence[float]:
+    if model.schema.target is not None:
+        return answer_without_evidence(model)
+    return [answer["probability"] for answer in model.answer([Marginal({})])]
+
+
+def _resume_posterior(model: CircuitModel) -> Resumption | None:
+    posterior = model.posterior
+    if posterior is None:
+        return None
+    return Resumption(lambda: streaming_update_recipe(model.schema, posterior, model.facts))
+
+
+def _resume_chains(model: BayesianCircuit) -> Resumption | str:
+    if model.sampled is None:
+        return "no states of its rows were kept to go on from"
+    return Resumption(lambda: resume_sampling_recipe(model), reads_all_rows=True)
+
+
+def _network(model: ArcModel, most_cells: int) -> ArcNetwork:
+    del most_cells
+    return model.network
+
+
+# Circuits are checked whenever they are made.
+CIRCUIT = Kind(
+    CircuitModel,
+    circuit=_itself,
+    is_circuit=True,
+    log_likelihood=_log_likelihood,
+    importances=_importances,
+    trial=_trial,
+    resume=_resume_posterior,
+)
+SAMPLED_CIRCUIT = replace(CIRCUIT, model=BayesianCircuit, resume=_resume_chains, trace=lambda model: model.trace)
+GAUSSIAN_MIXTURE = replace(CIRCUIT, model=GaussianModel, has_regions=False)
+NETWORK = replace(
+    CIRCUIT,
+    model=NetworkModel,
+    check=check_discrete_network,
+    network=_network,
+    has_arcs=True,
+    network_order=lambda model: range(len(model.network.parents)),
+    graph=lambda model: structure_column_graph(model.structure()),
+)
+LINEAR_NETWORK = replace(NETWORK, model=LinearModel, check=check_linear_gaussian_network, has_regions=False)
