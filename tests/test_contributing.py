@@ -1,4 +1,4 @@
-"""The examples of CONTRIBUTING.md are a statistic and a learner as all others."""
+"""The examples of CONTRIBUTING.md are a statistic, a learner and a kind of model as all others."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from learners.registry import recipes
 from tests import laws, strategies
 
 TEXT = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
-STATISTIC, LEARNER, ENTRY = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+STATISTIC, LEARNER, ENTRY, KIND = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @given(drawn=strategies.chunk_lists())
@@ -36,3 +36,8 @@ def test_the_learner_trains_by_its_name(monkeypatch):
     model = drive(recipes.learner("best-attribute", {}, "class"), Source.of_table(table))
     assert [model.schema.attributes[i].name for i in model.network.order] == ["sign"]
     assert (model.predict_proba(encode(table, model.schema)).argmax(axis=1) == [0, 0, 1, 1] * 20).all()
+
+
+def test_the_kind_of_model_is_the_one_that_every_verb_is_tried_on():
+    text = (Path(__file__).parent / "registry" / "gaussian_naive_bayes.py").read_text()
+    assert KIND.startswith("GAUSSIAN_NAIVE_BAYES = Kind(") and KIND in text

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from learners.registry.model_kinds import KINDS
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("learners", "storage", "service", "fewpass")
 FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
@@ -35,6 +37,16 @@ OF_JIT = {f"learners.kernels.jit.{name}" for name in ("notify_on_kernel_compilat
 MEMBERS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Participles that say nothing of what a variable holds: it has the field's noun.
 EMPTY_WORDS = {"told", "asked", "made", "taken", "meant", "said", "wanted"}
+
+
+# Where alone a class of models is named outside its own room, by the reason.
+MODELS_BY_NAME = {
+    ("service/http/warm_up.py", "LookupModel"): "compiles the kernels of this class before a request needs them",
+    ("learners/monitoring/count_layout.py", "LookupModel"): "counts the families of this class",
+    ("learners/estimators/circuits.py", "CircuitModel"): "an estimator of this class",
+    ("learners/estimators/structure_posterior.py", "OrderModel"): "an estimator of this class",
+}
+ANSWERS_QUERIES = "CircuitModel"  # a type of the product, too: whatever answers queries is one, see `Kind.circuit`
 
 
 def relative(path):
@@ -107,6 +119,23 @@ def test_a_circle_is_seen_however_the_import_is_written(text, within, tmp_path):
     files["a"].write_text(within.format(text))
     files["b"].write_text("import a")
     assert circle(files)
+
+
+def test_the_product_names_no_kind_of_model():
+    """It asks what a model can do (`learners.registry.kind`); a new kind needs no line in it."""
+    classes = {kind.model.__name__ for kind in KINDS.values()} | {"ArcModel"}
+    product = [path for path in FILES if path.relative_to(ROOT).parts[0] in ("service", "fewpass")]
+    imported = {(relative(path), name.rpartition(".")[2]) for path in product for name in imports_of(path)}
+    named = {(path, name) for path, name in imported if name in classes and (path, name) not in MODELS_BY_NAME}
+    assert {(path, name) for path, name in named if name != ANSWERS_QUERIES} == set()
+    asked = [
+        relative(path)
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance"
+        if classes & {getattr(each, "id", "") for each in ast.walk(node.args[1])}
+    ]
+    assert set(asked) <= {path for path, _ in MODELS_BY_NAME}
 
 
 def test_files_say_what_they_are_and_open_nothing_on_import():

@@ -61,6 +61,16 @@ class CircuitModel(ModelDefaults):
     def __reduce__(self) -> tuple[object, ...]:
         return type(self).from_arrays, self.to_arrays()
 
+    @property
+    def n_edges(self) -> int:
+        """The edges of the circuit."""
+        return self.circuit.n_edges
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the circuit is made; that of a network is compiled when it is first needed."""
+        return True
+
     def predict_proba(self, chunk: Chunk) -> Floats:
         """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out.
 

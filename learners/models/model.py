@@ -57,6 +57,9 @@ class Model(Protocol):
     needs_every_column: ClassVar[bool]
     """Whether the model cannot sum out a missing column, so that answers without it need a warning."""
 
+    is_quick: ClassVar[bool]
+    """Whether some rows are answered sooner than a thread is found for them."""
+
     @property
     def joint(self) -> Any:
         """The model that answers queries of the joint distribution: the model itself, or a member of an ensemble."""
@@ -89,6 +92,7 @@ class ModelDefaults:
     kind: ClassVar[str]
     answering_member: ClassVar[str | None] = None
     needs_every_column: ClassVar[bool] = False
+    is_quick: ClassVar[bool] = False
 
     @property
     def joint(self) -> Any:

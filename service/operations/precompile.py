@@ -12,22 +12,20 @@ from importlib.util import find_spec
 import numpy as np
 import pyarrow as pa
 
-from learners.circuits.model import CircuitModel
 from learners.counts.family_counts import Cells
 from learners.counts.pairwise import PairwiseCounts
 from learners.ensembles.large import LARGE_ROWS
 from learners.models.estimation import Sampling
 from learners.models.model import Model
 from learners.models.query import Edges, Effects, Graph, Graphs, Marginal, Paths, Score, StructureQuery
-from learners.orders.model import OrderModel
 from learners.passes.engine import collect
 from learners.passes.learner import drive, infer_schema
 from learners.passes.memory import memory_limit
 from learners.passes.sources.source import Source
 from learners.registry import recipes
-from learners.registry.model_kinds import load_model
+from learners.registry.model_kinds import kind_of, load_model
 from learners.registry.networks.interventions import answer_after_intervention
-from learners.registry.networks.network_answers import model_arc_network
+from learners.registry.networks.network_answers import compile_model_circuit, model_arc_network
 from learners.schema import Chunk, Schema
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.encoding.encode import Encoder, encode
@@ -69,9 +67,8 @@ def precompile_in_processes(n_processes: int, tasks: Sequence[Callable[[], objec
 
 def _compile_circuit(parameters: JSONObject) -> None:
     model = drive(recipes.learner("spn", parameters, "class"), Source.of_table(TABLE))
-    assert isinstance(model, CircuitModel)
     model.predict_proba(encode(TABLE, model.schema))
-    warm_up_model_queries(model)
+    warm_up_model_queries(compile_model_circuit(model))
 
 
 def _compile_average() -> None:
@@ -140,8 +137,8 @@ def _ask_structures(learned: Model) -> None:
     header, arrays = learned.to_arrays()
     for array in arrays.values():
         array.setflags(write=False)
-    for model in (learned, load_model(header, arrays)):
-        assert isinstance(model, OrderModel)
+    for each in (learned, load_model(header, arrays)):
+        model = kind_of(each).structures(each)
         queries: list[StructureQuery] = [Graph(), Score(), Graphs(2)]
         queries += [kind(prior=prior, n=4) for kind in (Edges, Paths) for prior in ("order", "graph")]
         if model.posterior.bge is not None:

@@ -6,7 +6,6 @@ from weakref import WeakKeyDictionary
 from learners.circuits.model import CircuitModel
 from learners.models.model import Model
 from learners.registry.model_kinds import kind_of
-from learners.registry.networks.model import NetworkModel
 from learners.registry.networks.network_answers import compile_model_circuit
 
 _compiled: WeakKeyDictionary[Model, CircuitModel] = WeakKeyDictionary()
@@ -16,11 +15,7 @@ _compiling = threading.Lock()
 def n_compiled_network_edges() -> int:
     """The edges of all circuits of networks that this process keeps."""
     with _compiling:
-        return sum(
-            network.n_edges if isinstance(network, NetworkModel) else network.circuit.n_edges
-            for network in _compiled.values()
-            if not isinstance(network, NetworkModel) or network.is_compiled
-        )
+        return sum(network.n_edges for network in _compiled.values() if network.is_compiled)
 
 
 def compiled_network(model: Model) -> CircuitModel:

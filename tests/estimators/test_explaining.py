@@ -47,12 +47,12 @@ def test_importances_of_every_learner(model):
 def test_importances_of_averaged_trees_and_circuits_are_mutual_information(table):
     """Against the counts; the circuit's own distribution and that of the data differ little here."""
     x, y = ((table[name].to_numpy() == value) for name, value in (("told", "m"), ("class", "yes")))
-    from learners.registry.importance import _information
+    from learners.registry.model_kinds import kind_of
 
     for learner, tolerance in ((TAN(average=True), 0.01), (SumProductNetwork(), 0.05)):
         model = learner.fit(table, "class").model_
         place = [attribute.name for attribute in model.schema.attributes].index("told")
-        assert _information(model)[place] == pytest.approx(mutual_information(x, y), rel=tolerance)
+        assert kind_of(model).importances(model)[place] == pytest.approx(mutual_information(x, y), rel=tolerance)
 
 
 def test_contributions_are_told_in_the_order_of_the_columns(model, table):

@@ -73,6 +73,7 @@ class LookupModel(ModelDefaults):
     """
 
     kind: ClassVar[str] = "lookup"
+    is_quick: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -3,6 +3,7 @@
 import gc
 import sys
 import weakref
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from learners.errors import LearnerError
 from learners.models.query import Marginal
+from learners.registry.model_kinds import KINDS
 from service import product
 from service.operations.doctor import run_doctor_checks
 from service.product.inference.queries import queryable_circuit
@@ -177,7 +179,7 @@ def test_what_a_version_rehearses_is_never_counted(workspace, observer, monkeypa
         observer.fold()
         return 10**9
 
-    monkeypatch.setattr("service.serving.predictor.classifier_circuit_edges", fold_meanwhile)
+    monkeypatch.setitem(KINDS, "lookup", replace(KINDS["lookup"], n_circuit_edges=fold_meanwhile))
     ask(observer, Predictor(workspace.control, observer=observer).resolve("m"))
     assert n_counted(workspace, 1) == 1
 

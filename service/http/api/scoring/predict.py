@@ -11,7 +11,6 @@ import structlog
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
-from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import InvalidBuffers
 from learners.monitoring.served_counts import BatchRows, ColumnRows, RawRows, RecordRows
 from learners.schema import Chunk
@@ -223,7 +222,7 @@ class Predict:
     ) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
         """The rows of an Arrow stream that is answered about as soon as a thread is found for it, and their columns."""
         is_short = len(body) <= ARROW_TIMES * self.inline_bytes
-        if not (is_short and options.is_plain and served.model.kind == LookupModel.kind):
+        if not (is_short and options.is_plain and served.model.is_quick):
             return None
         quick = self.quick_streams.read(body)
         if quick is None:
