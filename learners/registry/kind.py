@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
@@ -15,11 +15,13 @@ from learners.errors import LearnerError, NoImportances
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Model
 from learners.orders.model import OrderModel
-from learners.passes.learner import Passes
 from learners.registry.column_graphs import ColumnGraph, NoGraph
 from learners.registry.networks.arc_networks import ArcNetwork
-from learners.registry.sql.sql_networks import Writable
 from learners.schema.encoding.json_records import record_classifier
+
+if TYPE_CHECKING:  # a process that only serves needs neither passes nor SQL
+    from learners.passes.learner import Passes
+    from learners.registry.sql.sql_networks import Writable
 
 
 class NoJoint(LearnerError, ValueError):

@@ -10,7 +10,6 @@ import pyarrow as pa
 from learners.circuits.bayesian.model import BayesianCircuit
 from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
-from learners.circuits.recipes import resume_sampling_recipe, streaming_update_recipe
 from learners.errors import NoImportances
 from learners.kernels.arrays import Floats
 from learners.models.query import Marginal
@@ -50,6 +49,10 @@ def _trial(model: CircuitModel) -> Sequence[float]:
 
 
 def _resume_posterior(model: CircuitModel) -> Resumption | None:
+    from learners.circuits.recipes import (
+        streaming_update_recipe,  # a process that only serves need not load what learns
+    )
+
     posterior = model.posterior
     if posterior is None:
         return None
@@ -57,6 +60,8 @@ def _resume_posterior(model: CircuitModel) -> Resumption | None:
 
 
 def _resume_chains(model: BayesianCircuit) -> Resumption | str:
+    from learners.circuits.recipes import resume_sampling_recipe
+
     if model.sampled is None:
         return "no states of its rows were kept to go on from"
     return Resumption(lambda: resume_sampling_recipe(model), reads_all_rows=True)

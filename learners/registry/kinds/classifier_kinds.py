@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,10 +25,12 @@ from learners.registry.networks.model_networks import (
     classifier_network,
     classifier_network_columns,
 )
-from learners.registry.sql.sql_networks import NetworkInSQL, PoolInSQL
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.schema import FEW_CLASSES
+
+if TYPE_CHECKING:
+    from learners.registry.sql.sql_networks import Writable
 
 PROBES = 256
 
@@ -44,10 +46,18 @@ def _network_order(model: LookupModel) -> Sequence[int]:
     return (model.schema.n_attributes, *model.network.order)
 
 
-def _sql(model: LookupModel) -> NetworkInSQL:
+def _sql(model: LookupModel) -> Writable:
+    from learners.registry.sql.sql_networks import NetworkInSQL  # a process that only serves needs no SQL
+
     if model.schema.target is None:
         raise NoSQL(f"A model of kind {model.kind!r}")
     return NetworkInSQL(model)
+
+
+def _pool_sql(model: EnsembleModel) -> Writable:
+    from learners.registry.sql.sql_networks import PoolInSQL
+
+    return PoolInSQL(model)
 
 
 def _answer_with_intervals(model: LookupModel) -> Sequence[float]:
@@ -101,7 +111,7 @@ ENSEMBLE = Kind(
     graph=_by_joint(network_column_graph),
     family_table=_by_joint(network_family_table),
     importances=_by_joint(network_class_information),
-    sql=PoolInSQL,
+    sql=_pool_sql,
     trial=_answer_with_explanations,
 )
 AVERAGED_TREES = Kind(
