@@ -45,7 +45,7 @@ from learners.schema.encoding.column_views import Views
 # Tables of more rows: below, all networks and trees learn from at most so many drawn rows.
 LARGE_ROWS = 50_000
 # The share of the memory limit that drawn rows may take, each with its hash and count, and as many again in reserve.
-MEMORY_SHARE, ROW_BYTES = 16, 16
+MEMORY_SHARE, ROW_BYTES = 24, 16
 MOST_KEPT, MOST_REPEATS = 20_000_000, 4
 # The network that would be learned alone: SkDB by the MDL cut points.
 PLAIN_K, WIDTH_COST = 5, 2.0

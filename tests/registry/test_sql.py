@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
+from learners.ensembles import large
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import drive
@@ -211,6 +212,20 @@ def auto():
 def test_trees_answer_too(auto, dialect):
     rows = table_of(1, 60, unseen=True)
     check(auto, pa.concat_tables([rows, rows.slice(0, 20), with_holes(rows.slice(0, 40), 2, 0.3)]), dialect)
+
+
+def test_trees_of_many_leaves_answer_too_or_tell_their_size(dialect, monkeypatch):
+    """Those of a large table, which 300 rows are here: grown leaf by leaf, deeper than trees that are complete."""
+    monkeypatch.setattr(large, "LARGE_ROWS", 300)
+    made = recipes.learner("auto", {"members": 2, "effort": "high"}, "class")
+    model = drive(made, Source.of_table(table_of(11, 2_000, nulls=0.02)))
+    assert model.facts["correction"]["leaves"] == 64 and model.correction.forest.depths.max() > 6
+    check(model, table_of(12, 60), dialect)
+    monkeypatch.setattr(script, "MOST_CELLS", 1_000)
+    with pytest.raises(
+        TooLargeForSQL, match=r"The tables of the model have \d[\d,]* numbers, more than 1,000 that SQL"
+    ):
+        sql_script(model, name="scores", table="new_rows")
 
 
 def test_trees_that_are_large_are_refused(auto, monkeypatch):
