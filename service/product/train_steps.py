@@ -187,7 +187,8 @@ def fit_training_rows(
     kept = _kept_schema(workspace, request, ledger)
     if kept is not None and _changed_names(kept, rows.learned.raw):
         kept = None
-    learner = recipes.learner(request.learner, parameters, target, kept, overrides, request.holdout_by)
+    by = request.holdout_by if rows.by is None else rows.by.decides_by(request.holdout_by)
+    learner = recipes.learner(request.learner, parameters, target, kept, overrides, by)
     accounts = [] if known is None else [known]
     address = workspace.settings.cluster
     with nullcontext() if address is None else connect_dask_cluster(address) as cluster:

@@ -25,6 +25,10 @@ FEWEST = 1_000
 FEWEST_COMPARED = (
     50  # later or other rows among those sampled, which are few where a window keeps few rows of its files
 )
+FEWEST_STEPS, MOST_FALLS = (
+    50,
+    0.01,
+)  # of a column that grows with the order of the rows: new values, and the share of smaller ones
 WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where their log loss is so much greater
 
 
@@ -34,6 +38,7 @@ class KeptBack:
 
     `by`: "random", "time" with a column and the last time that is learned, or "order" with how many rows are learned.
     `later`, `random`: log losses of networks on later rows, and on rows at random, where they were compared.
+    `goes_on`: a column that grows with the order of the rows, where the last ones are predicted worse and no column has times.
     """
 
     by: Literal["random", "time", "order"]
@@ -42,6 +47,7 @@ class KeptBack:
     n_first: int = 0
     later: float | None = None
     random: float | None = None
+    goes_on: str = ""
 
     @classmethod
     def of(cls, facts: object) -> KeptBack:
@@ -52,6 +58,10 @@ class KeptBack:
         """For JSON."""
         return asdict(self)
 
+    def decides_by(self, holdout_by: str) -> str:
+        """By which rows a learner decides what becomes of columns that only go on, see `learners.registry.recipes.learner`."""
+        return "order" if self.goes_on and holdout_by == "auto" else holdout_by
+
     def warnings(self) -> list[str]:
         """What later rows lose beside rows at random, in a sentence, where they disagree."""
         if self.later is None or self.random is None:
@@ -60,11 +70,13 @@ class KeptBack:
         if self.by == "time":
             return [
                 f"Later rows are predicted worse than rows at random ({losses}), so the newest ones by {self.column!r} (after "
-                f"{self.until}) are kept back; --holdout-by random measures on rows at random."
+                f"{self.until}) are kept back and not learned: train again with --holdout 0 to learn them, too; --holdout-by random "
+                "measures on rows at random."
             ]
+        decided = f", and decide whether {self.goes_on!r}, which grows with them, is learned" if self.goes_on else ""
         return [
-            f"The last rows, as they are given, are predicted worse ({losses}): rows to come may be like them. --holdout-by order "
-            "measures on the last ones."
+            f"The last rows, as they are given, are predicted worse ({losses}){decided}: rows to come may be like them. --holdout-by "
+            "order measures on the last ones."
         ]
 
 
@@ -156,8 +168,22 @@ def choose_kept_back(
     error = np.hypot(later.std() / np.sqrt(later.size), random.std() / np.sqrt(random.size))
     if not later.mean() > WORSE * random.mean() + DEVIATIONS * error:
         return KeptBack("random")
-    found = KeptBack("random") if by_time is None else by_time
+    found = KeptBack("random", goes_on=_growing_column(rows, target, overrides)) if by_time is None else by_time
     return replace(found, later=float(later.mean()), random=float(random.mean()))
+
+
+def _growing_column(rows: pa.Table, target: str | None, overrides: JSONMapping) -> str:
+    """A column of numbers of which nothing is said, and which never falls from row to row but in a few places; empty if there is none."""
+    for name in sorted(rows.column_names):
+        kind, is_said = rows[name].type, name in overrides or name == target
+        if is_said or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+            continue
+        numbers = rows[name].drop_null().to_numpy().astype(np.float64)
+        steps = np.diff(numbers)
+        falls = np.count_nonzero(steps < 0)
+        if np.count_nonzero(steps > 0) >= FEWEST_STEPS and falls <= MOST_FALLS * steps.size:
+            return name
+    return ""
 
 
 _NOWHERE: Any = (None, None, 0)  # a condition on columns alone does not ask for a file

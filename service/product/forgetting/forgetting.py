@@ -298,7 +298,8 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
         parameters_with_file_paths(request.parameters), request.learner, trained
     )
     overrides = training_column_overrides(workspace, request)
-    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, request.holdout_by)
+    decides_by = by.decides_by(request.holdout_by)
+    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, decides_by)
     threads = available_threads(workspace.settings)
     again = drive(learner, [Part(rows.learned.source)], threads=threads, on_progress=progress_reporter(run.report))
     (header, arrays), (fresh_header, fresh) = _learned(trained), _learned(again)

@@ -41,11 +41,12 @@ def forgetting_price(
     trained = load_model(*map_compiled(version.arrow_path))
     source = open_training_source(workspace, request, run)
     ledger = statistics_ledger(workspace, request, run)
-    rows = select_training_rows(workspace, source, request, run).learned
-    left = select_unforgotten_rows(rows, [predicate], ledger.forgotten, run.report)
+    rows = select_training_rows(workspace, source, request, run)
+    left = select_unforgotten_rows(rows.learned, [predicate], ledger.forgotten, run.report)
     parameters = parameters_with_file_paths(request.parameters)
     overrides = training_column_overrides(workspace, request)
-    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, request.holdout_by)
+    by = request.holdout_by if rows.by is None else rows.by.decides_by(request.holdout_by)
+    learner = recipes.learner(request.learner, parameters, trained.schema.target, None, overrides, by)
     found: list[Schema] = []
     store = None if ledger.store is None else _Unchanged(ledger.store.directory, ledger.store.max_bytes)
     drive(

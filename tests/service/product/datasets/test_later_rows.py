@@ -11,6 +11,9 @@ from learners.errors import EmptyData, SchemaError
 from service import product
 from service.product import train_steps
 from service.requests.problems import InvalidRequest
+from service.requests.requests import ForgetRequest
+from tests.registry.test_later_rows import rush_hours
+from tests.registry.test_later_rows import table as hourly_table
 from tests.service.asking import training
 
 N = 2_000
@@ -93,6 +96,52 @@ def test_the_last_rows_are_kept_back_where_that_is_asked_and_pointed_at_where_no
     version, _ = train(workspace, tmp_path, holdout_by="order")
     require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
     assert version.metrics["evaluated_on"] == "last rows"
+
+
+def regimes(n_rows=6_000):
+    """Rows whose odds go with `a`, and with the level of their 168, of which none tells anything of the next."""
+    random = np.random.default_rng(0)
+    a = random.integers(0, 4, n_rows)
+    odds = 1.2 * (a - 1.5) + np.random.default_rng(3).normal(0, 2.5, n_rows)[np.arange(n_rows) // 168]
+    y = np.where(random.random(n_rows) < 1 / (1 + np.exp(-odds)), "yes", "no")
+    return pa.table({"ticket": 7 * np.arange(n_rows), "a": a.astype(str), "y": y})
+
+
+@pytest.mark.parametrize("learner", ["kdb", "auto"])
+def test_running_numbers_are_left_out_where_the_order_of_rows_shows_what_they_are(learner, workspace, tmp_path):
+    rows, folder = regimes(), tmp_path / "rows"
+    folder.mkdir()
+    for part in range(2):
+        pq.write_table(rows.slice(3_000 * part, 3_000), folder / f"{part}.parquet")
+    request = training(folder, target="y", learner=learner, update=True)
+    version, _ = product.train_and_report_passes(workspace, request, lambda _: None, (told := []).append)
+    assert version.metrics["evaluated_on"] == "hold-out"
+    words = "decide whether 'ticket', which grows with them, is learned"
+    assert any(words in text for text in told) and any("'ticket' is left out: it only goes on" in text for text in told)
+    done = product.forget_rows(workspace, ForgetRequest(model=request.model, where="a = '1' and ticket < 7000"))
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
+    shuffled = rows.take(np.random.default_rng(1).permutation(rows.num_rows))
+    pq.write_table(shuffled, folder / "0.parquet")
+    (folder / "1.parquet").unlink()
+    told.clear()
+    product.train_and_report_passes(
+        workspace, training(folder, target="y", learner=learner, model="s"), lambda _: None, told.append
+    )
+    assert not any("it only goes on" in text or "predicted worse" in text for text in told)
+
+
+def test_a_part_of_times_is_kept_by_refreshes_and_what_is_forgotten(workspace, tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    rows = hourly_table(rush_hours)
+    pq.write_table(rows.slice(0, 5_000), folder / "0.parquet")
+    request = training(folder, target="late", learner="kdb", update=True)
+    product.train_model_version(workspace, request)
+    pq.write_table(rows.slice(5_000), folder / "1.parquet")
+    _, _ = product.train_and_report_passes(workspace, request, lambda _: None, (told := []).append)
+    assert any("'when' is learned by its hour alone" in text for text in told)
+    done = product.forget_rows(workspace, ForgetRequest(model=request.model, where="a = 3"))
+    assert [proof["is_equal"] for proof in done["proofs"]] == [True]
 
 
 def test_rows_that_come_later_move_none_back(workspace, tmp_path, chosen):
