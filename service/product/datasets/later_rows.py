@@ -182,7 +182,7 @@ def _growing_column(rows: pa.Table, target: str | None, overrides: JSONMapping) 
         steps = np.diff(numbers)
         falls = np.count_nonzero(steps < 0)
         if np.count_nonzero(steps > 0) >= FEWEST_STEPS and falls <= MOST_FALLS * steps.size:
-            return name
+            return str(name)
     return ""
 
 
