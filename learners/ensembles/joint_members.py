@@ -48,7 +48,7 @@ class Joints:
         for model, views in zip(self.models, self.views, strict=True):
             yield model, views.chunk(Chunk(x, None))
 
-    def answer_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
+    def log_answers_of_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
         """Log probabilities (n_models, n, n_classes) of codes (n_attributes, n), and the mean of their log P(known) (n,).
 
         By look-ups a missing parent ends the context.

@@ -117,8 +117,8 @@ class EnsembleModel(ModelDefaults):
             chunk.x,
             look_up,
             lambda x: (look_up(x), self.joints.log_evidence(x)),
-            self.answer_known,
-            lambda x: self.answer_known(x, by_look_ups=True),
+            self.pooled_answer_of_known,
+            lambda x: self.pooled_answer_of_known(x, by_look_ups=True),
             self.joints.log_evidence,
         )
 
@@ -137,7 +137,7 @@ class EnsembleModel(ModelDefaults):
         attributes = range(self.schema.n_attributes)
         return Completeness(self.schema, attributes, attributes)
 
-    def answer_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
+    def pooled_answer_of_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
         """Class probabilities (n, n_classes) of codes (n_attributes, n) that may be missing, and log P(known) (n,).
 
         By look-ups a missing parent ends the context in the joint members, too.
@@ -150,7 +150,7 @@ class EnsembleModel(ModelDefaults):
         x = read_only_array(x)
         ensemble = np.empty((x.shape[1], self.schema.n_classes))
         self._answer_alone(x, ensemble)
-        of_joints, log_evidence = self.joints.answer_known(x, by_look_ups)
+        of_joints, log_evidence = self.joints.log_answers_of_known(x, by_look_ups)
         return self.joints.share_of_ensemble(x), np.log(np.maximum(ensemble, LEAST)), of_joints, log_evidence
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:

@@ -151,7 +151,7 @@ def test_where_columns_are_missing_both_answers_are_pooled(learner, n_classes):
     joints = np.stack([joint_scores(model, number, asked) for number in range(MEMBERS)])
     of_information = [sum(model.joints.information[i] for i in range(4) if not row[i]) for row in is_absent.T]
     share = np.minimum(1.0 - is_absent.mean(axis=0), of_information)[:, np.newaxis] ** 2
-    p, evidence = model.answer_known(asked)
+    p, evidence = model.pooled_answer_of_known(asked)
     of_joints = np.exp(log_softmax(joints.mean(axis=0)))
     is_heard = share[:, 0] > 0.05
     assert is_heard.sum() >= 4 and share[-1] == 0 and p[-1] == pytest.approx(of_joints[-1])
