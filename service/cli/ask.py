@@ -48,44 +48,43 @@ def query_command(
     model: Reference,
     kind: Annotated[str, Argument(help=f"What to ask for: {KINDS}.")] = "conditional",
     variables: Annotated[
-        Texts, Option("--of", help="A column to tell; may be repeated. By default all that can be.")
+        Texts, Option("--of", help="A column to answer for; may be repeated. By default all columns.")
     ] = None,
     given: Annotated[
         Texts,
         Option(
             "--given",
-            help="What is known: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
+            help="Evidence: column=value, column=low..high, column in {a,b} or column != value; may be repeated.",
         ),
     ] = None,
-    likely: Annotated[
-        Texts, Option("--likely", help="How likely values are to be, as 'column: a=.8,b=.2'; may be repeated.")
-    ] = None,
-    do: Annotated[
-        Texts, Option("--do", help="What is set from outside, as column=value; may be repeated. Of networks.")
-    ] = None,
+    likely: Annotated[Texts, Option("--likely", help="Soft evidence, as 'column: a=.8,b=.2'; may be repeated.")] = None,
+    do: Annotated[Texts, Option("--do", help="Intervention on a network, as column=value; may be repeated.")] = None,
     average: Annotated[
-        bool, Option("--average", help="Of a posterior over structures: average over its graphs, with intervals.")
+        bool, Option("--average", help="Average over the graphs of a posterior over structures, with intervals.")
     ] = False,
     sample: Annotated[
         bool,
         Option(
             "--sample",
-            help="How exact samples are to be, if a network is too large for an exact answer: until --set error=.002 or --set time_limit_s=10.",
+            help="Sample where a network is too large for an exact answer, until --set error=.002 or --set time_limit_s=10.",
         ),
     ] = False,
     present: PresentOption = None,
     absent: AbsentOption = None,
     edge: Annotated[
-        Texts, Option("--edge", help="An edge of the graph to score, or that is to answer, as 'a->b'; may be repeated.")
+        Texts,
+        Option(
+            "--edge", help="An edge of the graph to score, or of the graph that answers, as 'a->b'; may be repeated."
+        ),
     ] = None,
     network: Annotated[
         Path | None,
-        Option("--network", help="A network file: the graph to score or to answer, or edges that are there."),
+        Option("--network", help="A network file: the graph to score or that answers, or present edges."),
     ] = None,
     parameters: Annotated[
         Texts, Option("--set", help="n, seed, prior, level, joint, solver, k, best or time_limit_s, as name=value.")
     ] = None,
-    best: Annotated[int | None, Option("--best", help="How many assignments 'map' tells, best first.")] = None,
+    best: Annotated[int | None, Option("--best", help="Number of assignments that map returns, best first.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -166,12 +165,17 @@ def predict_command(
         float | None,
         Option(
             "--interval",
-            help="Add intervals of what chance in the training rows leaves open, at this level, such as 0.9.",
+            help="Add intervals for the sampling error of the training rows, at this level, such as 0.9.",
         ),
     ] = None,
-    explain: Annotated[bool, Option("--explain", help="Add what each attribute contributed.")] = False,
+    explain: Annotated[bool, Option("--explain", help="Add the contribution of each column.")] = False,
     top_k: Annotated[
-        int | None, Option("--top-k", min=1, help="Most probable classes of each row, as lists, not a column each.")
+        int | None,
+        Option(
+            "--top-k",
+            min=1,
+            help="Write the K most probable classes of each row as lists, instead of a column for each class.",
+        ),
     ] = None,
     columns: ColumnsOption = None,
     force: ForceOption = False,
@@ -204,7 +208,7 @@ def score_command(
     output: OutputOption,
     keep: Annotated[Texts, Option("--keep", help="Input column to copy; may be repeated.")] = None,
     average: Annotated[
-        bool, Option("--average", help="Of a posterior over structures: average over its graphs.")
+        bool, Option("--average", help="Average over the graphs of a posterior over structures.")
     ] = False,
     columns: ColumnsOption = None,
     force: ForceOption = False,
@@ -254,12 +258,15 @@ def impute_command(
     model: Reference,
     uris: UrisArgument,
     output: OutputOption,
-    how: Annotated[str, Option("--how", help="mode, mean (of numbers; else the mode) or draw.")] = "mode",
+    how: Annotated[str, Option("--how", help="mode, mean (numbers; the mode for other columns) or draw.")] = "mode",
     columns: Annotated[
-        Texts, Option("--of", help="A column to fill; may be repeated. By default all of the model that the data has.")
+        Texts,
+        Option(
+            "--of", help="A column to fill; may be repeated. By default every column of the model that the data has."
+        ),
     ] = None,
     draws: Annotated[int, Option("--draws", help="Completed rows for each row, with --how draw.")] = 1,
-    seed: Annotated[int, Option("--seed", min=0, help="Of draws.")] = 0,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of the draws.")] = 0,
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,

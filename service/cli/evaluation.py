@@ -49,17 +49,19 @@ def compare_command(
     ] = None,
     repetitions: Annotated[int, Option("--repetitions", "-r", min=1, help="Shuffles of each data set.")] = 5,
     folds: Annotated[int, Option("--folds", min=2, help="Parts of each shuffle; each is the test once.")] = 2,
-    seed: Annotated[int, Option("--seed", min=0, help="Of the first shuffle.")] = 0,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of the first shuffle.")] = 0,
     train_rows: Annotated[
         list[int] | None,
-        Option("--train-rows", min=1, help="Also train on so many rows, for learning curves; may be repeated."),
+        Option("--train-rows", min=1, help="Also train on this number of rows, for learning curves; may be repeated."),
     ] = None,
     target: Annotated[
         str | None, Option("--target", "-t", help="The class column.", show_default="class, or the last column")
     ] = None,
     columns: ColumnsOption = None,
-    most_rows: Annotated[int | None, Option("--most-rows", min=1, help="Leave out larger data sets.")] = None,
-    jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Trials at the same time, a process each.")] = 1,
+    most_rows: Annotated[int | None, Option("--most-rows", min=1, help="Leave out data sets with more rows.")] = None,
+    jobs: Annotated[
+        int, Option("--jobs", "-j", min=1, help="Number of trials to run at once, each in its own process.")
+    ] = 1,
     threads: Annotated[int, Option("--threads", min=1, help="Threads of each process.")] = 1,
     output: Annotated[
         Path | None,
@@ -145,9 +147,12 @@ def bench_command(
         Texts,
         Option("--learner", "-l", help="Such as nb or kdb:k=3; may be repeated.", show_default="nb, kdb:k=2, xgboost"),
     ] = None,
-    rows: Annotated[int, Option("--rows", min=1000, help="Of the known network.")] = 500_000,
-    rounds: Annotated[int, Option("--rounds", "-r", min=1, help="Measurements of each; medians are told.")] = 3,
-    threads: Annotated[int | None, Option("--threads", min=1, show_default="FEWPASS_THREADS or all cores")] = None,
+    rows: Annotated[int, Option("--rows", min=1000, help="Rows to draw from the known network.")] = 500_000,
+    rounds: Annotated[int, Option("--rounds", "-r", min=1, help="Number of measurements; the medians are shown.")] = 3,
+    threads: Annotated[
+        int | None,
+        Option("--threads", min=1, help="Threads of each learner.", show_default="FEWPASS_THREADS or all cores"),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""

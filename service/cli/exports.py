@@ -59,7 +59,7 @@ def _give(
 
 def export_structure_command(
     reference: Reference,
-    member: Annotated[int | None, Option("--member", help="Of an ensemble: the number of one member.")] = None,
+    member: Annotated[int | None, Option("--member", help="Number of a member, for an ensemble.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -87,10 +87,10 @@ def export_structure_command(
 def export_circuit_command(
     reference: Reference,
     form: Annotated[
-        Form, Option("--format", "-f", help="dot is for Graphviz, svg a picture, model for `import`.")
+        Form, Option("--format", "-f", help="dot (Graphviz), svg (a picture), or model (for `import`).")
     ] = "text",
     of: Annotated[
-        CircuitOf, Option("--of", help="graphs: of a posterior over structures, the parents of each column.")
+        CircuitOf, Option("--of", help="graphs: the parents of each column, for a posterior over structures.")
     ] = "columns",
     output: TextOutput = None,
     force: ForceOption = False,
@@ -135,7 +135,7 @@ def export_network_command(
     reference: Reference,
     form: Annotated[
         NetworkFormat | None,
-        Option("--format", "-f", help="xdsl is of GeNIe.", show_default="by the name of the file, else bif"),
+        Option("--format", "-f", help="bif, xmlbif or xdsl (GeNIe).", show_default="by the name of the file, else bif"),
     ] = None,
     output: TextOutput = None,
     force: ForceOption = False,
@@ -151,22 +151,24 @@ def export_network_command(
 
 def export_sql_command(
     reference: Reference,
-    table: Annotated[str, Option("--table", help="The table whose rows are answered; schema.table if need be.")],
-    dialect: Annotated[DialectName, Option("--dialect", "-d", help="The database that runs it.")] = "duckdb",
+    table: Annotated[str, Option("--table", help="Table whose rows are predicted, such as schema.table.")],
+    dialect: Annotated[DialectName, Option("--dialect", "-d", help="Database that runs the script.")] = "duckdb",
     view: Annotated[
         str | None,
-        Option("--view", help="Name of the view; names of tables begin so.", show_default="the model's name"),
+        Option(
+            "--view", help="Name of the view, and prefix of the names of its tables.", show_default="the model's name"
+        ),
     ] = None,
     key: Annotated[
         Texts,
         Option(
             "--key",
-            help="A column of the table to show beside the answers; may be repeated.",
+            help="Column of the table to show beside the predictions; may be repeated.",
             show_default="the model's columns",
         ),
     ] = None,
     absent: Annotated[
-        Texts, Option("--absent", help="A column of the model that the table does not have; may be repeated.")
+        Texts, Option("--absent", help="Column of the model that the table lacks; may be repeated.")
     ] = None,
     output: TextOutput = None,
     force: ForceOption = False,

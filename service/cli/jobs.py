@@ -28,7 +28,7 @@ from service.terminal_output import (
 
 app = typer.Typer(help="Submit, list, show, follow, cancel and retry jobs.", invoke_without_command=True)
 JobId = Annotated[str, Argument(help="Id of the job.")]
-Limit = Annotated[int, Option("--limit", min=1, max=500, help="Most jobs to list.")]
+Limit = Annotated[int, Option("--limit", min=1, max=500, help="Maximum number of jobs to list.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -57,13 +57,15 @@ def list_jobs_command(limit: Limit = 20, workspace: WorkspaceOption = None, json
 
 @app.command("submit")
 def submit_job_command(
-    job: Annotated[str, Argument(help="JSON of a job, or a file of it; as in POST /v1/jobs.")],
+    job: Annotated[str, Argument(help="A job as JSON or a JSON file, as in POST /v1/jobs.")],
     priority: Annotated[str, Option("--priority", help="high, normal or low.")] = "normal",
-    key: Annotated[str | None, Option("--key", help="Idempotency key: the same job again starts nothing new.")] = None,
-    memory_limit: Annotated[
-        str | None, Option("--memory-limit", help="Most memory it may use, such as 2GiB; beyond, it is ended.")
+    key: Annotated[
+        str | None, Option("--key", help="Idempotency key: submitting the same job again starts nothing new.")
     ] = None,
-    time_limit: Annotated[float | None, Option("--time-limit", help="Most seconds it may run.")] = None,
+    memory_limit: Annotated[
+        str | None, Option("--memory-limit", help="Memory limit, such as 2GiB; the job is ended above it.")
+    ] = None,
+    time_limit: Annotated[float | None, Option("--time-limit", help="Time limit in seconds.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

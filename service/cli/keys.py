@@ -18,15 +18,15 @@ from service.terminal_output import (
 )
 from storage.control.api_keys_and_sessions import Role
 
-app = typer.Typer(help="Make, list and revoke API keys.", no_args_is_help=True)
-KeyName = Annotated[str, Argument(help="Whose key it is; lower case, such as ana or nightly-job.")]
+app = typer.Typer(help="Create, list and revoke API keys.", no_args_is_help=True)
+KeyName = Annotated[str, Argument(help="Name of the key, in lower case, such as ana or nightly-job.")]
 
 
 @app.command("create")
 def create_key_command(
     name: KeyName,
-    role: Annotated[Role, Option("--role", "-r", help="Each may also do what those before it may.")],
-    days: Annotated[float | None, Option("--days", min=0.001, help="Until it expires.")] = None,
+    role: Annotated[Role, Option("--role", "-r", help="Each role includes those before it.")],
+    days: Annotated[float | None, Option("--days", min=0.001, help="Days until the key expires.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

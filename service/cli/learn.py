@@ -59,60 +59,65 @@ def train_command(
     effort: Annotated[
         str | None, Option("--effort", help="For auto: low (networks only), normal, or high (more and larger trees).")
     ] = None,
-    parameters: Annotated[Texts, Option("--set", help="Another parameter, as name=value; may be repeated.")] = None,
-    test: Annotated[Texts, Option("--test", help="Files to evaluate on instead of rows kept back.")] = None,
+    parameters: Annotated[
+        Texts, Option("--set", help="Another parameter of the learner, as name=value; may be repeated.")
+    ] = None,
+    test: Annotated[Texts, Option("--test", help="Files to evaluate on, instead of rows that are kept back.")] = None,
     holdout: Annotated[
         float | None,
         Option("--holdout", min=0, max=0.99, help="Share of rows to keep back and evaluate on.", show_default="0.2"),
     ] = None,
-    seed: Annotated[int, Option("--seed", min=0, help="Decides which rows are kept back.")] = 0,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of the choice of rows that are kept back.")] = 0,
     holdout_by: Annotated[
         str,
-        Option(
-            "--holdout-by", help="Rows that stand for those to come: auto, time (the newest), order (the last), random."
-        ),
+        Option("--holdout-by", help="Rows to keep back: auto, time (the newest), order (the last) or random."),
     ] = "auto",
     alias: Annotated[Texts, Option("--alias", help="Alias to point at the new version.")] = None,
     columns: ColumnsOption = None,
     weight: Annotated[
-        str | None, Option("--weight", help="Column that says how often each row counts: whole numbers.")
+        str | None, Option("--weight", help="Column with the weight of each row, a whole number.")
     ] = None,
     null_class: Annotated[
         str | None,
-        Option("--null-class", help="Rows without a class: drop leaves them out; else the class that they are of."),
+        Option("--null-class", help="Class of rows whose class is missing; drop leaves them out."),
     ] = None,
     columns_of: Annotated[
         str | None,
         Option(
             "--columns-of",
-            help="Columns that count where files differ: union, intersection, or those of the first file.",
+            help="Columns to use where files differ: union, intersection or first.",
         ),
     ] = None,
-    update: Annotated[bool, Option("--update", help="Reuse what was counted before: read new files only.")] = False,
+    update: Annotated[bool, Option("--update", help="Reuse stored counts and read new files only.")] = False,
     cuts: Annotated[
         Literal["auto", "fresh", "kept"],
         Option(
             "--cuts",
-            help="Cut points of an --update: fresh as from scratch, kept, or auto: kept until that costs more than 1 % of loss.",
+            help="Cut points of an --update: fresh (as from scratch), kept, or auto (kept until they cost more than 1 % of the loss).",
         ),
     ] = "auto",
     window: Annotated[
-        str | None, Option("--window", help="Newest rows only: 30d (w, d, h, m), or the last files: 12f.")
+        str | None,
+        Option(
+            "--window",
+            help="Learn the newest rows only, such as 30d (units w, d, h, m), or the last files, such as 12f.",
+        ),
     ] = None,
     timestamp: Annotated[
-        str | None, Option("--timestamp", help="Column of times for --window; else when files changed.")
+        str | None, Option("--timestamp", help="Column of times for --window; by default the times when files changed.")
     ] = None,
     at: Annotated[
-        str | None, Option("--at", help="Version of a lake table, or a time: its last snapshot by then.")
+        str | None, Option("--at", help="Version of a lake table, or a time: the last snapshot before it.")
     ] = None,
     verify: Annotated[
-        bool, Option("--verify", help="Read all bytes of all files first, to find every rewritten one.")
+        bool, Option("--verify", help="Read all files completely first, to find every rewritten one.")
     ] = False,
     cluster: Annotated[
-        str | None, Option("--cluster", help="Dask workers make the passes: tcp://host:8786, or local:4.")
+        str | None, Option("--cluster", help="Run the passes on Dask workers: tcp://host:8786, or local:4.")
     ] = None,
     memory_limit: Annotated[
-        str | None, Option("--memory-limit", help="Most memory to use, such as 2GiB; counts go to files in time.")
+        str | None,
+        Option("--memory-limit", help="Memory limit, such as 2GiB; counts are moved to files before it is reached."),
     ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -187,18 +192,18 @@ def forget_command(
         str | None, Option("--where", help="Which rows, as an SQL condition, such as 'user_id = 7'.")
     ] = None,
     withdraw: Annotated[
-        str | None, Option("--withdraw", help="Take back the rule of this condition; models stay. Needs --reason.")
+        str | None, Option("--withdraw", help="Withdraw the rule with this condition; models stay. Needs --reason.")
     ] = None,
-    reason: Annotated[str | None, Option("--reason", help="Why a rule is taken back; kept with it.")] = None,
+    reason: Annotated[str | None, Option("--reason", help="Why the rule is withdrawn; stored with it.")] = None,
     prediction_key: Annotated[
         str | None,
         Option(
-            "--prediction-key", help="The column of the keys with which the rows were predicted: forget these, too."
+            "--prediction-key", help="Column with the keys of served predictions, to forget these predictions, too."
         ),
     ] = None,
     retrain: Annotated[bool, Option(help="Train the models again without the rows.")] = True,
-    prove: Annotated[bool, Option(help="Learn once more from the remaining rows alone, and compare.")] = True,
-    dry_run: Annotated[bool, Option("--dry-run", help="Only say what would be forgotten.")] = False,
+    prove: Annotated[bool, Option(help="Train once more on the remaining rows only, and compare.")] = True,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only show what would be forgotten.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

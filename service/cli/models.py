@@ -139,7 +139,7 @@ def delete_model_command(
 def tag_model_command(
     reference: Reference,
     tag_name: Annotated[str, Argument(metavar="TAG", help="Such as checked-by.")],
-    value: Annotated[str | None, Argument(help="Its value; without one the tag is removed.")] = None,
+    value: Annotated[str | None, Argument(help="Value of the tag; without one the tag is removed.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -214,7 +214,7 @@ def show_promotions_command(name: Name, workspace: WorkspaceOption = None, json_
 @app.command("retention")
 def set_retention_command(
     name: Name,
-    keep: Annotated[int | None, Option("--keep", min=1, help="Newest versions to keep.")] = None,
+    keep: Annotated[int | None, Option("--keep", min=1, help="Number of newest versions to keep.")] = None,
     keep_all: Annotated[bool, Option("--all", help="Keep all versions.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -234,7 +234,7 @@ def set_retention_command(
 def prune_models_command(
     name: Name,
     keep: Annotated[
-        int | None, Option("--keep", min=1, help="Newest versions to keep.", show_default="its retention")
+        int | None, Option("--keep", min=1, help="Number of newest versions to keep.", show_default="its retention")
     ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -278,7 +278,7 @@ def import_model_command(
         ),
     ],
     name: Annotated[
-        str | None, Option("--name", help="Of the model; a network needs one.", show_default="as exported")
+        str | None, Option("--name", help="Name of the model; required for a network.", show_default="as exported")
     ] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,

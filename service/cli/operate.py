@@ -31,12 +31,12 @@ def serve_command(
         bool | None,
         Option(
             "--predict-only/--no-predict-only",
-            help="Without the control plane and jobs.",
+            help="Serve predictions only, without the control plane and jobs.",
             show_default="no-predict-only",
         ),
     ] = None,
     workspace: WorkspaceOption = None,
-    json_output: Annotated[bool, Option("--json", help="Log JSON lines, also on a terminal.")] = False,
+    json_output: Annotated[bool, Option("--json", help="Log JSON lines, even to a terminal.")] = False,
 ) -> None:
     """Serve predictions and the REST API, and run jobs in worker processes."""
     import os
@@ -74,7 +74,7 @@ def demo_command(
     output: Annotated[
         Path, Option("--out", help="Folder for the picture and results.", callback=check_local_folder_option)
     ] = Path("demo-output"),
-    seed: Annotated[int, Option("--seed", min=0)] = 0,
+    seed: Annotated[int, Option("--seed", min=0, help="Seed of the orders.")] = 0,
     json_output: JsonOption = False,
 ) -> None:
     """Learn from more rows than memory may hold, refresh, forget, serve, and show what came out."""
@@ -85,7 +85,8 @@ def demo_command(
 
 def precompile_command(
     processes: Annotated[
-        int | None, Option("--processes", min=1, help="Compile in so many at once.", show_default="all cores")
+        int | None,
+        Option("--processes", min=1, help="Number of processes that compile at once.", show_default="all cores"),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -139,7 +140,9 @@ def restore_command(
 
 
 def doctor_command(
-    repair: Annotated[bool, Option("--repair", help="Make damaged compiled forms anew; remove dead drafts.")] = False,
+    repair: Annotated[
+        bool, Option("--repair", help="Rebuild damaged compiled models and remove abandoned drafts.")
+    ] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:

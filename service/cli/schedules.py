@@ -27,7 +27,7 @@ ScheduleName = Annotated[str, Argument(help="Name of the schedule.")]
 CronOption = Option("--cron", help="Minute, hour, day, month, weekday, such as '30 2 * * mon-fri'; or @daily.")
 ZoneOption = Option("--timezone", help="Such as Europe/Berlin.", show_default="UTC")
 MissedOption = Option("--missed", help="catch_up or skip.", show_default="catch_up")
-JobOption = Option("--job", help="JSON of a job, or a file of it; as in POST /v1/jobs.")
+JobOption = Option("--job", help="A job as JSON or a JSON file, as in POST /v1/jobs.")
 
 
 @app.callback(invoke_without_command=True)

@@ -52,8 +52,12 @@ WorkspaceOption = Annotated[
         callback=check_local_folder_option,
     ),
 ]
-ColumnsOption = Annotated[str | None, Option("--columns", help="What you know of columns: JSON, or a file of it.")]
+ColumnsOption = Annotated[str | None, Option("--columns", help="What you know about columns, as JSON or a JSON file.")]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON instead of text.")]
-PresentOption = Annotated[Texts, Option("--present", help="An edge that is there, as 'a->b'; may be repeated.")]
-AbsentOption = Annotated[Texts, Option("--absent", help="An edge that is not there, as 'a->b'; may be repeated.")]
+PresentOption = Annotated[
+    Texts, Option("--present", help="Condition on the presence of an edge, as 'a->b'; may be repeated.")
+]
+AbsentOption = Annotated[
+    Texts, Option("--absent", help="Condition on the absence of an edge, as 'a->b'; may be repeated.")
+]
 ForceOption = Annotated[bool, Option("--force", help="Replace the file if it exists.")]

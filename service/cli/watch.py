@@ -32,7 +32,7 @@ from storage.monitoring.alert_records import AlertRecord
 
 EXIT_DRIFT = 3
 MOST_COLUMNS = 20
-webhooks_app = typer.Typer(help="Send alerts to others.", no_args_is_help=True)
+webhooks_app = typer.Typer(help="Send alerts and events to URLs.", no_args_is_help=True)
 
 
 def drift_command(
@@ -41,9 +41,13 @@ def drift_command(
     against: Annotated[
         Texts, Option("--against", help="Other files to compare with; may be repeated.", show_default="the training")
     ] = None,
-    q: Annotated[float, Option("--q", help="Greatest rate of false discoveries of an alarm.", min=0, max=1)] = 0.01,
-    nats: Annotated[float, Option("--nats", help="Least change of an alarm, as log loss a row.", min=0)] = 0.01,
-    points: Annotated[float, Option("--points", help="Least change of a rate of an alarm.", min=0)] = 1.0,
+    q: Annotated[float, Option("--q", help="False discovery rate of alarms.", min=0, max=1)] = 0.01,
+    nats: Annotated[
+        float, Option("--nats", help="Smallest change that raises an alarm, in nats of log loss per row.", min=0)
+    ] = 0.01,
+    points: Annotated[
+        float, Option("--points", help="Smallest change of a rate that raises an alarm, in percentage points.", min=0)
+    ] = 1.0,
     check: Annotated[bool, Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
     columns: ColumnsOption = None,
     workspace: WorkspaceOption = None,
@@ -97,7 +101,7 @@ def show_drift(drift: JSONObject) -> None:
 
 def monitor_command(
     model: Reference,
-    window: Annotated[str, Option("--window", help="How long, such as 24h or 7d.")] = "24h",
+    window: Annotated[str, Option("--window", help="Length of the window, such as 24h or 7d.")] = "24h",
     against: Annotated[str, Option("--against", help="training, window:7d, same-hour:4w or version:3.")] = "training",
     check: Annotated[bool, Option("--check", help=f"Exit with {EXIT_DRIFT} if there is an alarm.")] = False,
     forget: Annotated[
@@ -129,9 +133,9 @@ def monitor_command(
 def labels_command(
     model: Reference,
     uris: UrisArgument,
-    key: Annotated[str, Option("--key", help="The column of your keys, or of ids with --ids.")],
-    label: Annotated[str, Option("--label", help="The column of the classes.")],
-    ids: Annotated[bool, Option("--ids", help="The column holds the ids that predictions answered.")] = False,
+    key: Annotated[str, Option("--key", help="Column with your keys, or with prediction ids if --ids is set.")],
+    label: Annotated[str, Option("--label", help="Column with the classes.")],
+    ids: Annotated[bool, Option("--ids", help="The key column holds prediction ids.")] = False,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -145,13 +149,13 @@ def labels_command(
 
 
 def alerts_command(
-    model: Annotated[str | None, Option("--model", help="Of one model.")] = None,
-    is_open: Annotated[bool, Option("--open", help="Only those that are not over.")] = False,
-    acknowledge: Annotated[
-        Texts, Option("--acknowledge", help="Note that this alert was seen; may be repeated.")
+    model: Annotated[str | None, Option("--model", help="Only alerts of this model.")] = None,
+    is_open: Annotated[bool, Option("--open", help="Only open alerts.")] = False,
+    acknowledge: Annotated[Texts, Option("--acknowledge", help="Mark this alert as seen; may be repeated.")] = None,
+    mute: Annotated[
+        Texts, Option("--mute", help="Send webhooks nothing more about this alert; may be repeated.")
     ] = None,
-    mute: Annotated[Texts, Option("--mute", help="Send no more about this alert; may be repeated.")] = None,
-    unmute: Annotated[Texts, Option("--unmute", help="Send about this alert again; may be repeated.")] = None,
+    unmute: Annotated[Texts, Option("--unmute", help="Send webhooks this alert again; may be repeated.")] = None,
     resolve: Annotated[Texts, Option("--resolve", help="Close this alert; may be repeated.")] = None,
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
@@ -192,7 +196,9 @@ def list_webhooks_command(workspace: WorkspaceOption = None, json_output: JsonOp
 @webhooks_app.command("add")
 def add_webhook_command(
     url: str,
-    model: Annotated[Texts, Option("--model", help="May be repeated; all unless given.")] = None,
+    model: Annotated[
+        Texts, Option("--model", help="Send only this model's; may be repeated. By default all models.")
+    ] = None,
     event: Annotated[
         Texts, Option("--event", help=f"{', '.join(get_args(EventKind))}; may be repeated. By default alert alone.")
     ] = None,
