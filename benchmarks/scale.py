@@ -262,6 +262,8 @@ def page(cells: Sequence[Cell], facts: dict[str, Any]) -> str:
         "`make scale` writes this page. Log loss on 200,000 other rows, and CPU seconds of training in brackets (reading "
         f"the file included). {facts['machine']}. {facts['note']}".strip(),
         "",
+        "![For each table the log loss of every learner over the number of rows](scale.svg)",
+        "",
     ]
     names = [name for name in (*OURS, *PEERS) if any(cell.learner == name for cell in cells)]
     for table in TABLES:
@@ -301,6 +303,39 @@ def page(cells: Sequence[Cell], facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def picture(cells: Sequence[Cell], path: Path) -> None:
+    """The curves as an SVG: for each table log loss over rows."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    names = [name for name in (*OURS, *PEERS) if any(cell.learner == name for cell in cells)]
+    tables = [table for table in TABLES if len({cell.rows for cell in cells if cell.table == table}) > 1]
+    with matplotlib.rc_context({"svg.hashsalt": "scale", "svg.fonttype": "none", "font.size": 8}):
+        figure = Figure(figsize=(2.6 * max(1, len(tables)), 2.7), layout="constrained")
+        for axes, table in zip(figure.subplots(1, max(1, len(tables)), squeeze=False)[0], tables, strict=False):
+            for number, name in enumerate(names):
+                own = sorted(
+                    (cell.rows, cell.log_loss) for cell in cells if (cell.table, cell.learner) == (table, name)
+                )
+                style = {"linewidth": 2.0 if name == "auto" else 1.0, "color": f"C{number % 10}"}
+                if own:
+                    axes.plot(*zip(*own, strict=True), marker=".", label=name, **style)
+            axes.set(xscale="log", yscale="log", title=table, xlabel="rows")
+            axes.minorticks_off()
+            losses = sorted(cell.log_loss for cell in cells if cell.table == table)
+            ticks = np.geomspace(losses[0], losses[-1], 4)
+            axes.set_yticks(ticks, [f"{tick:.2f}" for tick in ticks])
+        figure.axes[0].set_ylabel("log loss")
+        figure.legend(*_legend(figure), loc="outside lower center", ncols=len(names), frameon=False)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _legend(figure: Any) -> tuple[list[Any], list[str]]:
+    """Each learner once, whichever tables it was run on."""
+    found = {label: line for axes in figure.axes for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    return list(found.values()), list(found)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", nargs="+", default=list(TABLES), choices=list(TABLES))
@@ -327,6 +362,7 @@ def main() -> None:
                     json.dumps({"facts": facts, "cells": [asdict(one) for one in ordered]}, indent=1) + "\n"
                 )
                 (asked.output / "scale.md").write_text(page(ordered, facts))
+    picture([Cell(**cell) for cell in json.loads(kept_at.read_text())["cells"]], asked.output / "scale.svg")
 
 
 if __name__ == "__main__":

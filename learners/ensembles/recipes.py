@@ -81,7 +81,7 @@ class AutoParameters(ESKDBParameters):
     Parameters
     ----------
     effort : "low", "normal" or "high"
-        How much to learn: "low" networks only, "normal" boosted trees that correct them, too, "high" three to four times as many trees.
+        How much to learn: "low" networks only, "normal" boosted trees that correct them, too, "high" two to three times as many, of more leaves.
     correction : "drawn" or "none"
         Whether trees over drawn rows correct the networks; "none" leaves them out, as effort "low" does.
     passes : int or None

@@ -33,3 +33,19 @@ def test_the_page_has_a_row_for_each_size_and_marks_the_least_loss():
     page = scale.page(cells, {"machine": "2 cores", "note": ""})
     assert "| 10,000 | **0.2000** (3 s) | 0.3000 (3 s) |" in page
     assert "| 50,000 | **0.2000** (3 s) | 0.3000 (3 s) |" in page
+
+
+def test_the_picture_has_a_curve_for_each_learner_of_a_table_with_several_sizes(tmp_path):
+    cells = [
+        scale.Cell(table, rows, name, loss, 0.1, None, 3.0, 1000.0, 300.0, None)
+        for table, sizes in (("poker", (10_000, 50_000)), ("teacher", (10_000,)))
+        for rows in sizes
+        for name, loss in (("auto", 0.2 - rows / 1e6), ("xgboost", 0.3))
+    ]
+    pictures = []
+    for name in ("first.svg", "second.svg"):
+        scale.picture(cells, tmp_path / name)
+        pictures.append((tmp_path / name).read_text())
+    assert pictures[0] == pictures[1], "the same cells give the same file"
+    assert all(f">{word}</text>" in pictures[0] for word in ("poker", "auto", "xgboost", "log loss", "rows"))
+    assert ">teacher</text>" not in pictures[0], "one size is no curve"
