@@ -23,8 +23,13 @@ from learners.classifiers.lookup.look_up_tables import (
     slice_lookup_tables,
 )
 from learners.classifiers.lookup.lookup import LookupModel, lookup_credible_intervals
-from learners.ensembles.correction.forest import forest_from_arrays, forest_shap_values
-from learners.ensembles.correction.forest_kernels import Forest, add_forest_scores
+from learners.ensembles.correction.forest import (
+    forest_from_arrays,
+    forest_shap_values,
+    no_packed_trees,
+    pack_trees,
+)
+from learners.ensembles.correction.forest_kernels import WALKED_ROWS, Forest, PackedTrees, add_forest_scores
 from learners.ensembles.joint_members import LEAST, Joints
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
@@ -55,6 +60,19 @@ class Correction:
     # tuple of (n_bytes,) uint8: the same by XGBoost, in its UBJSON format: for SHAP values.
     boosters: tuple[Uint8s, ...]
     weights: tuple[float, ...]  # of the boosters
+
+    def add_scores(self, x: Codes, sizes: Integers, scores: Floats) -> None:
+        """Add the trees' scores to `scores` (n, n_classes) of codes (n_attributes, n), of attributes of so many values."""
+        packed = self._unpacked if x.shape[1] < WALKED_ROWS else self._packed
+        add_forest_scores(self.forest, packed, x, sizes, scores)
+
+    @cached_property
+    def _packed(self) -> PackedTrees:
+        return pack_trees(self.forest)
+
+    @cached_property
+    def _unpacked(self) -> PackedTrees:
+        return no_packed_trees(self.forest)
 
 
 class EnsembleModel(ModelDefaults):
@@ -157,7 +175,7 @@ class EnsembleModel(ModelDefaults):
         """The class probabilities by tables and trees, without the joint members."""
         fill_class_log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
         if self.correction is not None:
-            add_forest_scores(self.correction.forest, x, self.schema.domain_sizes, out)
+            self.correction.add_scores(x, self.schema.domain_sizes, out)
         kernels.normalize_log_joint_rows(out, self._tables.log_prior, np.empty(x.shape[1]))
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:

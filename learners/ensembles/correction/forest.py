@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
-from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WORD, Forest
+from learners.ensembles.correction.forest_kernels import ALWAYS, MASKED_DEPTH, WORD, Forest, PackedTrees
 from learners.kernels.arrays import (
     Array,
     Arrays,
@@ -44,6 +44,8 @@ DTYPES = {
 # Arrays that models of release 0.2.0 lack: all their trees are complete.
 LATER = ("lows", "highs", "lefts", "rights")
 BY_WORDS = -1  # in `highs`: a split whose codes are in words
+BY_RANGE = -1  # in `PackedTrees.word_starts`: a split whose codes are a range, or a leaf
+MOST_PACKED = (1 << 15) - 1  # splits of a tree whose nodes have numbers of 16 bits
 
 
 def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
@@ -213,6 +215,57 @@ def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
     forest = Forest(**parts)
     freeze_arrays(*forest)
     return forest
+
+
+def pack_trees(forest: Forest) -> PackedTrees:
+    """The trees of more than `MASKED_DEPTH` levels in the form in which many rows go down them; not those of 2^15 splits and more."""
+    n_splits = np.diff(forest.node_starts, append=forest.attributes.size)
+    is_packed = (forest.depths > MASKED_DEPTH) & (n_splits <= MOST_PACKED)
+    sizes = np.where(is_packed, 2 * n_splits + 1, 0)
+    starts = np.cumsum(sizes) - sizes
+    chosen = np.flatnonzero(np.repeat(is_packed, n_splits))
+    tree = np.repeat(np.arange(n_splits.size), n_splits)[chosen]
+    place = chosen - forest.node_starts[tree]
+    is_by_words = forest.highs == BY_WORDS
+    low, high = (np.where(is_by_words, n, np.clip(own, 0, ALWAYS)) for n, own in enumerate((forest.lows, forest.highs)))
+    is_never = high <= low  # then left is the code `ALWAYS`, which no row that lacks nothing has
+    low, span = np.where(is_never, ALWAYS, low), np.where(is_never, 0, high - low - 1)
+    own = np.arange(forest.attributes.size) - np.repeat(forest.node_starts, n_splits)
+    splits = _packed_words(forest.attributes, low, span, 2 * own + 1)
+    word_starts = np.where(is_by_words, forest.word_starts, BY_RANGE)
+    nodes, starts_of_words = np.empty(int(sizes.sum()), np.uint64), np.full(int(sizes.sum()), BY_RANGE, np.int32)
+    roots = forest.node_starts[is_packed]
+    nodes[starts[is_packed]], starts_of_words[starts[is_packed]] = splits[roots], word_starts[roots]
+    for children, side in ((forest.lefts[chosen], 1), (forest.rights[chosen], 2)):
+        at, child = 2 * place + side, np.maximum(children, 0) + forest.node_starts[tree]
+        leaf = _packed_words(0, np.maximum(-1 - children.astype(np.int64), 0), ALWAYS, at)
+        nodes[starts[tree] + at] = np.where(children < 0, leaf, splits[child])
+        starts_of_words[starts[tree] + at] = np.where(children < 0, BY_RANGE, word_starts[child])
+    has_words = np.zeros(n_splits.size, np.uint8)
+    has_words[tree[is_by_words[chosen]]] = 1
+    packed = PackedTrees(np.where(is_packed, starts, -1), nodes, starts_of_words, has_words)
+    freeze_arrays(*packed)
+    return packed
+
+
+def _packed_words(*parts: Array | int | np.uint64) -> Uint64s:
+    """Four numbers of 16 bits each in words of 64, from the lowest bits up."""
+    words: Uint64s = np.uint64(0)  # type: ignore[assignment]
+    for number, part in enumerate(parts):
+        words = words | (np.asarray(part).astype(np.uint64) << np.uint64(16 * number))
+    return words
+
+
+def no_packed_trees(forest: Forest) -> PackedTrees:
+    """Of few rows, which are walked down each tree."""
+    packed = PackedTrees(
+        np.full(forest.depths.size, -1),
+        np.empty(0, np.uint64),
+        np.empty(0, np.int32),
+        np.zeros(forest.depths.size, np.uint8),
+    )
+    freeze_arrays(*packed)
+    return packed
 
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:

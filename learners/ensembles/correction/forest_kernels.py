@@ -14,6 +14,7 @@ BLOCK_ROWS = 8_192
 WALKED_ROWS = 64  # fewer are sooner walked down a tree than its masks are made
 WORD, MASKED_DEPTH = 64, 6  # a bit for each of 2^6 leaves
 ALL_LEAVES = np.uint64(2**64 - 1)
+ALWAYS = np.uint64(2**16 - 1)
 
 
 class Forest(NamedTuple):
@@ -43,14 +44,28 @@ class Forest(NamedTuple):
     rights: Array
 
 
+class PackedTrees(NamedTuple):
+    """The deep trees of a `Forest`, a word for each split or leaf, so that many rows go down them. All arrays read-only.
+
+    The children of split i of a tree are its nodes 2i + 1 and 2i + 2. A word holds, 16 bits each from the lowest: the attribute; the
+    lowest code that goes left, or the number of a leaf; how far above it codes still go left, or `ALWAYS` at a leaf; the
+    left child, which is a leaf itself.
+    """
+
+    starts: Array  # (n_trees,) int64: the root of each; -1 of trees that are not packed
+    nodes: Array  # (n_packed,) uint64
+    word_starts: Array  # (n_packed,) int32: as those of the forest; -1 where a range of codes goes left
+    has_words: Array  # (n_trees,) uint8: whether a split of the tree is by words
+
+
 @kernel
-def add_forest_scores(forest, x, sizes, scores):
+def add_forest_scores(forest, packed, x, sizes, scores):
     """Add each tree's leaf to the score of its class, tree by tree in order.
 
-    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Of many rows a tree is
-    not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
-    codes of a row leave is the row's. A row that lacks the attribute of a split on its way goes both ways, in the shares of
-    the training rows.
+    x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Of many rows a shallow
+    tree is not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
+    codes of a row leave is the row's. All rows go down a packed tree together, a level at a time, so that none waits for
+    another's memory. A row that lacks the attribute of a split on its way goes both ways, in the shares of the training rows.
 
     Lucchese et al. (2015), QuickScorer, section 3; Quinlan (1993), C4.5: Programs for machine learning, chapter 3.
     """
@@ -60,24 +75,90 @@ def add_forest_scores(forest, x, sizes, scores):
     for attribute in range(sizes.size):
         starts[attribute + 1] = starts[attribute] + sizes[attribute] + 1
     allowed, used = np.empty(starts[sizes.size], np.uint64), np.empty(sizes.size, np.int64)
-    left_over = np.empty(min(BLOCK_ROWS, x.shape[1]), np.uint64)
+    n_block = min(BLOCK_ROWS, x.shape[1])
+    left_over = np.empty(n_block, np.uint64)
+    has_packed = False
+    for tree in range(packed.starts.size):
+        has_packed = has_packed or packed.starts[tree] >= 0
+    codes = np.empty((n_block if has_packed else 0, x.shape[0]), np.uint16)
+    is_whole, active = np.empty(n_block, np.bool_), np.empty(n_block, np.int64)
     for begin in range(0, x.shape[1], BLOCK_ROWS):
         end = min(begin + BLOCK_ROWS, x.shape[1])
+        is_many = end - begin >= WALKED_ROWS
+        if is_many and has_packed:
+            _rows_of_codes(x, begin, end, sizes, codes, is_whole)
         for tree in range(forest.depths.size):
-            label = forest.labels[tree]
-            if end - begin < WALKED_ROWS or forest.depths[tree] > MASKED_DEPTH:
+            label, leaves = forest.labels[tree], forest.leaf_starts[tree]
+            if is_many and packed.starts[tree] >= 0:
+                _go_down(forest, packed, tree, codes, is_whole[: end - begin], active, left_over)
+                for row in range(begin, end):
+                    if is_whole[row - begin]:
+                        scores[row, label] += forest.leaves[leaves + np.int64(left_over[row - begin])]
+                    else:
+                        scores[row, label] += _leaf(forest, tree, x, row, sizes, right, shares)
+                continue
+            if not is_many or forest.depths[tree] > MASKED_DEPTH:
                 for row in range(begin, end):
                     scores[row, label] += _leaf(forest, tree, x, row, sizes, right, shares)
                 continue
             n_used = _allowed_leaves(forest, tree, sizes, starts, used, allowed)
             _leaves_left_over(x, begin, end, sizes, starts, used[:n_used], allowed, left_over)
-            leaves = forest.leaf_starts[tree]
             for row in range(begin, end):
                 word = left_over[row - begin]
                 if word & (word - np.uint64(1)):
                     scores[row, label] += _expected_leaf(forest, tree, x, row, sizes, right, shares)
                 else:
                     scores[row, label] += forest.leaves[leaves + popcount(word - np.uint64(1))]
+
+
+@inner_kernel
+def _rows_of_codes(x, begin, end, sizes, codes, is_whole):  # OUT (n_block, n_attributes) uint16, (n_block,) bool
+    """The codes of some rows, row by row, and whether a row lacks nothing."""
+    is_whole[: end - begin] = True
+    for attribute in range(x.shape[0]):
+        own, size = x[attribute, begin:end], sizes[attribute]
+        for row in range(own.size):
+            codes[row, attribute] = own[row]
+            is_whole[row] &= own[row] < size
+
+
+@inner_kernel
+def _go_down(forest, packed, tree, codes, is_whole, active, leaves):  # OUT (n_block,) int64 scratch, (n_block,) uint64
+    """The leaf of each row that lacks nothing, by its number in the tree. No step has a branch that could be mistaken."""
+    nodes, word_starts = packed.nodes[packed.starts[tree] :], packed.word_starts[packed.starts[tree] :]
+    n_active, last_word = np.int64(0), forest.words.size - 1
+    for row in range(is_whole.size):
+        leaves[row] = 0
+        active[n_active] = row
+        n_active += is_whole[row]
+    while n_active > 0:
+        n_left = np.int64(0)
+        if packed.has_words[tree]:
+            for i in range(n_active):
+                row = np.uint64(active[i])
+                node, words = nodes[leaves[row]], np.int64(word_starts[leaves[row]])
+                code = np.uint64(codes[row, node & ALWAYS])
+                span = (node >> np.uint64(32)) & ALWAYS
+                is_beyond = ((code - (node >> np.uint64(16))) & ALWAYS) > span
+                # Read in any case, which is sooner done than not: of a range any word will do.
+                word = forest.words[np.uint64(min(max(words, 0) + np.int64(code >> np.uint64(6)), last_word))]
+                goes_left = (word >> (code & np.uint64(63))) & np.uint64(1) != np.uint64(0)
+                leaves[row] = (node >> np.uint64(48)) + np.uint64(is_beyond if words < 0 else not goes_left)
+                active[n_left] = row
+                n_left += span != ALWAYS
+        else:
+            for i in range(n_active):
+                row = np.uint64(active[i])
+                node = nodes[leaves[row]]
+                code = np.uint64(codes[row, node & ALWAYS])
+                span = (node >> np.uint64(32)) & ALWAYS
+                is_beyond = ((code - (node >> np.uint64(16))) & ALWAYS) > span
+                leaves[row] = (node >> np.uint64(48)) + np.uint64(is_beyond)
+                active[n_left] = row
+                n_left += span != ALWAYS
+        n_active = n_left
+    for row in range(is_whole.size):
+        leaves[row] = (nodes[leaves[row]] >> np.uint64(16)) & ALWAYS
 
 
 @inner_kernel

@@ -10,7 +10,13 @@ import xgboost
 
 from learners.classifiers.baselines.boosted import CodeTable
 from learners.ensembles.correction import forest as forests
-from learners.ensembles.correction.forest import check_forest, flatten_xgboost_forest, forest_from_arrays
+from learners.ensembles.correction.forest import (
+    check_forest,
+    flatten_xgboost_forest,
+    forest_from_arrays,
+    no_packed_trees,
+    pack_trees,
+)
 from learners.ensembles.correction.forest_kernels import MASKED_DEPTH, WALKED_ROWS, add_forest_scores
 from learners.errors import InvalidArray
 from tests import strategies
@@ -48,12 +54,14 @@ def expected(schema, boosters, x):
 
 
 def scores_of(forest, schema, x):
-    """Of these few rows, which are walked down the trees, and of many, which are not, unless a tree is deep: the same."""
+    """Of these few rows, which are walked down the trees, and of many, which go down packed trees or by masks: the same."""
     assert x.shape[1] < WALKED_ROWS <= 3 * x.shape[1]
     scores = np.zeros((4 * x.shape[1], schema.n_classes))
     walked, masked = np.split(scores, [x.shape[1]])
-    add_forest_scores(forest, x, schema.domain_sizes, walked)
-    add_forest_scores(forest, np.tile(x, 3), schema.domain_sizes, masked)
+    packed = pack_trees(forest)
+    assert np.array_equal(packed.starts >= 0, forest.depths > forests.MASKED_DEPTH), "the deep ones"
+    add_forest_scores(forest, no_packed_trees(forest), x, schema.domain_sizes, walked)
+    add_forest_scores(forest, packed, np.tile(x, 3), schema.domain_sizes, masked)
     assert np.array_equal(np.tile(walked, (3, 1)), masked)
     return walked
 
