@@ -137,7 +137,7 @@ class EnsembleModel(ModelDefaults):
             lambda x: (look_up(x), self.joints.log_evidence(x)),
             self.pooled_answer_of_known,
             lambda x: self.pooled_answer_of_known(x, by_look_ups=True),
-            self.joints.log_evidence,
+            lambda x: (None, self.joints.log_evidence(x)),
         )
 
     def warnings(self) -> list[str]:

@@ -84,6 +84,37 @@ def equal_bytes_bitmask(typingctx: Context, codes: types.Type, offset: types.Typ
 
 
 @intrinsic
+def add_four(typingctx: Context, sums: types.Type, place: types.Type, terms: types.Type, first: types.Type) -> Intrinsic:
+    """Add terms[first + k] to sums[place + k] for k = 0..3, of one-dimensional arrays float64 and float32 of enough elements.
+
+    The compiler adds four classes one by one: 7.8 ns for a cell of a table, against 3 with vectors.
+    """
+    require_types(
+        is_contiguous_array_type(sums, types.float64) and is_contiguous_array_type(terms, types.float32),
+        "add_four takes contiguous one-dimensional arrays of float64 and float32",
+        sums,
+        terms,
+    )
+    require_types(
+        is_integer_type(place) and is_integer_type(first), "add_four takes integers as first elements", place, first
+    )
+
+    def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
+        loaded = []
+        for array, at, item in ((0, 1, ir.DoubleType()), (2, 3, ir.FloatType())):
+            start = cgutils.create_struct_proxy(signature.args[array])(context, builder, args[array]).data
+            pointer = builder.bitcast(builder.gep(start, [args[at]]), ir.VectorType(item, 4).as_pointer())
+            loaded.append((pointer, builder.load(pointer)))
+            loaded[-1][1].align = 8 if array == 0 else 4
+        (pointer, before), (_, own) = loaded
+        widened = builder.fpext(own, ir.VectorType(ir.DoubleType(), 4))
+        builder.store(builder.fadd(before, widened), pointer).align = 8
+        return context.get_dummy_value()
+
+    return types.void(sums, types.int64, terms, types.int64), codegen
+
+
+@intrinsic
 def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
     """The pointer of an address."""
     require_types(address == types.uint64, "bytes_at_address takes an address as a uint64", address)

@@ -15,6 +15,7 @@ ADDRESS, BYTE = np.uint64(0), np.uint8(1)
 ARGUMENTS = {
     "popcount": [(np.uint64(1),), (np.uint32(1),), (1.0,)],
     "equal_bytes_bitmask": [(CODES, 0, BYTE), (WIDE, 0, BYTE), (CODES[::2], 0, BYTE), (CODES, 0.0, BYTE), (CODES, 0, WIDE[0])],
+    "add_four": [(NUMBERS, 0, SINGLES, 0), (NUMBERS, 0, NUMBERS, 0), (SINGLES, 0, SINGLES, 0), (NUMBERS[::2], 0, SINGLES, 0), (NUMBERS, 0.0, SINGLES, 0)],
     "bytes_at_address": [None, (0, 1), (0.0, 1)],
     "unchecked_array_item": [(NUMBERS, 0), (BLOCK, 0), (NUMBERS[::2], 0), (NUMBERS, 0.0)],
     "load_lanes": [(BLOCK, 0), (WHOLE, 0), (BLOCK.T, 0), (NUMBERS, 0), (BLOCK, 0.0)],
@@ -69,3 +70,17 @@ def test_every_intrinsic_is_tested():
     members = vars(intrinsics) | vars(simd)
     found = {name for name, each in members.items() if type(each).__name__ == "_Intrinsic"}
     assert found - {"_byte_pointer", "load_number"} == ARGUMENTS.keys() - {"bytes_at_address"}
+
+
+@kernel
+def added(sums, place, terms, first):
+    intrinsics.add_four(sums, place, terms, first)
+
+
+def test_four_terms_are_added_where_they_belong_and_nowhere_else():
+    random = np.random.default_rng(0)
+    before, terms = random.normal(size=11), random.normal(size=9).astype(np.float32)
+    sums = before.copy()
+    added(sums, 3, terms, 5)
+    before[3:7] += terms[5:9]
+    assert np.array_equal(sums, before)

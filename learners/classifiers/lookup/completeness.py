@@ -42,7 +42,7 @@ class Completeness:
         look_up_nulls: Callable[[Codes], tuple[Floats, Floats]],
         answer_known: Callable[[Codes], tuple[Floats, Floats]],
         look_up_known: Callable[[Codes], tuple[Floats, Floats]],
-        log_evidence: Callable[[Codes], Floats],
+        look_up_hidden: Callable[[Codes], tuple[Floats | None, Floats]],
     ) -> Floats:
         """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
 
@@ -51,9 +51,10 @@ class Completeness:
         and beforehand alike. Where look-ups already tell that the nulls are values with probability `SURE`, they are read
         as values alone; in a row that lacks nothing else the other reading is looked up with `LIKELY`, and not summed out.
 
-        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `look_up_nulls`
-        those with `log_evidence`, `answer_known` those of any rows with the (m,) log probability of what is known, and
-        `look_up_known` the two by look-ups, in which a missing parent ends the context; `log_evidence` the latter by one network.
+        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
+        those of any rows with the (m,) log probability of what is known, and `look_up_known` the two by look-ups, in which a
+        missing parent ends the context. `look_up_hidden` gives the latter by one network, with its probabilities if they are
+        those of `look_up_known`; `look_up_nulls` the probabilities where nothing is lacking with the latter.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
@@ -68,14 +69,19 @@ class Completeness:
                 continue
             lacks = bool(mark & LACKS_PARENT)
             p, of_value = answer_known(own) if lacks else look_up_nulls(own)
-            by_look_ups, (without, log_hidden) = log_evidence(own) if lacks else of_value, self._hide(own)
-            weight = null_is_value_probability(by_look_ups, log_evidence(without), log_hidden)
+            by_look_ups, (without, log_hidden) = look_up_hidden(own)[1] if lacks else of_value, self._hide(own)
+            p_hidden, of_hidden = look_up_hidden(without)
+            weight = null_is_value_probability(by_look_ups, of_hidden, log_hidden)
             weight[by_look_ups == -np.inf] = 0.0  # no class can produce the row with its nulls as values
             places = np.flatnonzero(weight < SURE)
             if places.size and not lacks:
                 likely = places[weight[places] >= LIKELY]
                 if likely.size:
-                    p[likely] = _mean(weight[likely], p[likely], look_up_known(read_only_array(without[:, likely]))[0])
+                    if p_hidden is None:
+                        p_likely, _ = look_up_known(read_only_array(without[:, likely]))
+                    else:
+                        p_likely = p_hidden[likely]
+                    p[likely] = _mean(weight[likely], p[likely], p_likely)
                 places = places[weight[places] < LIKELY]
             if places.size:
                 evidence = of_value[places] if lacks else look_up_known(read_only_array(own[:, places]))[1]
@@ -89,8 +95,8 @@ class Completeness:
         if unsure:
             rows, of_value = (np.concatenate(part) for part in zip(*unsure, strict=True))
             without, log_hidden = self._hide(read_only_array(x[:, rows]))
-            hidden, of_hidden = answer_known(without)
-            out[rows] = _mean(null_is_value_probability(of_value, of_hidden, log_hidden), out[rows], hidden)
+            hidden, evidence = answer_known(without)
+            out[rows] = _mean(null_is_value_probability(of_value, evidence, log_hidden), out[rows], hidden)
         return out
 
     def _hide(self, x: Codes) -> tuple[Codes, Floats]:

@@ -8,11 +8,15 @@ import numpy as np
 
 from learners.counts.sparse_kernels import binary_search_index
 from learners.kernels.arrays import Codes, Float32s, Floats, Int32s, Integers, Uint8s, Uint32s, Uint64s
-from learners.kernels.intrinsics import popcount
+from learners.kernels.intrinsics import add_four, popcount
 from learners.kernels.jit import inner_kernel, kernel
 
 BLOCK_ROWS = 256
+# Tables larger than a processor's own cache are read an attribute at a time for as many rows as have so many sums, which the
+# cache holds: the 97 MB of an ensemble take 1.9 us a row instead of 4.8 (`benchmarks.null_rows`).
+CACHED_CELLS, BLOCK_SUMS = 1 << 17, 1 << 16
 EMPTY = -1
+FOUND = -2  # less a row: that of a key in its place
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of keys, whose highest bits are the slot
 
 
@@ -84,14 +88,16 @@ def _find(tables, a, key):
 
 
 @inner_kernel
-def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK_ROWS,) int64 cells: scratch
+def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_block,) int64 cells: scratch
     """One loop for each parent, of which the compiler makes many lanes."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
+    n_fours = n_classes - n_classes % 4
     values, dense, joint = (
         x[tables.attribute[a], first:last],
         tables.dense[tables.dense_starts[a] :],
         log_joint[first:last],
     )
+    sums = joint.reshape(-1)
     for row in range(values.size):
         cells[row] = np.int64(values[row]) * n_classes
     for d in range(tables.parent_starts[a], tables.parent_starts[a + 1]):
@@ -105,7 +111,9 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (BLOCK
                 joint[row, 0] += dense[cell]
                 joint[row, 1] += dense[cell + np.uint64(1)]
             else:
-                for k in range(n_classes):
+                for k in range(0, n_fours, 4):
+                    add_four(sums, row * n_classes + k, dense, cells[row] + k)
+                for k in range(n_fours, n_classes):
                     joint[row, k] += dense[cell + np.uint64(k)]
 
 
@@ -161,7 +169,7 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
 @inner_kernel
 def _add_sparse_block(
     tables, a, x, first, last, cells, is_pending, log_joint
-):  # OUT (BLOCK_ROWS,) int64 cells: scratch
+):  # OUT (n_block,) int64 cells: scratch
     """All keys, then all their rows of `vectors`, so that the processor waits for the memory of several at once."""
     n_values = tables.n_values[a]
     values, joint = x[tables.attribute[a], first:last], log_joint[first:last]
@@ -173,14 +181,39 @@ def _add_sparse_block(
         for row in range(values.size):
             is_seen = cells[row] >= 0 and parent[row] < size
             cells[row] = cells[row] + np.int64(parent[row]) * stride if is_seen else np.int64(-1)
-    for row in range(values.size):
-        cells[row] = _find(tables, a, cells[row]) if cells[row] >= 0 else np.int64(-1)
+    if tables.key_high.size == 0 and tables.key_low.size > 0:
+        _find_at_first(tables, a, cells[: values.size])
     for row in range(values.size):
         if cells[row] >= 0:
-            for k in range(joint.shape[1]):
-                joint[row, k] += tables.vectors[cells[row], k]
+            cells[row] = FOUND - _find(tables, a, cells[row])
+    n_classes = tables.log_prior.size
+    n_fours = n_classes - n_classes % 4
+    vectors, sums = tables.vectors.reshape(-1), joint.reshape(-1)
+    for row in range(values.size):
+        if cells[row] <= FOUND:
+            entry = (FOUND - cells[row]) * n_classes
+            for k in range(0, n_fours, 4):
+                add_four(sums, row * n_classes + k, vectors, entry + k)
+            for k in range(n_fours, n_classes):
+                joint[row, k] += vectors[np.uint64(entry + k)]
         elif values[row] < n_values:
             _add_backed_off(tables, a, x, first + row, is_pending, log_joint)
+
+
+@inner_kernel
+def _find_at_first(tables, a, cells):  # (n_block,) int64 keys, in place
+    """Put FOUND less its row of `vectors` in place of each key that is in its own slot: three in four, without a branch."""
+    begin, shift = tables.hash_starts[a], np.uint64(tables.hash_shifts[a])
+    words, ranks, last = tables.hash_words[begin:], tables.hash_ranks[begin:], np.uint64(tables.key_low.size - 1)
+    for i in range(cells.size):
+        key = cells[i]
+        slot = (np.uint64(key) * MULTIPLIER) >> shift
+        place, bit = slot >> np.uint64(6), slot & np.uint64(63)
+        before = words[place] & ((np.uint64(1) << bit) - np.uint64(1))
+        entry = min(np.uint64(ranks[place]) + popcount(before), last)
+        is_used = (words[place] >> bit) & np.uint64(1) != np.uint64(0)
+        is_own = is_used & (tables.key_low[entry] == np.uint32(key)) & (key >= 0)
+        cells[i] = FOUND - np.int64(entry) if is_own else key
 
 
 @inner_kernel
@@ -216,9 +249,12 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
 
     x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1. An attribute whose value training never saw counts for no class.
     """
-    cells, is_pending = np.empty(min(BLOCK_ROWS, last - first), np.int64), np.empty(tables.log_prior.size, np.uint8)
-    for block in range(first, last, BLOCK_ROWS):
-        end = min(block + BLOCK_ROWS, last)
+    n_classes, n_block = tables.log_prior.size, BLOCK_ROWS
+    if tables.dense.size + tables.vectors.size > CACHED_CELLS:
+        n_block = max(BLOCK_ROWS, BLOCK_SUMS // n_classes)
+    cells, is_pending = np.empty(min(n_block, last - first), np.int64), np.empty(n_classes, np.uint8)
+    for block in range(first, last, n_block):
+        end = min(block + n_block, last)
         for row in range(block, end):
             for k in range(tables.log_prior.size):
                 out[row, k] = tables.log_prior[k]

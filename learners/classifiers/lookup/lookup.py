@@ -145,7 +145,7 @@ class LookupModel(ModelDefaults):
             return out
 
         return self._completeness.answers(
-            chunk.x, look_up, self.look_up_known, self.answer_known, self.look_up_known, self.log_evidence
+            chunk.x, look_up, self.look_up_known, self.answer_known, self.look_up_known, self.look_up_known
         )
 
     @cached_property

@@ -11,6 +11,7 @@ from learners.classifiers.estimates.context_tree import GRID, build_context_tree
 from learners.classifiers.estimates.hdp import Chain, HDPParameters
 from learners.classifiers.lookup import compilation
 from learners.classifiers.lookup import lookup as lookup_module
+from learners.classifiers.lookup.kernels import BLOCK_SUMS, CACHED_CELLS
 from learners.classifiers.lookup.look_up_tables import fill_class_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.m_selection import select_m_by_hold_out
@@ -351,3 +352,19 @@ def test_a_stored_model_keeps_them_and_wrong_use_is_named():
         model.predict_interval(train, 1.5)
     with pytest.raises(InvalidParameter, match="m-estimates"):
         KDB(estimator="m").fit(train, "class").predict_interval(train)
+
+
+@pytest.mark.parametrize("n_classes", [3, 4, 10])
+@pytest.mark.parametrize("form", ["dense", "hash"])
+def test_rows_of_large_tables_are_answered_alike_alone_and_together(n_classes, form, monkeypatch):
+    """Of many rows a large table answers more at a time; unseen and rare values are among them."""
+    every_form(monkeypatch, form)
+    schema = strategies.schema_of([300, 200, 3], n_classes)
+    structure = Structure((0, 1, 2), ((), (0,), (0, 1)))
+    model = model_of(schema, structure, strategies.chunk_of(0, schema, 40_000), 1.0)
+    assert model._tables.dense.size + model._tables.vectors.size > CACHED_CELLS
+    asked = strategies.chunk_of(1, schema, BLOCK_SUMS // n_classes + 300)
+    together = model.predict_proba(asked, threads=1)
+    some = np.arange(0, asked.n_rows, 97)
+    alone = np.concatenate([model.predict_proba(Chunk(asked.x[:, [row]], None)) for row in some])
+    assert np.array_equal(together[some], alone)
