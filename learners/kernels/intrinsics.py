@@ -84,7 +84,9 @@ def equal_bytes_bitmask(typingctx: Context, codes: types.Type, offset: types.Typ
 
 
 @intrinsic
-def add_four(typingctx: Context, sums: types.Type, place: types.Type, terms: types.Type, first: types.Type) -> Intrinsic:
+def add_four(
+    typingctx: Context, sums: types.Type, place: types.Type, terms: types.Type, first: types.Type
+) -> Intrinsic:
     """Add terms[first + k] to sums[place + k] for k = 0..3, of one-dimensional arrays float64 and float32 of enough elements.
 
     The compiler adds four classes one by one: 7.8 ns for a cell of a table, against 3 with vectors.

@@ -39,6 +39,10 @@ class Factor(NamedTuple):
     kind: Integers
 
 
+Lack = tuple[int, tuple[int, ...], frozenset[int]]
+"""A family, the missing attributes over which it is summed, and all that it lacks."""
+
+
 @dataclass(frozen=True)
 class _Plan:
     """How to answer rows in which the same attributes are missing."""
@@ -48,6 +52,8 @@ class _Plan:
     around: list[int]  # the known attributes in families of which something is missing
     order: tuple[int, ...]  # in which the missing attributes are summed out
     n_cells: int  # numbers of each class in the widest sum
+    # Sums that have no missing attribute in common, each by what its families lack: rows that lack something else as well share them.
+    parts: dict[tuple[Lack, ...], _Plan]
 
 
 class Elimination:
@@ -75,22 +81,40 @@ class Elimination:
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
+        plain, parts = list[Integers](), dict[tuple[Lack, ...], tuple[_Plan, list[Integers]]]()
+        is_complete = np.zeros((len(self.structure.order), x.shape[1]), np.bool_)
         for missing, rows in _patterns(x, self.sizes, self.structure.order):
-            plan, own = self._plan(missing), read_only_array(x[:, rows])
+            plan = self._plan(missing)
             if not plan.order:  # nothing to sum
-                for tables, out in ((self.tables, logs), (self.spread, variance)):
-                    if tables is not None:
-                        log_joints = np.empty((rows.size, n_classes))
-                        fill_class_log_joints(tables, own, 0, rows.size, log_joints)
-                        out[rows] = log_joints
+                plain.append(rows)
                 continue
-            first, which = _different(own[plan.around])
-            step = max(1, BLOCK_CELLS // (plan.n_cells * n_classes))
-            blocks = [self._summed(own[:, first[i : i + step]], plan) for i in range(0, first.size, step)]
-            for part, (tables, out) in enumerate(((self.tables, logs), (self.spread, variance))):
-                if tables is not None:
-                    summed = np.concatenate([block[part] for block in blocks], axis=1).T[which]
-                    out[rows] = summed + _complete_families(tables, own, plan)
+            for first, last in plan.complete:
+                is_complete[first:last, rows] = True
+            for lacks, part in plan.parts.items():
+                parts.setdefault(lacks, (part, []))[1].append(rows)
+        outs = [(tables, out) for tables, out in ((self.tables, logs), (self.spread, variance)) if tables is not None]
+        if plain:
+            rows = np.concatenate(plain)
+            own = read_only_array(x[:, rows])
+            for tables, out in outs:
+                log_joints = np.empty((rows.size, n_classes))
+                fill_class_log_joints(tables, own, 0, rows.size, log_joints)
+                out[rows] = log_joints
+        if parts:
+            is_summed = np.ones(x.shape[1], np.bool_)
+            is_summed[np.concatenate([*plain, np.empty(0, np.int64)])] = False
+            rows = np.flatnonzero(is_summed)
+            own = read_only_array(x[:, rows])
+            for tables, out in outs:
+                out[rows] = self._complete_families(tables, own, is_complete[:, rows])
+        for part, each in parts.values():
+            rows = np.concatenate(each)
+            own = read_only_array(x[:, rows])
+            first_rows, which = _different(own[part.around])
+            step = max(1, BLOCK_CELLS // (part.n_cells * n_classes))
+            blocks = [self._summed(own[:, first_rows[i : i + step]], part) for i in range(0, first_rows.size, step)]
+            for place, (_, out) in enumerate(outs):
+                out[rows] += np.concatenate([block[place] for block in blocks], axis=1).T[which]
         return logs, variance
 
     def _plan(self, missing: frozenset[int]) -> _Plan:
@@ -130,6 +154,23 @@ class Elimination:
                 variance += 0.0 if factor.variance is None else factor.variance[:, factor.kind]
         return logs, variance
 
+    def _complete_families(self, tables: Tables, x: Codes, is_complete: Mask) -> Floats:
+        """(n_rows, n_classes): the prior's term and those of the families of each row, (n_families, n_rows), of which nothing is missing."""
+        total = np.tile(tables.log_prior, (x.shape[1], 1))
+        terms, is_all = lookup_tables_without_prior(tables), is_complete.all(axis=1)
+        for first, last in _stretches(np.flatnonzero(is_all).tolist()):
+            complete = np.empty_like(total)
+            fill_class_log_joints(slice_lookup_tables(terms, first, last), x, 0, x.shape[1], complete)
+            total += complete
+        for i in np.flatnonzero(~is_all & is_complete.any(axis=1)).tolist():
+            rows = np.flatnonzero(is_complete[i])
+            members = [*self.structure.parents[i], self.structure.order[i]]
+            complete = np.empty((rows.size, total.shape[1]))
+            own = read_only_array(x[np.array(members)[:, np.newaxis], rows])
+            fill_class_log_joints(self._family(i, tables is self.spread), own, 0, rows.size, complete)
+            total[rows] += complete
+        return total
+
     def _family(self, i: int, of_spread: bool) -> Tables:
         if (i, of_spread) not in self._families:
             tables = self.spread if of_spread and self.spread is not None else self.tables
@@ -151,16 +192,6 @@ class Elimination:
         logs = np.empty((codes.shape[1], tables.log_prior.size))
         fill_class_log_joints(tables, codes, 0, codes.shape[1], logs)
         return np.ascontiguousarray(logs.T).reshape(-1, *shape, n_rows)
-
-
-def _complete_families(tables: Tables, x: Codes, plan: _Plan) -> Floats:
-    """(n_rows, n_classes): the prior's term and those of the families of which nothing is missing."""
-    total = np.tile(tables.log_prior, (x.shape[1], 1))
-    terms, complete = lookup_tables_without_prior(tables), np.empty_like(total)
-    for first, last in plan.complete:
-        fill_class_log_joints(slice_lookup_tables(terms, first, last), x, 0, x.shape[1], complete)
-        total += complete
-    return total
 
 
 def _largest(values: Floats, none: float, instead: float) -> Floats:
@@ -211,9 +242,27 @@ def _planned(structure: Structure, missing: frozenset[int], sizes: Integers, mos
             lacking = [{structure.order[i], *structure.parents[i]} for i, scope in scopes.items() if scope]
             around = sorted(set[int]().union(*lacking) - missing)
             complete = tuple(_stretches([i for i in sorted(scopes) if not scopes[i]]))
-            return _Plan({i: tuple(sorted(scopes[i])) for i in sorted(scopes)}, complete, around, order, n_cells)
+            plan = _Plan({i: tuple(sorted(scopes[i])) for i in sorted(scopes)}, complete, around, order, n_cells, {})
+            plan.parts.update(_parts(structure, missing, plan))
+            return plan
         ended = max(widest, key=lambda i: (_size(scopes[i], sizes), i))
         families[ended] = (families[ended][0], ())
+
+
+def _parts(structure: Structure, missing: frozenset[int], plan: _Plan) -> Iterator[tuple[tuple[Lack, ...], _Plan]]:
+    """The sums of a plan that have no missing attribute in common, and what their families lack."""
+    groups = list[set[int]]()
+    for scope in plan.scopes.values():
+        if scope:
+            joined = [group for group in groups if group & set(scope)]
+            groups = [group for group in groups if not group & set(scope)] + [set(scope).union(*joined)]
+    for group in groups:
+        scopes = {i: scope for i, scope in plan.scopes.items() if group & set(scope)}
+        members = {i: {structure.order[i], *structure.parents[i]} for i in scopes}
+        around = sorted(set[int]().union(*members.values()) & set(plan.around))
+        order = tuple(v for v in plan.order if v in group)
+        lacks = tuple((i, scope, missing & members[i]) for i, scope in scopes.items())
+        yield lacks, _Plan(scopes, (), around, order, plan.n_cells, {})
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -167,9 +167,7 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
 
 
 @inner_kernel
-def _add_sparse_block(
-    tables, a, x, first, last, cells, is_pending, log_joint
-):  # OUT (n_block,) int64 cells: scratch
+def _add_sparse_block(tables, a, x, first, last, cells, is_pending, log_joint):  # OUT (n_block,) int64 cells: scratch
     """All keys, then all their rows of `vectors`, so that the processor waits for the memory of several at once."""
     n_values = tables.n_values[a]
     values, joint = x[tables.attribute[a], first:last], log_joint[first:last]

@@ -80,6 +80,25 @@ def test_a_column_that_all_rows_lack_is_summed_out_together(model, work):
     assert work["look-ups"] <= 60 * n_joints + 40 * unsure
 
 
+def test_rows_that_each_lack_something_else_share_their_sums(model, work):
+    """Two or three of the columns have values that training never saw, or are not known, in thousands of patterns."""
+    n_calls = []
+    for n_rows in (500, 4000):
+        random, x = np.random.default_rng(3), np.array(rows_of(model, n_rows, share=0.0).x)
+        for row in range(n_rows):
+            lacking = random.choice(N_COLUMNS, 2 + row % 2, replace=False)
+            x[lacking, row] = model.schema.domain_sizes[lacking]
+        x.setflags(write=False)
+        patterns = np.unique(np.packbits(x >= model.schema.domain_sizes[:, np.newaxis], axis=0), axis=1).shape[1]
+        assert patterns > n_rows // 2
+        work.update({"look-ups": 0, "summed": 0})
+        model.predict_proba(Chunk(x, None), threads=1)
+        n_calls.append(work["look-ups"])
+    n_joints = len(model.joints.models) if isinstance(model, EnsembleModel) else 1
+    assert n_calls[0] <= 500 * n_joints
+    assert n_calls[1] <= 3 * n_calls[0], "for eight times as many rows and patterns"
+
+
 def test_nulls_as_usual_are_read_as_values_with_nothing_lost(model, monkeypatch):
     rows = rows_of(model, 1500)
     answers = model.predict_proba(rows)
