@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from learners.classifiers.description import training_facts_table
 from learners.classifiers.lookup import kernels
-from learners.classifiers.lookup.completeness import Completeness
+from learners.classifiers.lookup.completeness import Completeness, LookUps, side_by_side
 from learners.classifiers.lookup.look_up_tables import (
     Tables,
     attribute_log_factors,
@@ -131,13 +131,17 @@ class EnsembleModel(ModelDefaults):
             )
             return out
 
+        def look_up_nulls(x: Codes, without: Codes) -> LookUps:
+            of_value, of_hidden = np.split(self.joints.log_evidence(side_by_side(x, without)), 2)
+            return LookUps(look_up(x), of_value, None, of_hidden)
+
         return self._completeness.answers(
             chunk.x,
             look_up,
-            lambda x: (look_up(x), self.joints.log_evidence(x)),
+            look_up_nulls,
             self.pooled_answer_of_known,
             lambda x: self.pooled_answer_of_known(x, by_look_ups=True),
-            lambda x: (None, self.joints.log_evidence(x)),
+            self.joints.log_evidence,
         )
 
     def warnings(self) -> list[str]:

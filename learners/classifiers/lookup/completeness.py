@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from learners.classifiers.lookup.kernels import hide_nulls, mark_unknown_and_null_rows
+from learners.classifiers.lookup.kernels import (
+    fill_null_is_value_probability,
+    hide_nulls,
+    mark_unknown_and_null_rows,
+)
 from learners.kernels.arrays import Codes, Floats, Integers, freeze_arrays, read_only_array
 from learners.schema import Schema
 
@@ -14,6 +19,15 @@ LACKS_PARENT, HAS_NULL = 1, 2
 
 SURE, LIKELY = 0.95, 0.5
 """Nulls that are values with these probabilities, as look-ups tell it: then what they may hide is left out, or itself looked up."""
+
+
+class LookUps(NamedTuple):
+    """What look-ups tell of rows with their nulls as values, and hidden."""
+
+    value: Floats  # (n, n_classes) probabilities
+    of_value: Floats  # (n,) log P(known), by one network
+    hidden: Floats | None  # as `value`, where they are as good as known
+    of_hidden: Floats
 
 
 class Completeness:
@@ -39,10 +53,10 @@ class Completeness:
         self,
         x: Codes,
         look_up: Callable[[Codes], Floats],
-        look_up_nulls: Callable[[Codes], tuple[Floats, Floats]],
+        look_up_nulls: Callable[[Codes, Codes], LookUps],
         answer_known: Callable[[Codes], tuple[Floats, Floats]],
         look_up_known: Callable[[Codes], tuple[Floats, Floats]],
-        look_up_hidden: Callable[[Codes], tuple[Floats | None, Floats]],
+        log_evidence: Callable[[Codes], Floats],
     ) -> Floats:
         """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
 
@@ -52,9 +66,9 @@ class Completeness:
         as values alone; in a row that lacks nothing else the other reading is looked up with `LIKELY`, and not summed out.
 
         Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
-        those of any rows with the (m,) log probability of what is known, and `look_up_known` the two by look-ups, in which a
-        missing parent ends the context. `look_up_hidden` gives the latter by one network, with its probabilities if they are
-        those of `look_up_known`; `look_up_nulls` the probabilities where nothing is lacking with the latter.
+        those of any rows with the (m,) log probability of what is known, `look_up_known` the two by look-ups, in which a
+        missing parent ends the context, and `log_evidence` the latter by one network. `look_up_nulls` gives `LookUps` of rows
+        in which nothing is lacking, and of the same with their nulls hidden.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
@@ -68,19 +82,23 @@ class Completeness:
                 parts.append((rows, answer_known(own)[0] if mark else look_up(own)))
                 continue
             lacks = bool(mark & LACKS_PARENT)
-            p, of_value = answer_known(own) if lacks else look_up_nulls(own)
-            by_look_ups, (without, log_hidden) = look_up_hidden(own)[1] if lacks else of_value, self._hide(own)
-            p_hidden, of_hidden = look_up_hidden(without)
-            weight = null_is_value_probability(by_look_ups, of_hidden, log_hidden)
-            weight[by_look_ups == -np.inf] = 0.0  # no class can produce the row with its nulls as values
+            without, log_hidden = self._hide(own)
+            if lacks:
+                p, of_value = answer_known(own)
+                found = LookUps(p, log_evidence(own), None, log_evidence(without))
+            else:
+                found = look_up_nulls(own, without)
+                p = found.value
+            weight = null_is_value_probability(found.of_value, found.of_hidden, log_hidden)
+            weight[found.of_value == -np.inf] = 0.0  # no class can produce the row with its nulls as values
             places = np.flatnonzero(weight < SURE)
             if places.size and not lacks:
                 likely = places[weight[places] >= LIKELY]
                 if likely.size:
-                    if p_hidden is None:
+                    if found.hidden is None:
                         p_likely, _ = look_up_known(read_only_array(without[:, likely]))
                     else:
-                        p_likely = p_hidden[likely]
+                        p_likely = found.hidden[likely]
                     p[likely] = _mean(weight[likely], p[likely], p_likely)
                 places = places[weight[places] < LIKELY]
             if places.size:
@@ -106,6 +124,11 @@ class Completeness:
         return read_only_array(hidden), log_hidden
 
 
+def side_by_side(x: Codes, without: Codes) -> Codes:
+    """Rows (n_attributes, n) and as many others (n_attributes, n) as (n_attributes, 2 n): one call of a kernel for both."""
+    return read_only_array(np.concatenate([x, without], axis=1))
+
+
 def _mean(weight: Floats, of_value: Floats, of_hidden: Floats) -> Floats:
     """(n, n_classes) the mean of two, of which the first has a weight (n,)."""
     share = weight[:, np.newaxis]
@@ -117,6 +140,6 @@ def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: F
 
     `log_hidden` (n,) is the log probability of hiding just these. Where neither reading is possible, both give the prior.
     """
-    is_neither = np.isneginf(of_value) & np.isneginf(of_hidden)  # -inf - -inf is NaN
-    log_odds = np.where(is_neither, 0.0, of_value) - np.where(is_neither, 0.0, of_hidden) - log_hidden
-    return np.asarray(1 / (1 + np.exp(-np.clip(log_odds, -700, 700))))
+    weight = np.empty(of_value.size)
+    fill_null_is_value_probability(of_value, of_hidden, log_hidden, weight)
+    return weight

@@ -22,7 +22,7 @@ from learners.classifiers.description import (
 from learners.classifiers.estimates.context_tree import ContextTree, Estimates
 from learners.classifiers.lookup import kernels
 from learners.classifiers.lookup.compilation import compile_lookup_tables, compile_lookup_variance_tables
-from learners.classifiers.lookup.completeness import Completeness
+from learners.classifiers.lookup.completeness import Completeness, LookUps, side_by_side
 from learners.classifiers.lookup.elimination import Elimination
 from learners.classifiers.lookup.kernels import ManyClassTables, normalize_log_joint_rows
 from learners.classifiers.lookup.look_up_tables import (
@@ -145,7 +145,7 @@ class LookupModel(ModelDefaults):
             return out
 
         return self._completeness.answers(
-            chunk.x, look_up, self.look_up_known, self.answer_known, self.look_up_known, self.look_up_known
+            chunk.x, look_up, self._look_up_nulls, self.answer_known, self.look_up_known, self.log_evidence
         )
 
     @cached_property
@@ -170,6 +170,11 @@ class LookupModel(ModelDefaults):
         logs = np.empty((x.shape[1], self.schema.n_classes))
         fill_class_log_joints(self._tables, x, 0, x.shape[1], logs)
         return normalize_log_joints(logs, self._tables.log_prior)
+
+    def _look_up_nulls(self, x: Codes, without: Codes) -> LookUps:
+        p, log_evidence = self.look_up_known(side_by_side(x, without))
+        n = x.shape[1]
+        return LookUps(p[:n], log_evidence[:n], p[n:], log_evidence[n:])
 
     def log_evidence(self, x: Codes) -> Floats:
         """Log P(known) (n,) of codes (n_attributes, n), exact where no parent is missing; a missing parent ends the context."""
