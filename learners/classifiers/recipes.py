@@ -22,6 +22,7 @@ from learners.classifiers.estimates.context_tree import (
 )
 from learners.classifiers.estimates.hdp import HDPParameters, Posterior, hdp_map_estimates
 from learners.classifiers.estimates.hdp_sampler import hdp_gibbs_estimates
+from learners.classifiers.estimates.rare_classes import with_own_concentrations_of_rare_classes
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.m_selection import select_m_by_hold_out
 from learners.classifiers.selection import LOSSES, Measure, PrefixLosses, selection_loss_tables
@@ -356,6 +357,8 @@ def fit_network(
         "sampling" if parameters.estimator == "hdp" else "solving",
         lambda threads, advance: estimate(trees, parameters, threads, advance),
     )
+    if parameters.estimator == "hdp-map":
+        posteriors = list(map(with_own_concentrations_of_rare_classes, trees, posteriors))
     facts["sweeps"] = max((posterior.n_sweeps for posterior in posteriors), default=0)
     if parameters.estimator == "hdp":
         # Too few sweeps to tell leave no R-hat, and NaN is no JSON.
