@@ -128,7 +128,7 @@ VERSION = _parameter("version", "path", TEXT, required=True, example="3")
 OVERLOOK = "Overlook columns that the model does not know, instead of refusing them."
 IGNORE_UNKNOWN = _parameter("ignore_unknown", "query", FLAG, description=OVERLOOK)
 IN_BETWEEN = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-WITH_INTERVALS = "Add intervals of what chance in the training rows leaves open at this level, given the structure; for estimators hdp and hdp-map, and circuits that were sampled."
+WITH_INTERVALS = "Add intervals for the sampling error of the training rows at this level, given the structure; for estimators hdp and hdp-map, and circuits that were sampled."
 INTERVAL = _parameter("interval", "query", IN_BETWEEN, description=WITH_INTERVALS, example=0.9)
 SOME = {"type": "integer", "minimum": 1, "maximum": MAX_CLASSES}
 MOST_PROBABLE = "Answer with the most probable classes of each row, so many, instead of all."
