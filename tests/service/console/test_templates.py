@@ -216,6 +216,7 @@ PAGES: dict[str, Strategy] = {
         timezone="UTC",
         learners={"nb": "naive Bayes"},
         roles=["read"],
+        event_kinds=["alert", "job.failed"],
         next_runs=some(NOW),
         cron_problem=maybe("no such time"),
         datasets=some("weather"),
@@ -225,7 +226,7 @@ PAGES: dict[str, Strategy] = {
         webhooks=st.none()
         | some(
             a(
-                webhook=a(id="1", url="https://x.y", models=some("rain"), created_at="now"),
+                webhook=a(id="1", url="https://x.y", models=some("rain"), events=["alert"], created_at="now"),
                 deliveries=some(a(at="now", type="t", error=maybe("no"), status=maybe(204))),
             )
         ),
