@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 
 MOST_NAMED = 8  # columns in one sentence
+MOST_READ = 4096  # characters of an error of a library, which may quote what it was given
 
 # A password before a host, which a number of a port is not; and parameters of signed URIs and of those with a key.
 _PASSWORD = re.compile(r"([a-z][a-z0-9+.-]*://[^/?#\s@:]*):(?!\d+(?:[/?#]|$))[^\s?#]*@", re.IGNORECASE)
@@ -39,7 +40,8 @@ def columns_flag(columns: Mapping[str, object]) -> str:
 
 def one_line_error_text(error: Exception) -> str:
     """The text of an error, short and without secrets of URIs, whole rows of the data, or the stack of a library."""
-    return redact_uri_secrets(_NOT_SHOWN.sub(r"\1", " ".join(str(error).split())))[:200]
+    text = " ".join(str(error)[:MOST_READ].split())
+    return redact_uri_secrets(_NOT_SHOWN.sub(r"\1", text))[:200]
 
 
 class LearnerError(Exception):

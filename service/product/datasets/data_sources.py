@@ -25,6 +25,7 @@ from learners.passes.sources.credentials import resolve_credentials_uri
 from learners.passes.sources.csv.types import declared_text_types
 from learners.passes.sources.file_access import FileAccess
 from learners.passes.sources.lake.lake_tables import parse_lake_table_uri
+from learners.passes.sources.path_expansion import WILDCARDS
 from learners.passes.sources.source import Source
 from learners.schema import Schema
 from service.product.datasets.dataset_statistics import load_column_order
@@ -44,6 +45,8 @@ _POSTGRES = ("postgresql", "postgres")
 # What is asked for comes last, so that a query may hold any sign.
 _QUESTION = re.compile(r"[?&](table|query)=", re.IGNORECASE)
 _METADATA = b"fewpass.database"
+# Of a URI, and of one that asks a database: longer ones name nothing, and patterns for them take time with their square.
+MOST_URI_LENGTH, MOST_QUERY_LENGTH, MOST_PART_LENGTH = 4096, 16_384, 255
 MOST_STORED_BYTES = 1 << 20  # of one request that came over REST: lists show five hundred
 
 
@@ -82,8 +85,9 @@ def open_data_source(
 
 
 def check_uri_secrets(uris: Sequence[str]) -> None:
-    """Refuse URIs with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
+    """Refuse URIs that are too long, or with a password or a signature, as jobs, data sets and models show them (InvalidRequest)."""
     for uri in uris:
+        check_uri_length(uri)
         shown = redact_uri_secrets(uri)
         if shown != uri:
             raise InvalidRequest(
@@ -92,6 +96,24 @@ def check_uri_secrets(uris: Sequence[str]) -> None:
                 "FEWPASS_CREDENTIALS_NAME_FILE), and ask for credentials://name/file.parquet.",
                 field="uris",
             )
+
+
+def check_uri_length(uri: str) -> None:
+    """Refuse a URI that is longer than a path may be, or a pattern with a part that no name can match (InvalidRequest)."""
+    is_query = is_database_uri(uri)
+    most = MOST_QUERY_LENGTH if is_query else MOST_URI_LENGTH
+    if len(uri) > most:
+        raise InvalidRequest(
+            f"A URI has {len(uri):,} characters ({uri[:60]}…); at most {most:,} are read. Name a folder or a shorter pattern.",
+            field="uris",
+        )
+    part = "" if is_query else max(uri.split("/"), key=len)
+    if len(part) > MOST_PART_LENGTH and any(mark in part for mark in WILDCARDS):
+        raise InvalidRequest(
+            f"A part of a pattern has {len(part):,} characters ({part[:60]}…); at most {MOST_PART_LENGTH} can match a name. "
+            "Write a shorter pattern.",
+            field="uris",
+        )
 
 
 def check_stored_size(request: BaseModel) -> None:
@@ -143,9 +165,10 @@ def parameters_with_file_paths(parameters: JSONMapping) -> JSONObject:
 
 
 def check_data_roots(uris: Sequence[str], settings: Settings) -> None:
-    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots)."""
+    """Refuse URIs outside the configured data roots, and files of the system wherever the roots are (OutsideRoots, InvalidRequest)."""
     rule = RootRule.of(settings)
     for uri in uris:
+        check_uri_length(uri)
         rule(uri)
 
 

@@ -57,9 +57,10 @@ def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: b
     named = checked_refresh_training(workspace, request) if isinstance(request, RefreshRequest) else request
     uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
     uris += learner_parameter_files(getattr(named, "parameters", {}))
-    check_uri_secrets(uris)
     if is_remote:
         check_stored_size(request)
+    check_uri_secrets(uris)
+    if is_remote:
         check_data_roots(uris, workspace.settings)
     _check_named(workspace, named, is_remote=is_remote)
     check_job_limits(workspace.settings, request.model_dump())
