@@ -18,7 +18,7 @@ PACKAGES = ("learners", "service", "storage")
 
 
 class HiddenPackage(ImportError):
-    """A module of the user has the name of one of our packages, and Python finds it first."""
+    """Raised when a user's module has the name of a fewpass package and Python finds it first."""
 
     def __init__(self, package: str, found: str) -> None:
         super().__init__(
@@ -29,7 +29,7 @@ class HiddenPackage(ImportError):
 
 
 def _check_packages() -> None:
-    """Refuse to begin where one of our packages would be somebody else's module of that name."""
+    """Refuse to start if a module of another origin hides one of our packages (HiddenPackage)."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH120, PTH100
     for package in PACKAGES:
         loaded = sys.modules.get(package)

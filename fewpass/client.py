@@ -1,4 +1,4 @@
-"""A running server from Python: models are trained, published, asked and opened over REST."""
+"""Client for a running server: train, publish, query and open models over REST."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ JSON = dict[str, Any]
 
 
 class ServerError(LearnerError):
-    """What a server refused or could not do, in its words.
+    """An error reported by the server, in the server's words.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class ServerError(LearnerError):
 
 
 class Predictions(NamedTuple):
-    """The answer of a classifier.
+    """Class probabilities of rows, and the model version that computed them.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class Predictions(NamedTuple):
 
     @property
     def predicted(self) -> list[Any]:
-        """The most probable class of each row."""
+        """Most probable class of each row."""
         return [self.classes[k] for k in self.probabilities.argmax(axis=1).tolist()]
 
 
 class Client:
-    """The REST API of a server in Python; every method raises `ServerError` where the server refuses.
+    """Client for the REST API of a server; every method raises `ServerError` if the server refuses.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Client:
         advance: Callable[[JSON], object] = lambda progress: None,
         **options: object,
     ) -> JSON:
-        """Train a model on files that the server can read, and wait until it is there; returns the result of the job.
+        """Train a model on files that the server can read, wait for the end of the job, and return its result.
 
         Parameters
         ----------
@@ -134,11 +134,11 @@ class Client:
         return self.wait(self.submit(named | {"parameters": dict(parameters or {})} | options)["id"], advance)
 
     def submit(self, request: Mapping[str, object]) -> JSON:
-        """Submit a job of any kind; returns it."""
+        """Submit a job of any kind and return it."""
         return self._json("POST", "/v1/jobs", body=dict(request))
 
     def wait(self, job: str, advance: Callable[[JSON], object] = lambda progress: None) -> JSON:
-        """Wait for the end of a job; returns its result.
+        """Wait until a job ends and return its result.
 
         Raises
         ------
@@ -154,7 +154,7 @@ class Client:
         return dict(state["result"] or {})
 
     def models(self) -> list[JSON]:
-        """All models, a page after the other."""
+        """Return all models, fetched page by page."""
         models, cursor = [], None
         while True:
             page = self._json("GET", "/v1/models", params={} if cursor is None else {"cursor": cursor})
@@ -163,11 +163,11 @@ class Client:
                 return models
 
     def model(self, reference: str) -> JSON:
-        """What is known of a version: "name", "name@3" or "name@alias"."""
+        """Return the record of a version: "name", "name@3" or "name@alias"."""
         return self._json("GET", _of_model(reference))
 
     def predict(self, reference: str, rows: Any) -> Predictions:
-        """Class probabilities.
+        """Return the class probabilities of rows.
 
         Parameters
         ----------
@@ -179,16 +179,16 @@ class Client:
         return Predictions(answer["classes"], np.asarray(answer["probabilities"]), answer["model"], answer["version"])
 
     def query(self, reference: str, queries: Sequence[AnyQuery]) -> list[JSON]:
-        """Answers to queries such as `fewpass.Conditional(("late",), {"city": "Graz"})`, in their order."""
+        """Answer queries such as `fewpass.Conditional(("late",), {"city": "Graz"})`, in their order."""
         body = {"queries": QUERIES.dump_python(list(queries), mode="json")}
         return list(self._json("POST", _of_model(reference, "query"), body=body)["answers"])
 
     def score(self, reference: str, rows: Sequence[Mapping[str, object]], **options: object) -> JSON:
-        """The log likelihood of rows, and how surprising each is."""
+        """Return the log likelihood of rows, and the surprise rank of each."""
         return self._json("POST", _of_model(reference, "score"), body={"records": list(rows)} | options)
 
     def impute(self, reference: str, rows: Sequence[Mapping[str, object]], **options: object) -> JSON:
-        """Rows with their missing cells filled."""
+        """Return the rows with their missing cells filled."""
         return self._json("POST", _of_model(reference, "impute"), body={"records": list(rows)} | options)
 
     def publish(self, model: Any, reference: str) -> JSON:
@@ -212,7 +212,7 @@ class Client:
         return version
 
     def open(self, reference: str) -> Any:
-        """The estimator of a version, as `fewpass.open` gives it."""
+        """Return the estimator of a version, as `fewpass.open` does."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.tar"
             path.write_bytes(self._answer("GET", _of_model(reference, "export")).content)
@@ -235,12 +235,12 @@ class Client:
 
 
 def _of_model(reference: str, *more: str) -> str:
-    """The path of what a server knows of a model."""
+    """Return the URL path of a model's resource."""
     return "/".join(("/v1/models", quote(reference, safe="@"), *(quote(part, safe="") for part in more)))
 
 
 def _plain(value: Any) -> Any:
-    """A value of NumPy or pandas as Python's own."""
+    """Convert a NumPy or pandas value to a plain Python value."""
     if value is pd.NA or value is pd.NaT:
         return None
     if isinstance(value, pd.Timestamp):

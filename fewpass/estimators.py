@@ -1,4 +1,4 @@
-"""The estimators of `learners`, which can be kept: saved to a file and published to a registry."""
+"""Estimators of `learners` with persistence: saved to a file and published to a registry."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Kept:
-    """What a fitted estimator can do with its model besides answering."""
+    """Mixin that saves, reports, plots and exports the model of a fitted estimator."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -40,7 +40,7 @@ class Kept:
 
     @with_argument_checks
     def save(self, path: str | Path, *, replace: bool = False) -> None:
-        """Write the model to one file: the same as `fewpass models export` writes and `fewpass models import` takes.
+        """Write the model to one file, as `fewpass models export` does; `fewpass models import` accepts it.
 
         The file appears when it is whole. It holds the model and the columns, not the rows: `fewpass.load` gives an estimator
         that answers as this one, bit for bit, and has nothing to add other rows to.
@@ -61,7 +61,8 @@ class Kept:
         fitted_models.save_fitted_model(fitted_of(self), Path(path), replace=replace)
 
     def report(self, X: Any, y: Any = None) -> Page:
-        """How good the model is on rows whose class is known: verdict, losses, calibration, confusion, importances, what is left out.
+        """Report how good the model is on rows whose class is known: verdict, losses, calibration, confusion,
+        importances, excluded columns.
 
         A notebook shows the page; `page.save("report.html")` writes it, `page.numbers` holds what it shows.
 
@@ -88,7 +89,7 @@ class Kept:
 
     @property
     def plot(self) -> Plots:
-        """Pictures by matplotlib: `structure`, `calibration`, `importance`, `drift` and `trace`."""
+        """Matplotlib pictures: `structure`, `calibration`, `importance`, `drift` and `trace`."""
         from fewpass.plotting import Plots
 
         return Plots(self, fitted_of(self))
@@ -107,7 +108,7 @@ class Kept:
         return measured.report
 
     def _rows_to_measure(self, X: Any, y: Any) -> Source:
-        """Rows with their classes under the name that the model has for them."""
+        """Return the rows with their class under the model's name for the target."""
         target = vars(self)["model_"].schema.target
         y = target if y is None else y
         named: str | None
@@ -121,7 +122,7 @@ class Kept:
 
     @with_argument_checks
     def to_network(self, path: str | Path | None = None, *, format: str | None = None) -> str:
-        """The network of the model as a text for other programs, written to a file if a path is given.
+        """Return the network as text for other programs, and write it to `path` if given.
 
         Of an ensemble it is the joint member, of a posterior over structures the most probable graph.
 
@@ -159,7 +160,8 @@ class Kept:
         absent: str | Sequence[str] = (),
         path: str | Path | None = None,
     ) -> str:
-        """The model as SQL that answers every row of a table as `predict_proba` does, written to a file if a path is given.
+        """Return the model as SQL that answers every row of a table as `predict_proba` does, and write it to `path` if
+        given.
 
         The script makes tables and a view with the columns `prediction` and `probability_<class>`.
 
@@ -202,41 +204,41 @@ class Kept:
 
 
 class NB(Kept, estimators.NB):
-    """Naive Bayes, as `learners.NB`, to be kept."""
+    """`learners.NB`, naive Bayes, with persistence."""
 
 
 class TAN(Kept, estimators.TAN):
-    """Tree-augmented naive Bayes, as `learners.TAN`, to be kept."""
+    """`learners.TAN`, tree-augmented naive Bayes, with persistence."""
 
 
 class KDB(Kept, estimators.KDB):
-    """k-dependence Bayes, as `learners.KDB`, to be kept."""
+    """`learners.KDB`, k-dependence Bayes, with persistence."""
 
 
 class SKDB(Kept, estimators.SKDB):
-    """Selective k-dependence Bayes, as `learners.SKDB`, to be kept."""
+    """`learners.SKDB`, selective k-dependence Bayes, with persistence."""
 
 
 class ESKDB(Kept, estimators.ESKDB):
-    """An ensemble of selective networks, as `learners.ESKDB`, to be kept."""
+    """`learners.ESKDB`, an ensemble of selective networks, with persistence."""
 
 
 class FewPassClassifier(Kept, estimators.FewPassClassifier):
-    """The default learner, as `learners.FewPassClassifier`, to be kept."""
+    """`learners.FewPassClassifier`, the default learner, with persistence."""
 
 
 class XGBoost(Kept, Classifier):
-    """XGBoost on the same columns: the baseline that `fewpass train --learner xgboost` trains."""
+    """XGBoost on the same columns: the baseline of `fewpass train --learner xgboost`."""
 
     _learner = "xgboost"
 
 
 class SumProductNetwork(Kept, estimators.SumProductNetwork):
-    """A sum-product network, as `learners.SumProductNetwork`, to be kept."""
+    """`learners.SumProductNetwork`, a sum-product network, with persistence."""
 
 
 class StructurePosterior(Kept, estimators.StructurePosterior):
-    """A posterior over network structures, as `learners.StructurePosterior`, to be kept."""
+    """`learners.StructurePosterior`, a posterior over network structures, with persistence."""
 
 
 ESTIMATORS: dict[str, type[Any]] = {
@@ -253,7 +255,7 @@ ESTIMATORS: dict[str, type[Any]] = {
 
 
 def fitted_of(estimator: Any) -> Fitted:
-    """A fitted estimator as files and registries keep it.
+    """Convert a fitted estimator to the form stored in files and registries.
 
     Raises
     ------
@@ -281,7 +283,8 @@ def fitted_of(estimator: Any) -> Fitted:
 
 
 def estimator_of(fitted: Fitted) -> Any:
-    """The estimator of a model that was kept; of one that no learner made, such as an imported network, that of its kind.
+    """Return the estimator of a stored model; a model without a learner, such as an imported network, gets the
+    estimator of its kind.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What becomes of a model after it was fitted: loaded from a file, published to a registry, opened from there."""
+"""Life cycle of a fitted model: load it from a file, publish it to a registry, open it from there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from storage.models.model_versions import ModelVersion
 
 @with_argument_checks
 def load(path: str | Path) -> Any:
-    """The estimator of a file that `save` or `fewpass models export` has written, after checking every byte of it; or of a network file.
+    """Load the estimator of a network file, or of a file written by `save` or `fewpass models export` after checking
+    every byte.
 
     Nothing of the file is run: it is arrays and JSON. It is tried in this process; `fewpass models import` tries files of
     strangers in a process of its own.
@@ -47,7 +48,8 @@ def load(path: str | Path) -> Any:
 def publish(
     model: Any, reference: str, *, workspace: str | Path | None = None, tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
-    """Add a fitted estimator to the registry of a workspace, as the next version of a name; to a server's by `Client.publish`.
+    """Add a fitted estimator to the registry of a workspace as the next version of a name; use `Client.publish` for a
+    server.
 
     Parameters
     ----------
@@ -75,7 +77,7 @@ def publish(
 
 
 def name_and_alias(reference: str) -> tuple[str, str | None]:
-    """What a new version is to be called.
+    """Split a reference into the name and the alias of a new version.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def name_and_alias(reference: str) -> tuple[str, str | None]:
 
 @with_argument_checks
 def open(reference: str, *, workspace: str | Path | None = None) -> Any:
-    """The estimator of a version in the registry of a workspace, whether Python or the service has trained it.
+    """Return the estimator of a registered version of a workspace, whether trained by Python or by the service.
 
     Parameters
     ----------

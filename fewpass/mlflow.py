@@ -1,4 +1,4 @@
-"""Models in MLflow: logged with signature and example, served by its tools, and loaded back as the estimators that they were.
+"""Models in MLflow: logged with signature and example, served by MLflow, and loaded as the original estimators.
 
 >>> import fewpass.mlflow
 >>> with mlflow.start_run():
@@ -49,7 +49,7 @@ EXAMPLE_ROWS = 5
 
 
 class RowAnswers:
-    """What MLflow's `pyfunc` asks of a model: a frame in, a frame out.
+    """Adapter for MLflow's `pyfunc`: a frame in, a frame out.
 
     Parameters
     ----------
@@ -60,7 +60,9 @@ class RowAnswers:
         self.estimator = estimator
 
     def predict(self, model_input: Any, params: Any = None) -> pd.DataFrame:
-        """Of each row `prediction` and `probability_<class>`, as `fewpass predict` writes them; without classes `log_likelihood`."""
+        """Return `prediction` and `probability_<class>` of each row, as `fewpass predict` does; `log_likelihood`
+        without a class.
+        """
         del params
         if self.estimator.model_.schema.target is None:
             return pd.DataFrame({LOG_LIKELIHOOD: self.estimator.score_samples(model_input)})
@@ -75,7 +77,8 @@ class RowAnswers:
 def log_model(
     model: Any, name: str = "model", *, input_example: Any = None, registered_model_name: str | None = None, **more: Any
 ) -> Any:
-    """Log a fitted estimator to the active run as a `pyfunc` model; what is logged is the file that `save` writes, no pickle.
+    """Log a fitted estimator to the active run as a `pyfunc` model, stored in the file format of `save` and not as a
+    pickle.
 
     Parameters
     ----------
@@ -113,7 +116,7 @@ def log_model(
 
 
 def load_model(model_uri: str) -> Any:
-    """The estimator that `log_model` has logged, checked as `fewpass.load` checks every file.
+    """Load an estimator logged by `log_model`, checked as `fewpass.load` does.
 
     Parameters
     ----------
@@ -132,7 +135,7 @@ def load_model(model_uri: str) -> Any:
 
 
 def log_fit(model: Any, X: Any = None, y: Any = None, **more: Any) -> Any:
-    """Log to the active run what a training is remembered by: parameters, and with rows their metrics and the report; and the model.
+    """Log a training to the active run: its parameters and the model, and with rows their metrics and the report.
 
     Parameters
     ----------
@@ -151,7 +154,7 @@ def log_fit(model: Any, X: Any = None, y: Any = None, **more: Any) -> Any:
 
 
 def autolog(*, disable: bool = False) -> None:
-    """From now on each `fit` of an estimator of fewpass is a run of MLflow, below the active one if there is one.
+    """Log each later `fit` of a fewpass estimator as an MLflow run, nested in the active run if there is one.
 
     It logs the parameters, the rows, the model, and of a classifier the metrics and the report on the rows that it has
     learned from: those metrics are called `training_…`, and are better than those of new rows.
@@ -197,5 +200,5 @@ def _log_facts(model: Any, X: Any = None, y: Any = None, prefix: str = "") -> No
 
 
 def _load_pyfunc(data_path: str) -> RowAnswers:
-    """What MLflow calls to load a model."""
+    """Load a model for MLflow, which calls this function."""
     return RowAnswers(load(data_path))

@@ -37,7 +37,8 @@ THINNEST, WIDEST = 0.8, 4.0
 
 
 class Plots:
-    """What `model.plot` draws. Every picture takes the axes to draw on, or makes new ones, and gives them back.
+    """Pictures of a fitted estimator, as `model.plot`. Each method draws on the given axes or new ones, and returns
+    them.
 
     Parameters
     ----------
@@ -52,7 +53,8 @@ class Plots:
         self._columns = KnownColumns(type(estimator).__name__, fitted.model, fitted.columns, fitted.is_named)
 
     def structure(self, ax: Axes | None = None) -> Axes:
-        """The network: parents above their children, edges as wide as what they tell; of a posterior the best graph, and dashed others.
+        """Draw the network with parents above children and edge widths by information; for a posterior the best graph,
+        with other edges dashed.
 
         The class is a parent of every column; those edges are left out.
 
@@ -91,7 +93,7 @@ class Plots:
         return axes
 
     def calibration(self, X: Any, y: Any = None, ax: Axes | None = None) -> Axes:
-        """How often the predicted class is right against how probable the model calls it.
+        """Draw how often the predicted class is right against its predicted probability.
 
         Parameters
         ----------
@@ -109,7 +111,7 @@ class Plots:
         return axes
 
     def importance(self, ax: Axes | None = None) -> Axes:
-        """`feature_importances_`, the greatest on top; of more than 30 columns the first 30.
+        """Draw `feature_importances_` as bars, largest on top; at most 30 columns.
 
         Raises
         ------
@@ -124,7 +126,7 @@ class Plots:
         )
 
     def drift(self, X: Any, against: Any = None, ax: Axes | None = None) -> Axes:
-        """How far each column of some rows is from what the model was trained on, in log loss a row; red where it is an alarm.
+        """Draw how far each column of the rows is from the training data, in log loss per row; alarms are red.
 
         Parameters
         ----------
@@ -158,7 +160,8 @@ class Plots:
         return axes
 
     def trace(self, ax: Axes | None = None) -> Axes:
-        """How the chains of a circuit with `learning="gibbs"` went: the log joint of each sweep, and the share of proposals accepted.
+        """Draw the chains of a circuit with `learning="gibbs"`: the log joint of each sweep, and the share of accepted
+        proposals.
 
         Raises
         ------
@@ -186,7 +189,7 @@ class Plots:
 
 
 def _axes(ax: Axes | None, width: float, height: float, *, is_bare: bool = False) -> Axes:
-    """The axes given, or new ones, so many inches wide and high; bare ones fill their figure."""
+    """Return the given axes, or new ones of `width` by `height` inches; bare axes fill their figure."""
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes
 
@@ -228,7 +231,7 @@ def _box(axes: Axes, box: Box, x: float, y: float, size: float, fill: str) -> No
 
 
 def _arrow(axes: Axes, route: list[tuple[float, float]], width: float, **style: Any) -> None:
-    """An edge, upright at its bends, as `graph_layout.svg_edge_path` draws it."""
+    """Draw an edge that is vertical at its bends, as `graph_layout.svg_edge_path` does."""
     from matplotlib.patches import FancyArrowPatch
     from matplotlib.path import Path
 

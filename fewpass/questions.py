@@ -1,4 +1,4 @@
-"""What can be asked of a model, and the forms of evidence and of estimation in it."""
+"""Queries to models, with their forms of evidence and of sampling."""
 
 from learners.models.estimation import Average, Sampling
 from learners.models.evidence import NoneOf, Range

@@ -1,4 +1,4 @@
-"""Reports of models, as pages that a notebook shows and files keep."""
+"""Quality reports of models as HTML pages, shown in notebooks and saved to files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.files.atomic_files import write_file_atomically
 
 @dataclass(frozen=True, eq=False)
 class Page:
-    """How good a model is on some rows, as one page that needs nothing but itself.
+    """Quality report of a model on some rows, as one self-contained HTML page.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Shapley values of the shap library for our models, whose answers without a column are exact: nothing is drawn in its place.
+"""Shapley values by the shap library; missing columns are summed out exactly, so no background rows are drawn.
 
 >>> import fewpass.shap
 >>> explanation = fewpass.shap.explainer(model)(frame)
@@ -19,20 +19,20 @@ from learners.kernels.arrays import Floats, Mask
 
 
 class ShapMissing(LearnerError, ImportError):
-    """The shap library is not installed."""
+    """Raised if the shap library is not installed."""
 
     def __init__(self) -> None:
         super().__init__("Shapley values need the shap library, which is not installed: pip install 'fewpass[shap]'.")
 
 
 class Mark(Enum):
-    """What stands in a row for a value that the model is not to see; a null says something of its own."""
+    """Marker of a hidden value in a row; a null is a value that the model can see."""
 
     HIDDEN = "hidden"
 
 
 class MissingColumns:
-    """A masker of shap: it hides values by leaving their columns out, which `Probabilities` understands.
+    """A shap masker that hides values by omitting their columns, which `Probabilities` supports.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class MissingColumns:
         self.shape = (1, len(self.feature_names))
 
     def in_order(self, rows: Any) -> Any:
-        """A table whose columns have names as shap takes it, which goes by their places; columns that it lacks are hidden.
+        """Reorder the columns of a table by name, since shap goes by position; missing columns are hidden.
 
         Raises
         ------
@@ -61,14 +61,14 @@ class MissingColumns:
         return rows.reindex(columns=self.feature_names, fill_value=Mark.HIDDEN)
 
     def __call__(self, mask: Mask, row: Any) -> tuple[Any]:
-        """(1, n) object: the row with what is to be hidden marked."""
+        """Return the row with hidden values marked, (1, n) object."""
         seen = np.array(row, object)
         seen[~np.asarray(mask, bool)] = Mark.HIDDEN
         return (seen[np.newaxis],)
 
 
 class Probabilities:
-    """A model as a function of rows in which values may be hidden.
+    """Class probabilities as a function of rows with hidden values.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Probabilities:
         self.columns = model._known().names
 
     def __call__(self, rows: Any) -> Floats:
-        """(n_rows, n_classes) float64: P(class | what is seen of the row)."""
+        """Return P(class | visible values of the row), (n_rows, n_classes) float64."""
         values = np.asarray(rows, object)
         records = [
             {name: value for name, value in zip(self.columns, row, strict=True) if value is not Mark.HIDDEN}
@@ -91,7 +91,8 @@ class Probabilities:
 
 
 def explainer(model: Any, **more: Any) -> Any:
-    """`shap.Explainer` of a classifier; call it with rows. Its outputs are the classes in the order of `classes_`.
+    """Return a `shap.Explainer` of a classifier; call it with rows. Its outputs are the classes in the order of
+    `classes_`.
 
     `model.explain(X)` tells contributions without shap, and faster.
 
@@ -119,7 +120,7 @@ def explainer(model: Any, **more: Any) -> Any:
     of_shap = shap.Explainer(Probabilities(model), masker, **({"feature_names": masker.feature_names} | more))
 
     class ByName(type(of_shap)):  # type: ignore[misc]
-        """The explainer that shap has chosen, for tables whose columns stand in any order."""
+        """The explainer chosen by shap, for tables with columns in any order."""
 
         def __call__(self, rows: Any, *args: Any, **more: Any) -> Any:
             return super().__call__(masker.in_order(rows), *args, **more)

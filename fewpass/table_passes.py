@@ -1,4 +1,4 @@
-"""Tables: where rows come from, the schema that turns them into codes, and the passes over them."""
+"""Tables: the sources of rows, the schema that encodes them, and the passes over them."""
 
 from learners.errors import ColumnWarning, LearnerError
 from learners.passes.engine import Progress, collect

@@ -1,4 +1,4 @@
-"""The last look at a model's answers, wherever they leave: whether each is a distribution."""
+"""Final check of a model's predictions: each must be a distribution."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ TOLERANCE = 1e-6
 
 
 def check_answer_distributions(probabilities: Floats, first_row: int = 0) -> Floats:
-    """The same rows (n_rows, n_classes) float64, each of which is a distribution: not negative, with sum 1 within 1e-6.
+    """Return the rows (n_rows, n_classes) float64 after checking that each is a distribution: nonnegative, with sum 1
+    within 1e-6.
 
-    Raises InvalidPrediction naming the first row that is none; `first_row` is the number of the first of these rows
-    among all that are asked.
+    Raises InvalidPrediction naming the first invalid row; `first_row` is the index of the first of these rows
+    among all requested ones.
     """
     with np.errstate(invalid="ignore"):  # infinity less infinity; what is no number is not within the tolerance either
         is_right = np.abs(np.einsum("ij->i", probabilities) - 1.0) <= TOLERANCE
@@ -25,7 +26,7 @@ def check_answer_distributions(probabilities: Floats, first_row: int = 0) -> Flo
 
 
 def check_answer_distribution(probabilities: Floats) -> Floats:
-    """As `check_answer_distributions`, of the answer (n_classes,) for one row, and sooner."""
+    """Check a single prediction (n_classes,) as `check_answer_distributions` does, with less overhead."""
     listed = probabilities.tolist()
     if not (abs(sum(listed) - 1.0) <= TOLERANCE and min(listed) >= 0.0):
         raise InvalidPrediction(0, listed)

@@ -1,4 +1,4 @@
-"""Errors of the learners: each names the offending thing and says what to do."""
+"""Errors of the learners; each names the offending object and suggests a remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JOINED = re.compile(r"\b(delta|iceberg)\+([a-z][a-z0-9+.-]*)://", re.IGNORECASE
 
 
 def redact_uri_secrets(text: str) -> str:
-    """A text with *** in place of the secrets of the URIs in it: passwords, signatures, tokens and keys."""
+    """Replace secrets of URIs in a text by ***: passwords, signatures, tokens and keys."""
     if "://" not in text:
         return text
     shown = _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", _OF_TABLE.sub(r"\1+\2://", text)))
@@ -34,44 +34,44 @@ def redact_uri_secrets(text: str) -> str:
 
 
 def columns_flag(columns: Mapping[str, object]) -> str:
-    """The flag that says something of columns, to be copied into a command."""
+    """Return a `--columns` flag for these settings, ready to copy into a command."""
     return f"--columns {shlex.quote(json.dumps(columns, ensure_ascii=False))}"
 
 
 def one_line_error_text(error: Exception) -> str:
-    """The text of an error, short and without secrets of URIs, whole rows of the data, or the stack of a library."""
+    """Return the text of an error on one line, without URI secrets, whole data rows, or library stack traces."""
     text = " ".join(str(error)[:MOST_READ].split())
     return redact_uri_secrets(_NOT_SHOWN.sub(r"\1", text))[:200]
 
 
 class LearnerError(Exception):
-    """Base of all errors that learners raise on purpose."""
+    """Base class of all errors that learners raise deliberately."""
 
 
 class ColumnWarning(UserWarning):
-    """Columns or values of a table that are not used, or that a model misses."""
+    """Warning about columns or values of a table that are unused, or that a model misses."""
 
 
 class ExtraMissing(LearnerError, ImportError):
-    """A library that a plain install does not bring is needed."""
+    """Raised if an optional library is required but not installed."""
 
     def __init__(self, purpose: str, library: str, extra: str) -> None:
         super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'fewpass[{extra}]'.")
 
 
 def require_extra(purpose: str, module: str, library: str, extra: str) -> None:
-    """Refuse what needs a library that is not installed, before any work is done (ExtraMissing)."""
+    """Raise ExtraMissing if a required library is not installed, before any work is done."""
     if find_spec(module) is None:
         raise ExtraMissing(purpose, library, extra)
 
 
 def require_matplotlib(purpose: str) -> None:
-    """Refuse a picture where matplotlib is not installed (ExtraMissing)."""
+    """Raise ExtraMissing if matplotlib, required for a picture, is not installed."""
     require_extra(purpose, "matplotlib", "matplotlib", "pictures")
 
 
 class UnknownColumn(LearnerError, KeyError):
-    """A column that the schema or the caller names is not in the table."""
+    """Raised if a column named by the schema or the caller is not in the table."""
 
     def __init__(self, column: str, available: Sequence[str]) -> None:
         near = get_close_matches(column, available)
@@ -84,7 +84,7 @@ class UnknownColumn(LearnerError, KeyError):
 
 
 class SourceError(LearnerError, ValueError):
-    """The data cannot be read: no such file, not Parquet, corrupt, or changed while it was read."""
+    """Raised if data cannot be read: missing, not in the expected format, corrupt, or changed while being read."""
 
     def __init__(self, path: str, reason: str) -> None:
         path = redact_uri_secrets(path)
@@ -93,7 +93,7 @@ class SourceError(LearnerError, ValueError):
 
 
 class SchemaError(LearnerError, ValueError):
-    """The table does not fit the schema, or no schema can be made of it."""
+    """Raised if a table does not fit the schema, or no schema can be inferred from it."""
 
     def __init__(self, message: str, column: str | None = None) -> None:
         super().__init__(message)
@@ -101,27 +101,29 @@ class SchemaError(LearnerError, ValueError):
 
 
 class InvalidBuffers(LearnerError, ValueError):
-    """A batch from outside does not hold what Arrow says it must: offsets, indices, text, number of nulls."""
+    """Raised if an external batch violates the Arrow format: offsets, indices, text, or number of nulls."""
 
 
 class InvalidChunk(LearnerError, TypeError):
-    """Encoded rows whose codes are not of one type, uint8 or uint16: kernels would read other numbers."""
+    """Raised if the codes of encoded rows are not all uint8 or all uint16, which kernels would misread."""
 
 
 class EmptyData(LearnerError, ValueError):
-    """There are no rows to learn from."""
+    """Raised if there are no rows to learn from."""
 
 
 class EmptyStatistic(LearnerError, ValueError):
-    """An answer was asked of a statistic that has counted no rows."""
+    """Raised if a statistic that has counted no rows is evaluated."""
 
 
 class StatisticMismatch(LearnerError, ValueError):
-    """Two statistics of different specifications or schemas cannot be merged or subtracted."""
+    """Raised on merging or subtracting statistics of different specifications or schemas."""
 
 
 class InvalidCounts(LearnerError, ValueError):
-    """A statistic holds counts that no rows have: negative ones, or a table that does not sum to the rows of each class."""
+    """Raised if a statistic has impossible counts: negative ones, or a table that does not sum to the rows of each
+    class.
+    """
 
     def __init__(self, statistic: str, reason: str) -> None:
         super().__init__(
@@ -131,7 +133,7 @@ class InvalidCounts(LearnerError, ValueError):
 
 
 class InvalidPrediction(LearnerError, ArithmeticError):
-    """A model's answer for a row is no distribution over the classes."""
+    """Raised if a model's prediction for a row is not a distribution over the classes."""
 
     def __init__(self, row: int, probabilities: Sequence[float]) -> None:
         some = ", ".join(f"{p:.6g}" for p in probabilities[:8]) + (", …" if len(probabilities) > 8 else "")
@@ -143,7 +145,7 @@ class InvalidPrediction(LearnerError, ArithmeticError):
 
 
 class FamilyTooLarge(LearnerError, ValueError):
-    """The counts of an attribute given its parents cannot be indexed by 63 bits."""
+    """Raised if the counts of an attribute given its parents do not fit into a 63-bit index."""
 
     def __init__(self, attribute: str, parents: Sequence[str]) -> None:
         super().__init__(
@@ -154,7 +156,7 @@ class FamilyTooLarge(LearnerError, ValueError):
 
 
 class NoClass(LearnerError, ValueError):
-    """Classes were asked of a model that was learned without a target."""
+    """Raised if classes are requested from a model without a target."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -164,7 +166,7 @@ class NoClass(LearnerError, ValueError):
 
 
 class InvalidArray(LearnerError, ValueError):
-    """An array of a stored model is not what the model's own training would have written."""
+    """Raised if an array of a stored model is invalid."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"Array {name!r} of the model {reason}.")
@@ -172,7 +174,7 @@ class InvalidArray(LearnerError, ValueError):
 
 
 class InvalidParameter(LearnerError, ValueError):
-    """A parameter of a learner is outside its range."""
+    """Raised if a parameter is outside its allowed range."""
 
     def __init__(self, name: str, value: object, allowed: str) -> None:
         super().__init__(f"Parameter {name}={value!r} is not allowed: {allowed}.")
@@ -180,7 +182,7 @@ class InvalidParameter(LearnerError, ValueError):
 
 
 class NoImportances(LearnerError, AttributeError):
-    """A model that does not tell how important its attributes are: it lacks what `hasattr` looks for."""
+    """Raised if a model has no attribute importances; as an AttributeError, it makes `hasattr` return False."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(f"Models of kind {kind!r} have no importances of attributes.")
@@ -191,7 +193,7 @@ class Cancelled(LearnerError):
 
 
 class ClusterError(LearnerError, ConnectionError):
-    """A Dask cluster cannot be used."""
+    """Raised if a Dask cluster cannot be used."""
 
     def __init__(self, address: str, reason: str) -> None:
         super().__init__(f"The cluster {address} cannot be used: {reason}.")
@@ -199,7 +201,7 @@ class ClusterError(LearnerError, ConnectionError):
 
 
 def names_with_suggestions(names: Sequence[str], others: Sequence[str]) -> str:
-    """The first names as words of a sentence, each with similar ones among others."""
+    """Join the first names for a message, each with similar names among the others."""
     words = []
     for name in names[:MOST_NAMED]:
         near = get_close_matches(name, others)

@@ -1,1 +1,1 @@
-"""The product's faces: REST, jobs and the command line. They translate, and compute nothing."""
+"""The product's interfaces: REST, jobs and the command line. They translate requests and compute nothing."""

@@ -1,4 +1,4 @@
-"""Settings of the service: one place, read from FEWPASS_* environment variables or given in code."""
+"""Settings of the service, defined in one place and read from FEWPASS_* environment variables or given in code."""
 
 import ipaddress
 import json
@@ -26,7 +26,7 @@ OTHERS = ("FEWPASS_CREDENTIALS_", "FEWPASS_DEBUG", "FEWPASS_LOAD_", "FEWPASS_BEN
 
 
 class Settings(BaseSettings):
-    """Everything an operator may decide. The environment variable of a setting is FEWPASS_<NAME>."""
+    """All operator settings. The environment variable of a setting is FEWPASS_<NAME>."""
 
     model_config = SettingsConfigDict(env_prefix="FEWPASS_", frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -344,11 +344,11 @@ class Settings(BaseSettings):
 
     @property
     def needs_keys(self) -> bool:
-        """Whether every request needs an API key: others than this machine can ask, or the setting says so."""
+        """True if every request needs an API key: if other machines can reach the server, or the setting requires it."""
         return self.require_keys or not is_loopback(self.host)
 
     def environment(self) -> dict[str, str]:
-        """The environment that gives another process these same settings: FEWPASS_* names, without what is at its default."""
+        """Return FEWPASS_* variables that give another process these settings, without defaults."""
         changed = self.model_dump(mode="json", exclude_defaults=True)
         return {
             f"FEWPASS_{name.upper()}": value if isinstance(value, str) else json.dumps(value)
@@ -357,7 +357,7 @@ class Settings(BaseSettings):
         }
 
     def within(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment that gives another process these same settings; other variables of it stay."""
+        """Return a copy of an environment with these settings; its other variables stay."""
         names = {f"FEWPASS_{name.upper()}" for name in type(self).model_fields}  # also read in lower case
         names |= {f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS}  # which have been read
         others = {name: value for name, value in environment.items() if name.upper() not in names}
@@ -365,7 +365,7 @@ class Settings(BaseSettings):
 
 
 def unknown_setting_warnings(environment: Mapping[str, str]) -> list[str]:
-    """A warning for each FEWPASS_ variable that is not a setting: most likely a typing error."""
+    """Return a warning for each FEWPASS_ variable that is not a setting, most likely a typing error."""
     known = [f"FEWPASS_{name.upper()}" for name in Settings.model_fields]
     known += [f"FEWPASS_{name.upper()}{FILE}" for name in SECRETS]
     warnings = []
@@ -381,7 +381,7 @@ def _is_local(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
+    """Return whether a server that listens on `host` can be reached only from this machine."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -389,12 +389,12 @@ def is_loopback(host: str) -> bool:
 
 
 def available_threads(settings: Settings) -> int:
-    """Threads of a training pass: the setting, or the cores that this process may use."""
+    """Number of threads of a training pass: the setting, or the cores available to this process."""
     from learners.passes.threads import available_cores
 
     return settings.threads or available_cores()
 
 
 def max_model_bytes(settings: Settings) -> int:
-    """What an imported model may take unpacked: the setting, or a quarter of the machine."""
+    """Limit on the unpacked bytes of an imported model: the setting, or a quarter of the machine's memory."""
     return settings.max_model_bytes or machine_memory_bytes() // 4

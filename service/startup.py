@@ -1,4 +1,4 @@
-"""How a process loads its modules and kernels, and ends, in less time: without pandas, and with less looking for garbage."""
+"""Faster startup and exit of processes: no pandas, and less garbage collection."""
 
 import atexit
 import gc
@@ -18,18 +18,18 @@ USUAL_THRESHOLDS = gc.get_threshold()
 
 
 def relax_gc_for_startup() -> None:
-    """Look for garbage rarely: modules make a million objects while they load, none is garbage, and looking takes long."""
+    """Collect garbage rarely during startup: modules create a million objects, none of them garbage."""
     gc.set_threshold(LOADED_OBJECTS)
 
 
 def restore_gc_after_startup() -> None:
-    """Look for garbage as usual from now on, and not at once among what was loaded: it is old."""
+    """Restore the usual garbage collection, with the loaded objects in the oldest generation."""
     _make_old()
     gc.set_threshold(*USUAL_THRESHOLDS)
 
 
 def start_no_blas_threads() -> None:
-    """Let linear algebra use one thread, here before numpy is imported, and in processes that start from here.
+    """Limit BLAS to one thread, in this process before numpy is imported and in its children.
 
     More threads wait busily for work, and sums depend on their number.
     """
@@ -37,7 +37,9 @@ def start_no_blas_threads() -> None:
 
 
 def _make_old() -> None:
-    """Make all objects old, as the next collection would look at every young one. What others have frozen stays so."""
+    """Move all objects to the oldest generation, so that the next collection skips them. Objects frozen elsewhere stay
+    frozen.
+    """
     if not gc.get_freeze_count():
         gc.freeze()
         gc.unfreeze()
@@ -61,7 +63,7 @@ def _end_at_once() -> None:
 
 @contextmanager
 def end_without_teardown() -> Iterator[None]:
-    """Where `sys.exit` ends the process in here, let it not take all its objects apart, which takes .4 s.
+    """End the process without freeing its objects when `sys.exit` is called in the block, which saves .4 s.
 
     Threads are awaited and what `atexit` knows is called, as ever; files are closed by who opened them.
     """
@@ -74,7 +76,7 @@ def end_without_teardown() -> Iterator[None]:
 
 
 class _Hidden(MetaPathFinder):
-    """Finds everything but one package."""
+    """Import finder that hides one package."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -86,7 +88,7 @@ class _Hidden(MetaPathFinder):
 
 @contextmanager
 def _hidden(name: str) -> Iterator[None]:
-    """Nobody finds a package, unless it is loaded already."""
+    """Hide a package from imports within the block, unless it is already loaded."""
     finder = _Hidden(name)
     sys.meta_path.insert(0, finder)
     try:
@@ -96,7 +98,7 @@ def _hidden(name: str) -> Iterator[None]:
 
 
 def skip_pandas_import() -> None:
-    """Let pyarrow convert without pandas, which it would import at its first array: .3 s and 50 MB.
+    """Make pyarrow work without pandas, which it would import at its first array: .3 s and 50 MB.
 
     Only for a process that is given no frames, as pyarrow then takes a pandas Series for a sequence.
     """
@@ -108,7 +110,9 @@ def skip_pandas_import() -> None:
 
 
 def skip_scipy_linalg_import() -> None:
-    """Let numba load without scipy.linalg, where it looks for a BLAS: .2 s. Only its convolutions would use that, ours are none."""
+    """Load numba without scipy.linalg, where it looks for a BLAS: .2 s. Only its convolutions use that, and ours do
+    not.
+    """
     from learners.kernels.jit import load_numba_registries
 
     with _hidden("scipy.linalg"):
@@ -116,7 +120,7 @@ def skip_scipy_linalg_import() -> None:
 
 
 class _XGBoostAlone(MetaPathFinder):
-    """Finds XGBoost, which then does not find scikit-learn."""
+    """Import finder for XGBoost that hides scikit-learn from it."""
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname) if fullname == "xgboost" else None
@@ -133,12 +137,12 @@ class _XGBoostAlone(MetaPathFinder):
 
 
 def skip_sklearn_in_xgboost() -> None:
-    """Let XGBoost load without scikit-learn: .8 s and 70 MB. Only XGBoost's own estimators need it, and we use none."""
+    """Make XGBoost load without scikit-learn: .8 s and 70 MB. Only its own estimators need it, which are not used here."""
     sys.meta_path.insert(0, _XGBoostAlone())
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel send SIGTERM when the parent dies, however it dies."""
+    """Make the kernel send SIGTERM to this process when its parent dies for any reason."""
     import ctypes
 
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

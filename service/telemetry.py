@@ -1,4 +1,6 @@
-"""Logs and metrics: structlog lines with request ids, Prometheus counters; `service.http.middleware` makes those of requests."""
+"""Logs and metrics: structlog lines with request ids, and Prometheus counters; `service.http.middleware` records those
+of requests.
+"""
 
 import logging
 import os
@@ -66,7 +68,7 @@ SAMPLED_OUT_ROWS = Counter("fewpass_monitor_sampled_out_rows", "Served rows that
 
 
 def configure_logs(settings: Settings, process: str) -> None:
-    """Send every log line of this process, also those of libraries, to standard error in one format."""
+    """Send every log line of this process, including those of libraries, to standard error in one format."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         _add_request_id,
@@ -101,7 +103,7 @@ def configure_logs(settings: Settings, process: str) -> None:
 
 
 def adopt_library_logger(library: str) -> None:
-    """Let a library's warnings come out in our format, whatever handlers it has given itself."""
+    """Log a library's warnings in our format, replacing its own handlers."""
     logger = logging.getLogger(library)
     logger.handlers = []
     logger.propagate = True
@@ -117,7 +119,7 @@ def _add_request_id(_logger: Any, _method: str, event: Any) -> Any:
 
 
 def metrics_text() -> bytes:
-    """Every metric in Prometheus' text format, summed over the serving processes when there are several."""
+    """Return every metric in Prometheus' text format, summed over several serving processes."""
     if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return generate_latest()
     registry = CollectorRegistry()

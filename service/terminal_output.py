@@ -1,4 +1,4 @@
-"""How the command line speaks: tables or JSON on standard output, progress and errors on standard error."""
+"""Output of the command line: tables or JSON on standard output, progress and errors on standard error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ err = Console(stderr=True)
 
 
 def command_line_settings(workspace: Path | None = None, **options: Any) -> Settings:
-    """The settings of the environment, with what was given on the command line instead; logs go to standard error."""
+    """Return the environment's settings, overridden by command-line options; logs go to standard error."""
     send_logs_to_stderr()
     return _settings(workspace, options)
 
@@ -54,7 +54,7 @@ def _settings(workspace: Path | None, options: JSONMapping) -> Settings:
 
 
 def send_logs_to_stderr() -> None:
-    """Send logs there. Commands that log nothing do without: structlog takes a tenth of a second to import."""
+    """Send logs to standard error. Called only by commands that log: importing structlog takes a tenth of a second."""
     import structlog
 
     # Standard error as it is when a line is written: who calls us may have put another in its place.
@@ -62,7 +62,9 @@ def send_logs_to_stderr() -> None:
 
 
 def open_existing_workspace(workspace: Path | None) -> Workspace:
-    """The workspace of a command that makes none: a mistyped name shall not look like an empty registry (InvalidRequest)."""
+    """Open a workspace for a command that must not create one: a mistyped name must not look like an empty registry
+    (InvalidRequest).
+    """
     settings = _settings(workspace, {})
     # A control database elsewhere is named by its URL, and then what is mistyped is noticed there.
     if settings.control_url is None and not Layout(settings.workspace).models.is_dir():
@@ -79,7 +81,7 @@ def open_existing_workspace(workspace: Path | None) -> Workspace:
 
 
 def print_error(error: Exception, as_json: bool) -> int:
-    """Say what went wrong in one line; returns the exit code."""
+    """Print an error in one line and return the exit code."""
     from service.requests import problems
 
     problem = problems.problem_from_error(error)
@@ -97,7 +99,7 @@ def print_error(error: Exception, as_json: bool) -> int:
 
 
 def escape_rich_markup(text: str) -> str:
-    """Text with rich's markup made harmless."""
+    """Escape rich's markup in a text."""
     from rich.markup import escape as rich_escape
 
     return rich_escape(text)
@@ -109,14 +111,14 @@ def print_json_document(value: Any) -> None:
 
 
 def print_json_and_exit(value: Any, as_json: bool) -> None:
-    """Where JSON is to be printed, print a value as JSON, and end the command."""
+    """Print a value as JSON and end the command, if JSON is requested."""
     if as_json:
         print_json_document(value)
         raise typer.Exit
 
 
 def print_json_or_text(value: Any, text: str, as_json: bool) -> None:
-    """Print a value as JSON, or what it means in a sentence."""
+    """Print a value as JSON, or the text that describes it."""
     if as_json:
         print_json_document(value)
     else:
@@ -124,7 +126,9 @@ def print_json_or_text(value: Any, text: str, as_json: bool) -> None:
 
 
 def print_written_rows(output: str, facts: JSONMapping, started: float, as_json: bool) -> None:
-    """Say where rows were written, without secrets of the address, and in what time since one of `time.perf_counter`."""
+    """Print where rows were written, without secrets of the address, and the seconds since `started`, a
+    `time.perf_counter` value.
+    """
     seconds, place = time.perf_counter() - started, redact_uri_secrets(output)
     summary = {"out": place, **facts, "seconds": seconds, "rows_per_s": facts["n_rows"] / max(seconds, 1e-9)}
     print_json_or_text(
@@ -138,7 +142,7 @@ def print_warning(message: str) -> None:
 
 
 def json_ready_value(value: Any) -> Any:
-    """Dataclasses, mappings and tuples as JSON has them."""
+    """Convert dataclasses, mappings and tuples to JSON values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: json_ready_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -151,7 +155,7 @@ def json_ready_value(value: Any) -> Any:
 
 
 def build_rich_table(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
-    """A table; numbers stand right. Words are not broken, but for those that take most of a line."""
+    """Build a table with numbers aligned right. Words are not broken unless they take most of a line."""
     table = Table(title=title, title_justify="left", header_style="bold")
     cells = [[escape_rich_markup(table_cell_text(value)) for value in row] for row in rows]
     for index, column in enumerate(columns):
@@ -167,7 +171,7 @@ def build_rich_table(title: str | None, columns: Sequence[str], rows: Sequence[S
 
 
 def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none") -> None:
-    """Print a table, or what to say if it has no rows; its rows one after the other where a line has too little room."""
+    """Print a table, or `empty` if it has no rows; its rows one below the other if a line is too narrow."""
     rows = list(rows)
     table = build_rich_table(title, columns, rows)
     narrowest = 1 + sum(3 + (column.min_width or 0) for column in table.columns)  # with its lines and blanks
@@ -182,7 +186,7 @@ def print_table(title: str | None, columns: Sequence[str], rows: Iterable[Sequen
 def print_json_or_table(
     items: Sequence[Any], as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[Any]], empty: str = "none"
 ) -> None:
-    """Print items as JSON, or as a table with a row for each."""
+    """Print items as JSON, or as a table with one row each."""
     if as_json:
         print_json_document(items)
     else:
@@ -190,7 +194,7 @@ def print_json_or_table(
 
 
 def print_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows that may have many columns: as a table, else with a line for each column, else one after the other."""
+    """Print rows with possibly many columns: as a table, else with one line per column, else one below the other."""
     lines = [[column, *(row[index] for row in rows)] for index, column in enumerate(columns)]
     wide = build_rich_table(None, columns, rows)
     tall = build_rich_table(None, ["column", *map(str, range(1, len(rows) + 1))], lines)
@@ -202,7 +206,7 @@ def print_records(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows one after the other, with a line for each column."""
+    """Print rows one below the other, with one line per column."""
     margin = max(map(len, columns))
     for number, row in enumerate(rows, 1):
         out.print(f"[bold]row {number}[/]")
@@ -215,13 +219,13 @@ def print_rows(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _fits(table: Table) -> bool:
-    """Whether no cell of a table would be broken."""
+    """Return whether a table fits without breaking a cell."""
     boundless = out.options.update(max_width=100_000)
     return Measurement.get(out, boundless, table).maximum <= out.width
 
 
 def table_cell_text(value: Any) -> str:
-    """A value as a cell shows it."""
+    """Format a value for a table cell."""
     if value is None:
         return "-"
     if isinstance(value, float):
@@ -232,7 +236,7 @@ def table_cell_text(value: Any) -> str:
 
 
 def nested_value_text(value: Any) -> str:
-    """A value within others: `name=value, …` for a mapping, without what is not set; sentences follow one another."""
+    """Format a nested value: `name=value, …` for a mapping, without unset values; sentences are joined."""
     if isinstance(value, Mapping):
         set_ones = {name: item for name, item in value.items() if item not in (None, "", [], {})}
         if any(isinstance(item, Mapping) for item in set_ones.values()):
@@ -248,21 +252,21 @@ def nested_value_text(value: Any) -> str:
 
 
 class CommandProcess:
-    """Whether this process is a command, and nobody else's; and whether it is still loading what it needs."""
+    """State of a command process: whether this process belongs to a command, and whether it is still loading modules."""
 
     is_own = False
     is_loading = False
 
     @classmethod
     def begin(cls) -> None:
-        """Load."""
+        """Begin the loading phase: garbage collection is rare."""
         cls.is_own = cls.is_loading = True
         relax_gc_for_startup()
         skip_sklearn_in_xgboost()
 
     @classmethod
     def loaded(cls) -> None:
-        """Work: from now on there may be garbage."""
+        """End the loading phase: restore garbage collection."""
         if cls.is_loading:
             cls.is_loading = False
             restore_gc_after_startup()
@@ -270,7 +274,7 @@ class CommandProcess:
 
 @contextmanager
 def terminal_progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], None]]:
-    """A bar on standard error with what is done, how much of it, and the time left; yields the report to call.
+    """Show a progress bar on standard error with step, amount done and time left; yields the report function.
 
     It needs a terminal, and is not shown with --json.
     """
@@ -301,7 +305,7 @@ def terminal_progress_bar(is_shown: bool) -> Iterator[Callable[[JSONObject], Non
 
 
 def progress_text(progress: JSONMapping) -> str:
-    """Progress in words: "learn, pass 2 of 3 (pairs)"; what is done between two passes has no number."""
+    """Describe progress: "learn, pass 2 of 3 (pairs)"; work between two passes has no number."""
     words = str(progress.get("step", ""))
     if progress.get("pass_number") and progress.get("unit", "rows") == "rows":
         words += f", pass {progress['pass_number']}"

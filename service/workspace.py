@@ -1,4 +1,4 @@
-"""The opened workspace: one directory with its settings, its layout, and the control database beside it."""
+"""An open workspace: a directory with its settings, its layout and its control database."""
 
 import threading
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from storage.files.workspace_layout import Layout, Temporary, Witness
 
 
 class Closable(Protocol):
-    """What is opened once and closed with the workspace."""
+    """A resource that is opened once and closed with the workspace."""
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release the resource."""
 
 
 Opened = TypeVar("Opened", bound=Closable)
@@ -24,7 +24,7 @@ Answer = TypeVar("Answer")
 
 
 class Workspace:
-    """One directory of models, data set statistics and jobs.
+    """A directory of models, data set statistics and jobs.
 
     Nothing is opened before it is needed, and everything is closed together. What can be done with a workspace are plain
     functions in `service.product`.
@@ -37,7 +37,7 @@ class Workspace:
 
     @cached_property
     def layout(self) -> Layout:
-        """Where everything is kept; its folders are made on first use."""
+        """Layout of the workspace; its folders are created on first use."""
         return Layout(self.settings.workspace).create()
 
     @property
@@ -53,24 +53,24 @@ class Workspace:
         return control
 
     def check_there(self) -> None:
-        """Refuse to go on with a control database that somebody has removed meanwhile."""
+        """Refuse to continue if the control database has been removed (Unwritable)."""
         if self.settings.control_url is None:
             self.opened("witness", lambda: Witness(self.layout.control_path)).check()
 
     @property
     def temporary(self) -> Path:
-        """A folder of this process' own in the workspace; should the process be killed, the next one sweeps it away."""
+        """A private folder of this process in the workspace; if the process is killed, the next one removes it."""
         return self.opened("temporary", lambda: Temporary(self.layout.scratch)).path
 
     def opened(self, name: str, opener: Callable[[], Opened]) -> Opened:
-        """What was opened under a name of one type, or what `opener` opens now, under a lock; `close` closes it."""
+        """Return the resource opened under a name, or open it with `opener` under a lock; `close` closes it."""
         with self._opening:
             if name not in self._opened:
                 self._opened[name] = opener()
             return cast("Opened", self._opened[name])
 
     def close(self) -> None:
-        """Close everything, the last opened first."""
+        """Close all resources in reverse order of opening."""
         with self._opening:
             while self._opened:
                 self._opened.popitem()[1].close()
@@ -85,7 +85,7 @@ class Workspace:
 def bind_control_to_workspace(
     verb: Callable[Concatenate[Control, Arguments], Answer],
 ) -> Callable[Concatenate[Workspace, Arguments], Answer]:
-    """A verb of the control database, as one of the workspace that it belongs to."""
+    """Turn a function of the control database into a function of its workspace."""
 
     @wraps(verb)
     def on_workspace(workspace: Workspace, /, *given: Arguments.args, **named: Arguments.kwargs) -> Answer:

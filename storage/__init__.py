@@ -1,1 +1,1 @@
-"""What survives a restart: immutable files of models and statistics, and the control database. All SQL is here."""
+"""Storage: immutable files of models and statistics, and the control database. All SQL is here."""

@@ -1,4 +1,4 @@
-"""Errors of storage: each names the offending thing and says what to do."""
+"""Storage errors: each names the offending item and a remedy."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ MOST_COMPARED = 100  # characters: looking for similar names takes time that gro
 
 
 class StorageError(Exception):
-    """Base of all errors that storage raises on purpose."""
+    """Base of all errors that storage raises deliberately."""
 
 
 class NotFound(StorageError, KeyError):
-    """Nothing of that kind has that name; similar ones are told if `known` says which there are."""
+    """No item of that kind has that name; similar names are suggested from `known`."""
 
     def __init__(self, kind: str, name: str, known: Iterable[str] = ()) -> None:
         near = get_close_matches(name[:MOST_COMPARED], known)
@@ -30,7 +30,7 @@ class NotFound(StorageError, KeyError):
 
 
 class Conflict(StorageError, ValueError):
-    """The request is sound, but does not fit what is stored already."""
+    """The request is valid but conflicts with what is already stored."""
 
     def __init__(self, kind: str, name: str, reason: str) -> None:
         super().__init__(f"{kind.capitalize()} {name!r}: {reason}")
@@ -40,7 +40,7 @@ class Conflict(StorageError, ValueError):
 
 
 class InvalidName(StorageError, ValueError):
-    """A name cannot be used, because it becomes part of a path and of a URL."""
+    """A name is not allowed, since it becomes part of a path and of a URL."""
 
     def __init__(self, kind: str, name: object, allowed: str) -> None:
         super().__init__(f"{name!r} is not a name for {'an' if kind[0] in 'aeiou' else 'a'} {kind}: use {allowed}.")
@@ -49,7 +49,7 @@ class InvalidName(StorageError, ValueError):
 
 
 class InvalidCursor(StorageError, ValueError):
-    """A cursor was not made by the list that it is given to."""
+    """A cursor is from another list."""
 
     def __init__(self, cursor: str) -> None:
         super().__init__(f"Cursor {cursor!r} is not one of this list. Pass next_cursor of the page before, unchanged.")
@@ -57,14 +57,14 @@ class InvalidCursor(StorageError, ValueError):
 
 
 class InvalidKey(StorageError, PermissionError):
-    """An API key is unknown, revoked or expired. The message never tells which, nor repeats the token."""
+    """An API key is unknown, revoked or expired. The message never says which, nor repeats the token."""
 
     def __init__(self) -> None:
         super().__init__("The API key is not valid. Ask an administrator for a new one.")
 
 
 class InvalidPredicate(StorageError, ValueError):
-    """A condition on rows cannot be understood, or is more than that."""
+    """A condition on rows cannot be parsed, or contains more than a condition."""
 
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ class InvalidPredicate(StorageError, ValueError):
 
 
 class _OfFile(StorageError, OSError):
-    """What is wrong with a file, in `words`, and why."""
+    """Base of errors about a file, described by `words` and a reason."""
 
     words = ""
 
@@ -84,13 +84,13 @@ class _OfFile(StorageError, OSError):
 
 
 class CorruptFile(_OfFile):
-    """A file is damaged, incomplete or not what its name says; nothing of it was used."""
+    """A file is damaged, incomplete or not what its name says; none of it was used."""
 
     words = "is damaged"
 
 
 class OutdatedModel(CorruptFile):
-    """The files of a version are what was written, and this release makes no model of them."""
+    """The files of a version are intact, but this release cannot load a model from them."""
 
     def __init__(self, version: str, reason: str, command: str) -> None:
         StorageError.__init__(
@@ -102,13 +102,13 @@ class OutdatedModel(CorruptFile):
 
 
 class Unwritable(_OfFile):
-    """The workspace cannot be written: the disk is full, read-only, or not ours."""
+    """The workspace cannot be written: the disk is full or read-only, or permissions are missing."""
 
     words = "cannot be written"
 
 
 class OutcomeUnknown(Unwritable):
-    """The disk refused to sync a commit that was written already: nobody can say whether the change is in."""
+    """The disk refused to sync a commit already written: it is unknown whether the change was stored."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(
@@ -124,14 +124,14 @@ _WORDS_OF_THE_DISK = tuple(os.strerror(number) for number in sorted(_OF_THE_DISK
 
 
 def is_disk_write_refusal(error: BaseException) -> bool:
-    """Whether a disk that is full or read-only is the reason; libraries say so by number, or only in words."""
+    """Return whether the cause is a full or read-only disk; libraries report it by error number, or only in words."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _OF_THE_DISK
     return any(words in str(error) for words in _WORDS_OF_THE_DISK)
 
 
 class Unstorable(StorageError, TypeError):
-    """An array, table or header has a type that cannot be stored without changing it."""
+    """An array, table or header has a type that cannot be stored unchanged."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} cannot be stored: {reason}")
@@ -154,7 +154,7 @@ class NewerDatabase(StorageError):
 
 
 class LeaseLost(StorageError):
-    """The worker was stopped for longer than its lease, so others have taken over its jobs, and it may write nothing."""
+    """The worker was paused for longer than its lease: others have taken over its jobs, and it may write nothing."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(

@@ -1,1 +1,1 @@
-"""Sum-product networks: circuits, learning from the stream, exact queries."""
+"""Sum-product networks: circuits, streaming learning, exact queries."""

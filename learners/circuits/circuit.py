@@ -1,4 +1,4 @@
-"""A sum-product network as flat arrays, valid once it exists."""
+"""A sum-product network as flat arrays, validated on creation."""
 
 from __future__ import annotations
 
@@ -63,11 +63,12 @@ DTYPES = tuple(
 
 
 class Circuit:
-    """A complete, decomposable and normalised circuit; immutable. Raises InvalidCircuit, naming the node.
+    """A complete, decomposable and normalized circuit; immutable. Raises InvalidCircuit, naming the node.
 
-    arrays: of the right types they are taken as they are, and become read-only.
+    arrays: used without copying if their types match, and made read-only.
     kind, child_starts, children, log_weight, variable, leaf_starts, leaf_parameters, n_values: as in `CircuitArrays`.
-    ranges: of numeric variables (low, high), to which moments and draws cut leaves; the weights hold them already.
+    ranges: of numeric variables (low, high), to which moments and draws truncate leaves; the weights already
+    include them.
     References: Zhao, Gordon (2017), section 2.1.
     """
 
@@ -83,7 +84,7 @@ class Circuit:
         self._of_structure: dict[str, Any] = {}
 
     def _take(self, arrays: CircuitArrays) -> None:
-        """Take arrays of the right types, or converted to them."""
+        """Set the arrays, converted to the right types if necessary."""
         given = arrays._asdict().values()
         self.arrays = CircuitArrays(*(_checked(array, dtype) for array, dtype in zip(given, DTYPES, strict=True)))
         (
@@ -99,37 +100,37 @@ class Circuit:
 
     @property
     def n_nodes(self) -> int:
-        """Sums, products and leaves."""
+        """Number of sums, products and leaves."""
         return self.kind.size
 
     @property
     def n_edges(self) -> int:
-        """Edges from sums and products."""
+        """Number of edges from sums and products."""
         return self.children.size
 
     @property
     def n_variables(self) -> int:
-        """Variables, whether or not a leaf mentions them."""
+        """Number of variables, including those without a leaf."""
         return self.n_values.size
 
     @property
     def root(self) -> int:
-        """The last node."""
+        """Index of the root, the last node."""
         return self.kind.size - 1
 
     @cached_property
     def depth(self) -> int:
-        """Edges on the longest way from the root to a leaf."""
+        """Number of edges on the longest path from the root to a leaf."""
         depths = np.zeros(self.n_nodes, np.int64)
         node_depths(self.child_starts, self.children, depths)
         return int(depths[-1])
 
     def scope(self, node: int) -> list[int]:
-        """The variables below a node, ascending."""
+        """Return the variables below a node, ascending."""
         return np.flatnonzero(np.unpackbits(self.scopes[node].view(np.uint8), bitorder="little")).tolist()
 
     def summary(self) -> dict[str, object]:
-        """What the circuit consists of, for people."""
+        """Return a readable summary of the circuit's size."""
         sizes = np.bincount(self.kind, minlength=len(KIND_NAMES))
         is_sum = np.repeat(self.kind == SUM, np.diff(self.child_starts))
         leaf_sizes = np.diff(self.leaf_starts)
@@ -148,14 +149,15 @@ class Circuit:
         }
 
     def to_arrays(self) -> dict[str, Array]:
-        """The arrays by name."""
+        """Return the arrays by name."""
         return self.arrays._asdict()
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> Circuit:
-        """The circuit of `to_arrays`, without copying; the arrays may be mapped and read-only.
+        """Build the circuit from the output of `to_arrays`, without copying; the arrays may be memory-mapped and
+        read-only.
 
-        Raises InvalidCircuit if one is not there or they do not make a circuit.
+        Raises InvalidCircuit if an array is missing or they are not a valid circuit.
         """
         for name in CircuitArrays._fields:
             if name not in arrays:
@@ -163,7 +165,7 @@ class Circuit:
         return cls(CircuitArrays(*(arrays[name] for name in CircuitArrays._fields)))
 
     def with_parameters(self, log_weight: Floats | None = None, leaf_parameters: Floats | None = None) -> Circuit:
-        """The same structure with other weights or leaves; what was made of the structure is not made again.
+        """Return the same structure with other weights or leaves, sharing what was computed from the structure.
 
         Raises InvalidCircuit if they do not fit.
         """
@@ -185,31 +187,31 @@ class Circuit:
         return new
 
     def __reduce__(self) -> tuple[object, ...]:
-        """By its arrays and ranges; what else is kept with a circuit is made again."""
+        """Pickle only arrays and ranges; cached results are recomputed."""
         return Circuit, (self.arrays,), {"ranges": dict(self.ranges)} if self.ranges else None
 
     def __eq__(self, other: object) -> bool:
-        """Whether all arrays are equal."""
+        """Return whether all arrays are equal."""
         if not isinstance(other, Circuit):
             return NotImplemented
         return all(np.array_equal(self.to_arrays()[name], other.to_arrays()[name]) for name in CircuitArrays._fields)
 
     def __repr__(self) -> str:
-        """One line."""
+        """Return a one-line description."""
         return f"Circuit({self.n_nodes} nodes, {self.n_edges} edges, {self.n_variables} variables)"
 
 
 def cached_on_circuit_structure(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
-    """What a function makes of a circuit's structure and indicators, made once for all circuits that share them."""
+    """Compute a function of a circuit's structure and indicators, cached for all circuits that share them."""
     cache = circuit._of_structure
     name = make.__qualname__
     return cache[name] if name in cache else cache.setdefault(name, make(circuit))
 
 
 def cached_on_circuit(circuit: Circuit, make: Callable[[Circuit], Made]) -> Made:
-    """What a function makes of a circuit, made once and kept with it.
+    """Compute a function of a circuit, cached with it.
 
-    Threads that ask at the same time may each make it; all get the one that is first.
+    Threads that ask at the same time may each compute it; all get the first result.
     """
     cache = vars(circuit)
     name = make.__qualname__
@@ -284,7 +286,7 @@ def _check_leaves(arrays: CircuitArrays) -> None:
 
 
 def quantile_leaf_knot_counts(arrays: CircuitArrays, leaves: Integers) -> Integers:
-    """(n_leaves,) int64: knots of quantile leaves, as far as there can be so many; 0 of others."""
+    """Return the number of knots of quantile leaves, if plausible, (n_leaves,) int64; 0 for others."""
     at = arrays.leaf_starts[leaves] + 2 + N_KNOTS
     sizes = np.diff(arrays.leaf_starts)[leaves]
     has_knots = (arrays.kind[leaves] == QUANTILE) & (sizes > 2 + N_KNOTS)
@@ -295,7 +297,7 @@ def quantile_leaf_knot_counts(arrays: CircuitArrays, leaves: Integers) -> Intege
 
 
 def _check_extras(arrays: CircuitArrays, leaves: Integers) -> None:
-    """Refuse degrees of freedom without a variance, steps below zero, grids that are none, and knots that do not ascend."""
+    """Refuse degrees of freedom without a variance, negative steps, invalid grids, and knots that do not ascend."""
     kind, first = arrays.kind[leaves], arrays.leaf_starts[leaves] + 2
     student, warped, knotted = leaves[kind == STUDENT], leaves[kind >= ROUNDED], leaves[kind == QUANTILE]
     freedom = arrays.leaf_parameters[first[kind == STUDENT]]
@@ -327,7 +329,7 @@ def _check_weights(arrays: CircuitArrays) -> None:
 
 
 def _check_totals(logs: Floats, starts: Integers, nodes: Integers, what: str) -> None:
-    """Refuse a node among whose logs there is NaN, or the exponentials of whose logs do not add up to one."""
+    """Refuse a node whose logs contain NaN, or do not exponentiate to a sum of one."""
     if not nodes.size:
         return
     # The segments of other nodes lie between: `reduceat` takes pairs of bounds, of which every other is wanted.
@@ -341,7 +343,9 @@ def _check_totals(logs: Floats, starts: Integers, nodes: Integers, what: str) ->
 
 
 def _scopes(arrays: CircuitArrays) -> Uint64s:
-    """(n_nodes, n_words) uint64: the variables of each node as a bit set; refuses what is incomplete or not decomposable."""
+    """Return the variables of each node as a bit set, (n_nodes, n_words) uint64; refuses incomplete or nondecomposable
+    nodes.
+    """
     scopes = np.zeros((arrays.kind.size, max(1, -(-arrays.n_values.size // 64))), np.uint64)
     fault = np.full(1, -1, np.int64)
     write_node_scopes(arrays.kind, arrays.child_starts, arrays.children, arrays.variable, scopes, fault)

@@ -1,4 +1,4 @@
-"""What is wrong with a circuit, or with what is computed of one."""
+"""Errors of circuits and of computations on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from learners.errors import LearnerError
 
 
 class InvalidCircuit(LearnerError, ValueError):
-    """A circuit is not complete, not decomposable, not normalised, or its arrays do not fit together."""
+    """Raised if a circuit is not complete, decomposable and normalized, or its arrays do not match."""
 
     def __init__(self, reason: str, node: int | None = None) -> None:
         super().__init__(f"{f'Node {node}' if node is not None else 'The circuit'} {reason}.")
@@ -17,7 +17,7 @@ class InvalidCircuit(LearnerError, ValueError):
 
 
 class CircuitFormatError(LearnerError, ValueError):
-    """A file does not hold a circuit in the text or JSON format."""
+    """Raised if a file does not contain a circuit in the text or JSON format."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where}: {reason}")
@@ -25,11 +25,11 @@ class CircuitFormatError(LearnerError, ValueError):
 
 
 class InvalidEvidence(LearnerError, ValueError):
-    """Rows or a query do not fit the circuit: an unknown variable, a value outside its domain, a wrong shape."""
+    """Raised if rows or a query do not fit the circuit: an unknown variable, a value outside its domain, a wrong shape."""
 
 
 class NoArcs(LearnerError, ValueError):
-    """An intervention was asked of a model without arcs to cut."""
+    """Raised if an intervention is requested from a model without arcs."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -39,7 +39,7 @@ class NoArcs(LearnerError, ValueError):
 
 
 class NoGraphs(LearnerError, ValueError):
-    """A query names a graph, and the model is no posterior over graphs."""
+    """Raised if a query names a graph, but the model is not a posterior over graphs."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -48,11 +48,11 @@ class NoGraphs(LearnerError, ValueError):
 
 
 class ImpossibleEvidence(LearnerError, ValueError):
-    """The circuit gives the evidence probability zero, so nothing is known given it.
+    """Raised if the circuit gives the evidence probability zero, so that conditioning is impossible.
 
-    row: of the rows, or queries, that were asked together.
-    column: of a value that is impossible, by itself or with those before it.
-    reason: what is known of it.
+    row: index among the rows, or queries, asked together.
+    column: column with a value that is impossible, by itself or with those before it.
+    reason: explanation, if known.
     """
 
     def __init__(self, row: int | None = None, column: str | None = None, reason: str | None = None) -> None:
@@ -64,11 +64,11 @@ class ImpossibleEvidence(LearnerError, ValueError):
 
 
 class InvalidQuery(InvalidEvidence):
-    """A variable or value of the query does not fit the circuit."""
+    """Raised if a variable or value of the query does not fit the circuit."""
 
 
 class ContinuousQuery(LearnerError, ValueError):
-    """A solver was asked for the most probable value of a variable without a finite domain."""
+    """Raised if a solver does not support a query variable without a finite domain."""
 
     def __init__(self, solver: str, variables: Sequence[int]) -> None:
         named = ", ".join(map(str, variables))
@@ -80,7 +80,7 @@ class ContinuousQuery(LearnerError, ValueError):
 
 
 class BeyondDoublePrecision(LearnerError, ValueError):
-    """The best values lie so far below the circuit's bound that a solver cannot compare them."""
+    """Raised if the best values lie too far below the circuit's bound for a solver to compare them."""
 
     def __init__(self, solver: str, gap: float) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""Kinds of nodes and of operations, and loops over the nodes of a circuit that check and describe it."""
+"""Kinds of nodes and operations, and kernels that check and describe a circuit's nodes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE, TABLE_OF_TWO, LOOKUP, NUMERIC, SUM_OF, SUM_OF_TWO, PRODUCT_OF, PRODUCT_OF
 
 @kernel
 def write_node_scopes(kind, child_starts, children, variable, scopes, fault):
-    """The variables of every node as bits: OUT scopes (n_nodes, n_words) uint64, zero at first.
+    """Compute the variables of every node as bits: OUT scopes (n_nodes, n_words) uint64, initially zero.
 
     OUT fault (1,) int64: the first sum that is incomplete or product that is not decomposable, unchanged if there is none.
     """
@@ -46,7 +46,7 @@ def write_node_scopes(kind, child_starts, children, variable, scopes, fault):
 
 @kernel
 def node_depths(child_starts, children, depths):
-    """Edges on the longest way down from each node; OUT depths (n_nodes,) int64."""
+    """Compute the number of edges on the longest path down from each node; OUT depths (n_nodes,) int64."""
     for node in range(depths.size):
         deepest = -1
         for e in range(child_starts[node], child_starts[node + 1]):

@@ -1,4 +1,4 @@
-"""A learned circuit with its schema: what is stored, served and queried."""
+"""A learned circuit with its schema, for storage, serving and queries."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class CircuitHeader(Header):
 
 
 class CircuitModel(ModelDefaults):
-    """A sum-product network over the columns of a schema, the class among them if there is a target.
+    """A sum-product network over the columns of a schema, including the class if there is a target.
 
     circuit: variable i is attribute i; the last one is the class, if the schema has a target.
     facts: how it was learned.
-    posterior: of ADF or BMM: from it the model goes on learning from tomorrow's rows.
+    posterior: from ADF or BMM, for continued learning on further rows.
     """
 
     kind: ClassVar[str] = "circuit"
@@ -72,9 +72,9 @@ class CircuitModel(ModelDefaults):
         return True
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes), what is missing or unseen summed out.
+        """Predict P(class | attributes), (n_rows, n_classes) float64, with missing and unseen values summed out.
 
-        A row that the circuit gives probability zero gets the class's own distribution. Raises NoClass.
+        A row of probability zero gets the class's marginal distribution. Raises NoClass.
         """
         target = self.columns.class_variable
         if target is None:
@@ -91,32 +91,40 @@ class CircuitModel(ModelDefaults):
         return probabilities
 
     def class_posterior(self, x: Array, variable: int) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        """Return P(class | attributes) of possible rows (n_variables, n_rows), (n_rows, n_classes) float64."""
         return answers.class_posterior(self.circuit, x, variable)
 
     def log_likelihood(self, chunk: Chunk) -> Floats:
-        """(n_rows,) float64: log probability of each row, the class included if the chunk has it."""
+        """Return the log probability of each row, including the class if the chunk has it, (n_rows,) float64."""
         return self.row_logs(self.columns.rows_of_chunk(chunk))
 
     def row_logs(self, x: Array) -> Floats:
-        """(n_rows,) float64: log probability (density) of rows (n_variables, n_rows), what is missing summed out."""
+        """Return the log probability (density) of rows (n_variables, n_rows), with missing values summed out, (n_rows,)
+        float64.
+        """
         return log_values(self.circuit, x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
+        """Return the marginal distribution of each discrete variable given each row, (n_rows, n_values) float64. Raises
+        ImpossibleEvidence.
+        """
         return answers.marginals(self.circuit, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
-        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
+        """Return the expectation of numeric variables given each row, (n_rows, len(variables)) float64. Raises
+        ImpossibleEvidence.
+        """
         return answers.moments(self.circuit, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
-        """(n_peaks, n_rows) float64: where the densities of a numeric variable are highest, the same places for each row."""
+        """Return the modes of a numeric variable's densities, (n_peaks, n_rows) float64, the same for each row."""
         places = leaf_modes_of_variable(self.circuit, v)
         return np.broadcast_to(places[:, np.newaxis], (places.size, x.shape[1]))
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
+        """Draw samples given each row, (n_rows, n, n_variables) float64; `numbers` (n_rows,) seed each row. Raises
+        ImpossibleEvidence.
+        """
         return sample(self.circuit, x, n, seed, numbers)
 
     def columns_without_missing_state(self) -> set[str]:
@@ -129,21 +137,21 @@ class CircuitModel(ModelDefaults):
         }
 
     def prepare(self) -> None:
-        """Build what queries of every kind share, so that the first one does not wait for it."""
+        """Build what all queries share in advance, so that the first query is fast."""
         compiled_circuit_with_weights(self.circuit)
         answers.linear_space_circuit(self.circuit)
         prepared_map_circuit(self.circuit)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.answer_network_queries` tells them."""
+        """Answer queries as `queries.answer_network_queries` does."""
         return answer_all(self.circuit, self.schema, queries, self.batches, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
-        """What answers the queries of each kind, given likelihoods of some variables."""
+        """Return the handlers of each query kind, given likelihoods of some variables."""
         return circuit_query_handlers(self.circuit, likelihoods)
 
     def structure(self) -> dict[str, object]:
-        """The columns, and what the circuit over them consists of."""
+        """Return the columns, and a description of the circuit."""
         nodes = [{"name": attribute.name, "role": "attribute"} for attribute in self.schema.attributes]
         if self.columns.class_variable is not None:
             nodes.insert(0, {"name": str(self.schema.target), "role": "class"})
@@ -153,7 +161,7 @@ class CircuitModel(ModelDefaults):
         return structure | ({"facts": facts} if facts else {})
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
-        """Header and named arrays, from which `from_arrays` makes the model again."""
+        """Return a header and named arrays for `from_arrays`."""
         header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         arrays = dict(self.circuit.to_arrays())
         if self.posterior is not None:
@@ -166,7 +174,7 @@ class CircuitModel(ModelDefaults):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`; the arrays may be memory-mapped and read-only."""
         stored = cast(CircuitHeader, header)
         schema = Schema.from_json(stored["schema"])
         circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
@@ -183,9 +191,9 @@ class CircuitModel(ModelDefaults):
         return cls(schema, circuit, stored["facts"], empty.with_state(state))
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `nodes` and `edges`, for SQL.
+        """Return the tables `columns`, `nodes` and `edges`, for SQL.
 
-        After learning from a stream the edges have a `variance`, and so have the `probabilities` of categorical leaves.
+        After streaming learning, edges have a `variance`, and so do the `probabilities` of categorical leaves.
         """
         circuit = self.circuit
         return {

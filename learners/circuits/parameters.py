@@ -1,4 +1,4 @@
-"""How circuits are made and learned."""
+"""Parameters for constructing and learning circuits."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ class GibbsParameters(Parameters):
     trial_sweeps: int = 40
 
     def refuse(self, names: Collection[str], why: str) -> None:
-        """Refuse parameters that would be ignored, where they differ from their defaults. Raises InvalidParameter."""
+        """Refuse parameters that would be ignored but differ from their defaults. Raises InvalidParameter."""
         for own in fields(self):
             value = getattr(self, own.name)
             if own.name in names and value != own.default:
                 raise InvalidParameter(own.name, value, why)
 
     def check_sampling(self) -> None:
-        """Refuse what is out of range. Raises InvalidParameter."""
+        """Refuse parameters out of range. Raises InvalidParameter."""
         self.check_whole_numbers(
             children=(2, 256),
             effective=(4, 1_000_000),
@@ -124,7 +124,7 @@ NOT_OF_A_FILE = frozenset(("children", "whole_moves", "subtree_moves", "share", 
 
 @dataclass(frozen=True)
 class CircuitParameters(GibbsParameters):
-    """How a circuit is made and learned; those of sampling are told at `GibbsParameters`. Raises InvalidParameter.
+    """Parameters for constructing and learning a circuit; for sampling see `GibbsParameters`. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class CircuitParameters(GibbsParameters):
 
     @property
     def actual_structure(self) -> str:
-        """The structure that is made."""
+        """The structure to construct, with "auto" resolved."""
         if self.structure != "auto":
             return self.structure
         return "auto" if self.learning == "em" and self.states is None else "hclt"

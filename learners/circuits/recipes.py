@@ -1,4 +1,4 @@
-"""Circuits as sequences of passes: the schema, the counts that the structure needs, the weights."""
+"""Training of circuits as passes: the schema, the counts for the structure, the weights."""
 
 from __future__ import annotations
 
@@ -57,14 +57,15 @@ def spn(
     given: Schema | Kept | None = None,
     overrides: Overrides | None = None,
 ) -> Passes[CircuitModel]:
-    """A sum-product network: two passes for schema and structure, then one for each iteration of EM, or one in all.
+    """Train a sum-product network: two passes for schema and structure, then one for each iteration of EM, or one in
+    total.
 
-    target: the class column, then the circuit's last variable.
-    given: instead of the schema that the columns would give; of `Kept` the domains follow the data.
+    target: the class column, the circuit's last variable.
+    given: replaces the inferred schema; with `Kept`, the domains follow the data.
     overrides: column name to what `ColumnOverride.of` reads.
     Raises SourceError, CircuitFormatError if the file of structure "file" cannot be read, or holds no circuit;
-    SchemaError if no column is left, a distribution cannot have a column's numbers, or the circuit is not of the
-    columns.
+    SchemaError if no column is left, a distribution does not support a column's numbers, or the circuit does not
+    match the columns.
     References: Liu, Van den Broeck (2021); Peharz et al. (2019); Gens, Domingos (2013); Zhao, Gordon (2017).
     """
     if parameters.learning == "gibbs":
@@ -114,7 +115,9 @@ def spn(
 def auto_structure_recipe(
     schema: Schema, parameters: CircuitParameters, densities: dict[int, Densities], facts: dict[str, object]
 ) -> Passes[CircuitModel]:
-    """The circuit that explains drawn rows best, of several structures (`search.choose_circuit_structure`): a pass to draw, then EM over all rows."""
+    """Train the best of several structures by validation likelihood (`search.choose_circuit_structure`): one pass to
+    draw rows, then EM over all rows.
+    """
     counted: Together[PairwiseCounts, HoldOut] = yield choosing.structure_search_statistics(schema, parameters.sample)
     choice, valid = yield from choosing.structure_search_work(
         counted, parameters.minutes, parameters.laplace, parameters.seed
@@ -148,7 +151,7 @@ def auto_structure_recipe(
 def bayesian_circuit_recipe(
     target: str | None, parameters: CircuitParameters, given: Schema | Kept | None, overrides: Overrides
 ) -> Passes[CircuitModel]:
-    """A posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
+    """Train a posterior over circuits: one pass for the schema, one for the rows, which are then sampled.
 
     References: Yokoi, Sato (2024).
     """
@@ -170,7 +173,7 @@ def bayesian_circuit_recipe(
 
 
 def resume_sampling_recipe(known: BayesianCircuit) -> Passes[CircuitModel]:
-    """Sampling goes on with more rows: those that the model has, in the same order, and behind them new ones."""
+    """Continue sampling with more rows: those of the model, in the same order, followed by new ones."""
     parameters: Any = known.facts["parameters"]
     # Versions before named a structure and other parameters here that sampling did not follow, and 0.2.0 its one sampler.
     used = {name: value for name, value in parameters.items() if name not in NOT_OF_SAMPLING | {"sampler"}}
@@ -181,7 +184,7 @@ def resume_sampling_recipe(known: BayesianCircuit) -> Passes[CircuitModel]:
 def streaming_update_recipe(
     schema: Schema, posterior: StreamingPosterior, facts: Mapping[str, object], n_shards: int | None = 1
 ) -> Passes[CircuitModel]:
-    """Learn rows on top of those that a posterior has learned: one pass, in their order or in shards (`shards.learn_in_shards`)."""
+    """Update a posterior with further rows in one pass, in order or in shards (`shards.learn_in_shards`)."""
 
     def run(rows: Rows, threads: int, advance: Advance) -> tuple[StreamingPosterior, int]:
         return learn_in_shards(rows, posterior, n_shards, threads, advance)
@@ -217,7 +220,7 @@ def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]
 
 
 def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
-    """Shares of the values of each variable, the class last; no value is impossible."""
+    """Return smoothed shares of the values of each variable, the class last; no value is impossible."""
     shares = []
     for i in range(schema.n_attributes):
         _, _, x, counts = margins.cells(i)
@@ -231,7 +234,7 @@ def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
 
 
 def _expecting(schema: Schema) -> Callable[[Circuit], ExpectedCounts]:
-    """Makes the empty statistic of an iteration from its circuit."""
+    """Return a function that creates the empty statistic of an iteration from its circuit."""
 
     def make(circuit: Circuit) -> ExpectedCounts:
         return ExpectedCounts(circuit, schema, circuit_columns(circuit, schema).rows_of_chunk, schema.columns)
@@ -242,7 +245,7 @@ def _expecting(schema: Schema) -> Callable[[Circuit], ExpectedCounts]:
 def _record_row_counts(
     passes: Generator[ExpectedCounts, ExpectedCounts, Circuit], n_rows: list[int]
 ) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
-    """The same passes; appends the number of rows that each of them counted."""
+    """Run the same passes, appending the number of rows counted in each."""
     try:
         statistic = next(passes)
         while True:
@@ -254,6 +257,6 @@ def _record_row_counts(
 
 
 def _n_rows(schema: Schema) -> Passes[int]:
-    """How many rows there are, where nothing that was counted tells."""
+    """Count the rows, if no other statistic has done so."""
     counted: FamilyCounts = yield FamilyCounts(schema, [])
     return int(counted.n_rows)

@@ -1,4 +1,4 @@
-"""Columns of a schema as variables of a circuit: names, codes and what codes stand for."""
+"""Mapping of schema columns to circuit variables: names, codes and their values."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from learners.schema.schema import OTHER
 
 
 class Columns:
-    """How the columns of a schema are the variables of a circuit.
+    """Mapping of a schema's columns to the variables of a circuit.
 
-    Variable i is attribute i, the variable after them the class, if the circuit has one more than there are attributes.
-    The size of its domain says how an attribute is coded: as in a chunk; or without the code for missing values, which
-    then are summed out; or 0, the column's own numbers (in a chunk only if the attribute has a distribution).
-    Raises InvalidEvidence if the circuit is not of the schema.
+    Variable i is attribute i, the variable after them the class, if the circuit has one more than there are
+    attributes. The size of its domain determines the coding of an attribute: as in a chunk; or without the code
+    for missing values, which are summed out; or 0 for the column's own numbers (in a chunk only if the attribute
+    has a distribution). Raises InvalidEvidence if the circuit does not match the schema.
     """
 
     def __init__(self, circuit: Circuit, schema: Schema) -> None:
@@ -76,7 +76,7 @@ class Columns:
         self.number = {name: v for v, name in enumerate(self.names)}
 
     def variables(self, names: Iterable[str]) -> list[int]:
-        """The variables of some columns. Raises UnknownColumn."""
+        """Return the variables of some columns. Raises UnknownColumn."""
         return [self._variable(name) for name in names]
 
     def _variable(self, name: str) -> int:
@@ -86,7 +86,7 @@ class Columns:
         return self.number[name]
 
     def check_known(self, variable: int) -> None:
-        """Refuse to answer about a column that the model selected away. Raises InvalidEvidence."""
+        """Refuse queries about a column that feature selection removed. Raises InvalidEvidence."""
         if not self._is_known[variable]:
             name = self.names[variable]
             raise InvalidEvidence(
@@ -95,23 +95,23 @@ class Columns:
             )
 
     def unused(self, names: Iterable[str]) -> list[str]:
-        """Those columns that the model selected away. Raises UnknownColumn."""
+        """Return the columns that feature selection removed. Raises UnknownColumn."""
         return [name for name in names if not self._is_known[self._variable(name)]]
 
     def labels(self, variable: int) -> list[str]:
-        """What each code of a discrete variable stands for, in words."""
+        """Return a readable label for each code of a discrete variable."""
         return self._labels[variable]
 
     def value(self, variable: int, code: float) -> RawValue:
-        """The raw value of a code: None for missing, words for an interval and a time; a number is itself."""
+        """Return the raw value of a code: None for missing, text for intervals and times; numbers are unchanged."""
         if self.n_values[variable]:
             return self._values[variable][int(code)]
         return self.schema.attributes[variable].number_in_words(float(code))
 
     def code(self, variable: int, value: object) -> float:
-        """The code of a raw value, or its number; NaN for None. Words that `labels` has are understood, too.
+        """Return the code of a raw value, or its number; NaN for None. The texts in `labels` are accepted, too.
 
-        Raises InvalidEvidence if the column never had the value; SchemaError if its type does not fit.
+        Raises InvalidEvidence if training never saw the value in the column; SchemaError if its type does not fit.
         """
         if value is None or (isinstance(value, float) and np.isnan(value)):
             return np.nan
@@ -132,12 +132,14 @@ class Columns:
         return float(code)
 
     def _has_words(self, variable: int, word: str) -> bool:
-        """Whether a word is a value of a column of words, where a command line or a form reads it as a number or a truth value."""
+        """Return whether a word is a value of a text column, although a command line or form would parse it as a number
+        or boolean.
+        """
         attribute = self.schema.attributes[variable]
         return attribute.kind == "nominal" and word in attribute.values
 
     def rows(self, evidence: Sequence[Mapping[str, object]]) -> Floats:
-        """(n_variables, n_rows) float64 of raw records; NaN where a record says nothing.
+        """Convert raw records to rows, (n_variables, n_rows) float64; NaN for absent values.
 
         Raises UnknownColumn, InvalidEvidence, SchemaError.
         """
@@ -149,11 +151,12 @@ class Columns:
         return x
 
     def rows_of_chunk(self, chunk: Chunk, with_class: bool = True) -> Array:
-        """(n_variables, n_rows) int16 or int32 of an encoded chunk, -1 where missing; float64, NaN, where there are numbers.
+        """Convert an encoded chunk to rows, (n_variables, n_rows) int16 or int32, -1 where missing; float64 with NaN if
+        there are numbers.
 
-        Raises InvalidEvidence if a variable is numeric, and the chunk has no numbers of it.
+        Raises InvalidEvidence if a variable is numeric, but the chunk lacks its numbers.
 
-        with_class: whether a class that the chunk has counts as observed.
+        with_class: whether the chunk's class counts as observed.
         """
         numeric = [v for v, size in enumerate(self.n_values) if size == 0]
         own = np.empty((0, chunk.n_rows)) if chunk.numbers is None else chunk.numbers
@@ -176,7 +179,7 @@ class Columns:
 
 
 def unknown_value_error(name: str, value: object, labels: Sequence[str]) -> InvalidEvidence:
-    """That a column never had a value, and which it had: similar ones, or some."""
+    """Create the error for a value that a column never had, with similar or example values."""
     near = get_close_matches(short_value_text(value).strip("'"), labels) or labels[:4]
     known = ", ".join(map(repr, near)) + (", …" if len(near) < len(labels) else "")
     return InvalidEvidence(
@@ -185,7 +188,7 @@ def unknown_value_error(name: str, value: object, labels: Sequence[str]) -> Inva
 
 
 def check_column_not_left_out(schema: Schema, name: str) -> None:
-    """Refuse a column that training left out, telling why. Raises InvalidEvidence."""
+    """Refuse a column that training left out, with the reason. Raises InvalidEvidence."""
     for column in schema.left_out:
         if column.name == name:
             raise InvalidEvidence(
@@ -194,14 +197,14 @@ def check_column_not_left_out(schema: Schema, name: str) -> None:
 
 
 def mask_unknown_codes(x: ArrayLike, n_values: Integers) -> Floats:
-    """(n_variables, n_rows) float64: a copy of rows with NaN where a discrete variable has no code of its domain."""
+    """Copy rows, with NaN where a discrete variable has a code outside its domain, (n_variables, n_rows) float64."""
     known, sizes = np.array(x, np.float64), n_values[:, np.newaxis]
     known[(sizes > 0) & ~((known >= 0) & (known < sizes))] = np.nan
     return known
 
 
 def circuit_columns(circuit: Circuit, schema: Schema) -> Columns:
-    """The columns of a circuit, kept for the schema asked last."""
+    """Return the columns of a circuit, cached for the latest schema."""
     cache = vars(circuit)
     columns: Columns | None = cache.get("_columns")
     if columns is None or (columns.schema is not schema and columns.schema != schema):

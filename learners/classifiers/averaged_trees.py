@@ -1,4 +1,4 @@
-"""Tree-augmented naive Bayes, averaged over all trees: P(y | x) by a determinant for each class."""
+"""Tree-augmented naive Bayes averaged over all trees: P(y | x) from one determinant per class."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ PARALLEL_ROWS = 256
 
 
 class AveragedTrees(ModelDefaults):
-    """The class posterior averaged over all tree-augmented networks and their parameters.
+    """Class posterior averaged over all tree-augmented networks and their parameters.
 
-    Each row and class costs O(n^3) for n attributes, in place of O(n) of a single tree. An attribute that is absent, or whose value
-    training never saw, is left out; the trees are as probable as before.
+    Each row and class costs O(n^3) for n attributes, instead of O(n) for a single tree. An attribute with an
+    absent or unseen value is left out; the trees keep their probabilities.
 
     `class_counts`, (c,) int64.
     `log_prior`, (c,) float64: log P(y).
@@ -66,14 +66,14 @@ class AveragedTrees(ModelDefaults):
     def of(
         cls, schema: Schema, class_counts: Integers, found: TreePosterior, facts: Mapping[str, object]
     ) -> AveragedTrees:
-        """The model of a posterior."""
+        """Create the model from a posterior."""
         alone = np.concatenate([table.ravel() for table in found.alone] or [np.empty(0)])
         ratios = np.concatenate([table.ravel() for table in found.ratios] or [np.empty(0)])
         return cls(schema, class_counts, found.log_prior, alone, found.log_weights, ratios, facts)
 
     @cached_property
     def _layout(self) -> tuple[Integers, Integers, Integers]:
-        """Where the table of each pair, and of each attribute, begins; and the domain sizes."""
+        """Offsets of the tables of each pair and of each attribute, and the domain sizes."""
         sizes, n, c = self.schema.domain_sizes.astype(np.int64), self.schema.n_attributes, self.schema.n_classes
         i, j = np.triu_indices(n, 1)
         starts = np.zeros((n, n), np.int64)
@@ -82,7 +82,9 @@ class AveragedTrees(ModelDefaults):
 
     @cached_property
     def _weights(self) -> tuple[Floats, Integers]:
-        """The weights as mantissas and exponents; all divided by the largest, which no probability notices."""
+        """Edge weights as mantissas and exponents, all divided by the largest, which leaves the probabilities
+        unchanged.
+        """
         n = self.schema.n_attributes
         if n < 2:
             return np.zeros((n, n)), np.zeros((n, n), np.int64)
@@ -94,7 +96,7 @@ class AveragedTrees(ModelDefaults):
         return np.where(is_edge, mantissa, 0.0), np.where(is_edge, exponent, NOTHING).astype(np.int64)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows."""
+        """Predict class probabilities, (n_rows, n_classes) float64; by default with one thread per core for many rows."""
         out = np.tile(np.asarray(self.log_prior), (chunk.n_rows, 1))
         if self.schema.n_attributes and chunk.n_rows:
             run_in_row_ranges(chunk.n_rows, threads, lambda i, j: self._add(chunk.x[:, i:j], out[i:j]), PARALLEL_ROWS)
@@ -110,7 +112,7 @@ class AveragedTrees(ModelDefaults):
 
     @property
     def class_tables(self) -> list[Floats]:
-        """Of each attribute log P(x_i | y), (v_i, n_classes)."""
+        """Return log P(x_i | y) of each attribute, (v_i, n_classes)."""
         _, starts, sizes = self._layout
         n_classes = self.schema.n_classes
         cells = zip(starts.tolist(), sizes.tolist(), strict=True)
@@ -118,11 +120,11 @@ class AveragedTrees(ModelDefaults):
 
     @cached_property
     def edge_probabilities(self) -> Floats:
-        """(n, n) float64: how probable it is that two attributes are joined."""
+        """Posterior probability of an edge between each pair of attributes, (n, n) float64."""
         return tree_edge_probabilities(np.asarray(self.log_weights))
 
     def structure(self) -> dict[str, object]:
-        """The class, the attributes, and the edges of the most probable tree with their probabilities."""
+        """Return the class, the attributes, and the edges of the most probable tree with their probabilities."""
         names, target = [attribute.name for attribute in self.schema.attributes], self.schema.target or "class"
         nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
         nodes += [{"name": a.name, "role": "attribute", "n_values": a.n_values} for a in self.schema.attributes]
@@ -134,14 +136,14 @@ class AveragedTrees(ModelDefaults):
         return {"nodes": nodes, "edges": edges}
 
     def to_arrays(self) -> tuple[Header, Arrays]:
-        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        """Return a header and named arrays for `from_arrays`."""
         header: Header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         arrays = {name: np.asarray(getattr(self, name)) for name in ("class_counts", "log_prior", "alone", "ratios")}
         return header, arrays | {"log_weights": np.asarray(self.log_weights).ravel()}
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; nothing is copied."""
+        """Build the model from the output of `to_arrays`, without copying."""
         stored = cast(Header, header)
         schema = Schema.from_json(stored["schema"])
         n = schema.n_attributes
@@ -150,7 +152,7 @@ class AveragedTrees(ModelDefaults):
         return cls(schema, one, two, three, weights, four, stored["facts"])
 
     def tables(self) -> dict[str, pa.Table]:
-        """`attributes`, `classes`, and `edges` between attributes with their probabilities."""
+        """Return the tables `attributes`, `classes`, and `edges` between attributes with their probabilities."""
         names = [attribute.name for attribute in self.schema.attributes]
         i, j = np.triu_indices(len(names), 1)
         of_schema = describe_schema_as_tables(self.schema, self.class_counts)
@@ -168,7 +170,7 @@ class AveragedTrees(ModelDefaults):
 
 
 def most_probable_tree_edges(log_weights: Floats) -> list[tuple[int, int]]:
-    """The edges of the most probable tree, each from the node that is nearer to the first attribute (Prim 1957)."""
+    """Return the edges of the most probable tree, directed away from the first attribute (Prim 1957)."""
     n = len(log_weights)
     if not n:
         return []
@@ -185,7 +187,7 @@ def most_probable_tree_edges(log_weights: Floats) -> list[tuple[int, int]]:
 
 
 def check_averaged_trees(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse arrays that do not fit the schema: the kernel would read beyond them.
+    """Refuse arrays that do not fit the schema and would make the kernel read out of bounds.
 
     Raises InvalidArray, naming the array.
     """
@@ -205,7 +207,7 @@ def check_averaged_trees(header: Mapping[str, object], arrays: Arrays) -> None:
 
 @dataclass(frozen=True)
 class TreePosterior:
-    """What the class posterior averaged over all trees needs."""
+    """Parameters of the class posterior averaged over all trees."""
 
     ess: float  # equivalent sample size of the prior
     log_prior: Floats  # (c,) float64: log P(y)
@@ -218,10 +220,11 @@ class TreePosterior:
 
 
 def tree_posterior(pairs: PairwiseCounts, ess: float) -> TreePosterior:
-    """The posterior over undirected trees among the attributes, the class a parent of all, and its parameters' means.
+    """Compute the posterior over undirected trees of the attributes, with the class as a parent of all, and the
+    posterior mean parameters.
 
-    The prior is uniform over trees and Dirichlet over the probabilities, ess / (v_i v_j c) for each cell of a pair; so
-    equivalent directions of a tree have the same parameters.
+    The prior is uniform over trees and Dirichlet over the probabilities, with ess / (v_i v_j c) for each cell of
+    a pair, so equivalent directions of a tree have the same parameters.
 
     References
     ----------
@@ -262,16 +265,16 @@ def _evidence(counts: Integers, prior: float) -> Floats:
 
 
 def empirical_bayes_tree_posterior(pairs: PairwiseCounts) -> TreePosterior:
-    """The posterior under the equivalent sample size of `GRID` with the largest marginal likelihood."""
+    """Return the posterior for the equivalent sample size in `GRID` with the largest marginal likelihood."""
     return max((tree_posterior(pairs, ess) for ess in GRID), key=lambda found: found.log_evidence)
 
 
 def tree_edge_probabilities(log_weights: Floats) -> Floats:
-    """(n, n) float64: how probable each edge is, in a random tree of the posterior.
+    """Compute the posterior probability of each edge in a random tree, (n, n) float64.
 
-    An edge's probability is its weight over the effective conductance between its ends, which is what is left between
-    them once all other nodes are taken out. Of three groups of nodes, every pair is within two of them: each third goes
-    out once, so that all pairs together take O(n^3).
+    An edge's probability is its weight over the effective conductance between its ends, which remains after all
+    other nodes are eliminated. The nodes are divided into three groups, any two of which contain every pair of
+    their nodes; eliminating each group once gives all pairs in O(n^3).
 
     References
     ----------
@@ -283,7 +286,7 @@ def tree_edge_probabilities(log_weights: Floats) -> Floats:
 
 
 def _probabilities(logs: Floats, nodes: Integers, log_weights: Floats, found: Floats) -> None:
-    """Fill in the pairs of some nodes; logs (k, k): of their edges once all others are taken out."""
+    """Fill in the pairs of some nodes; logs (k, k): log weights of their edges after all other nodes are eliminated."""
     k = nodes.size
     if k < 2:
         return

@@ -1,4 +1,4 @@
-"""What a network tells of its columns, for people: warnings of the table, what each parent of an attribute tells of it, and the contexts behind one attribute."""
+"""Findings about columns for users: warnings, the information of each parent, and the contexts of an attribute."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ ROWS_OF_A_VALUE = 10  # on average: with fewer, a column of many values may dete
 
 
 def training_column_warnings(schema: Schema, network: LookupModel | None) -> list[str]:
-    """What the model does not keep of its table, and columns that tell all or nothing of the class; a sentence each.
+    """Return warnings about information that the model omits, and about columns with all or none of the class
+    information.
 
-    The schema is as it was inferred from the table; the network what the model has of counted families.
+    `schema`: as inferred from the table; `network`: the model's network of counted families, if any.
     """
     target, warnings = (
         schema.target,
@@ -50,7 +51,7 @@ def training_column_warnings(schema: Schema, network: LookupModel | None) -> lis
 
 
 def class_determining_columns(model: LookupModel) -> list[str]:
-    """Attributes each of whose values occurs with one class only, though a value has many rows."""
+    """Return the attributes whose values each occur with one class only, although values have many rows."""
     if model.schema.n_classes < 2:
         return []
     names = []
@@ -65,10 +66,10 @@ def class_determining_columns(model: LookupModel) -> list[str]:
 
 
 def folded_value_information_loss(model: LookupModel) -> dict[str, FoldingCost]:
-    """Of each attribute of a network that has folded values, by its name.
+    """Return the cost of folded values for each attribute of a network that has them, by name.
 
-    Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): what the folded
-    rows leave open of the class. Both follow from the counts that the model has anyway.
+    Folding o of X loses I(X; Y) - I(fold(X); Y) = P(o) I(X; Y | o), which is at most P(o) H(Y | o): the class
+    entropy of the folded rows. Both follow from counts that the model stores.
     """
     costs = {}
     for i, tree in zip(model.network.order, model.trees, strict=True):
@@ -85,7 +86,8 @@ def folded_value_information_loss(model: LookupModel) -> dict[str, FoldingCost]:
 
 
 def parent_information_gains(tree: ContextTree) -> Floats:
-    """What knowing one more parent tells of the attribute, in nats: I(X; class), I(X; P_1 | class), I(X; P_2 | class, P_1), …
+    """Return the information that each further parent adds about the attribute, in nats: I(X; class), I(X; P_1 |
+    class), I(X; P_2 | class, P_1), …
 
     (n_levels - 1,) float64, never negative, of a tree with the class as level 1 and parent l as level l + 1. Their sum
     is I(X; class, parents). Zeros of a tree without rows.
@@ -113,7 +115,7 @@ class Context(NamedTuple):
 
 
 def most_frequent_contexts(tree: ContextTree, estimates: Estimates, limit: int) -> list[Context]:
-    """At most `limit` of the contexts that occurred with all parents known, those with most rows first."""
+    """Return at most `limit` contexts that occurred with all parents known, those with the most rows first."""
     first, last = int(tree.level_starts[-2]), int(tree.level_starts[-1])
     counts = tree.node_counts()[first:last]
     order = np.argsort(-counts, kind="stable")[:limit]

@@ -1,4 +1,4 @@
-"""A network as it is written down: tables and a graph for people, and as few bytes for files."""
+"""Descriptions of a network: tables and a graph for users, and compact arrays for files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EDGES = pa.schema([("from", pa.string()), ("to", pa.string()), ("rank", pa.int64
 
 
 def describe_structure(schema: Schema, structure: Structure, trees: Sequence[ContextTree]) -> dict[str, object]:
-    """Nodes (class first) with domain and context-tree sizes, and edges in the order of the parents."""
+    """Return nodes (class first) with domain and context-tree sizes, and edges in parent order."""
     target = schema.target or "class"
     nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": schema.n_classes}]
     edges: list[dict[str, object]] = []
@@ -64,7 +64,7 @@ def describe_structure(schema: Schema, structure: Structure, trees: Sequence[Con
 
 
 def describe_schema_as_tables(schema: Schema, class_counts: ArrayLike) -> dict[str, pa.Table]:
-    """`attributes`, `attribute_values`, `left_out`, and `classes` with their (n_classes,) rows."""
+    """Return the tables `attributes`, `attribute_values`, `left_out`, and `classes` with their rows (n_classes,)."""
     attributes = [
         {"attribute": i, "name": a.name, "kind": a.kind, "n_values": a.n_values, "has_missing": a.has_missing,
          "n_folded": a.n_folded, "cuts": list(a.cuts)}
@@ -85,7 +85,7 @@ def describe_schema_as_tables(schema: Schema, class_counts: ArrayLike) -> dict[s
 
 
 def training_facts_table(facts: Mapping[str, object]) -> pa.Table:
-    """What else is known of a training, as JSON."""
+    """Return the facts about a training as a table of JSON values."""
     return pa.table({"name": list(facts), "value": [json.dumps(value) for value in facts.values()]}, schema=FACTS)
 
 
@@ -98,11 +98,11 @@ def describe_network_as_tables(
     variances: Sequence[Floats],
     facts: Mapping[str, object],
 ) -> dict[str, pa.Table]:
-    """The model as tables.
+    """Return the model as tables.
 
-    Those of `describe_schema_as_tables`, `edges`, `contexts` and `cells` (with the posterior variance of each probability if there is one),
-    `facts` (what else the training found, as JSON), and for SkDB `selection` (the mean loss of every
-    number of parents and attributes).
+    These are the tables of `describe_schema_as_tables`, `edges`, `contexts`, `cells` (with the posterior variance
+    of each probability, if any), `facts` (further results of the training, as JSON), and for SkDB `selection`
+    (the mean loss of every number of parents and attributes).
     """
     tables = describe_schema_as_tables(schema, class_counts) | {
         "edges": pa.Table.from_pylist(describe_structure(schema, structure, trees)["edges"], EDGES),
@@ -120,7 +120,7 @@ def describe_network_as_tables(
 
 
 def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates]) -> pa.Table:
-    """One row per node of a context tree."""
+    """Return a table with one row per node of a context tree."""
     n_nodes = sum(tree.n_nodes for tree in trees)
     return pa.table(
         {
@@ -138,7 +138,7 @@ def _contexts(structure: Structure, trees: Sequence[ContextTree], estimates: Seq
 def _cells(
     structure: Structure, trees: Sequence[ContextTree], estimates: Sequence[Estimates], variances: Sequence[Floats]
 ) -> pa.Table:
-    """One row per (context, value) that occurred."""
+    """Return a table with one row per (context, value) that occurred."""
     n_cells = sum(tree.n_cells for tree in trees)
     variance = {"variance": _joined(variances, n_cells, np.float32)} if variances else {}
     return pa.table(
@@ -158,7 +158,7 @@ def _levels(tree: ContextTree) -> Integers:
 
 
 def _joined(parts: Iterable[Integers | Floats], size: int, dtype: type[np.int32 | np.int64 | np.float32]) -> Array:
-    """All parts one behind the other, each asked for when its turn comes, as so many numbers of a type."""
+    """Concatenate the parts, consumed one at a time, into one array of a type."""
     whole = np.empty(size, dtype)
     first = 0
     for part in parts:
@@ -168,7 +168,7 @@ def _joined(parts: Iterable[Integers | Floats], size: int, dtype: type[np.int32 
 
 
 class Contents(NamedTuple):
-    """The trees of a model with what is estimated at them."""
+    """Context trees of a model with their estimates."""
 
     trees: tuple[ContextTree, ...]
     estimates: tuple[Estimates, ...]
@@ -176,7 +176,7 @@ class Contents(NamedTuple):
 
 
 def round_estimates(estimates: list[Estimates]) -> list[Estimates]:
-    """Estimates as float32 holds them: a relative change of 6e-8 at most. The list is emptied: they are in memory once."""
+    """Round estimates to float32 precision, a relative change of at most 6e-8. Empties the list to save memory."""
     rounded = []
     while estimates:
         own = estimates.pop()
@@ -185,12 +185,12 @@ def round_estimates(estimates: list[Estimates]) -> list[Estimates]:
 
 
 def round_to_float32(numbers: Floats) -> Floats:
-    """Float64 numbers that float32 holds."""
+    """Round float64 numbers to float32 precision."""
     return numbers.astype(np.float32).astype(np.float64)
 
 
 def round_variances_to_bfloat16(variances: list[Floats]) -> list[Floats]:
-    """Variances to eight binary digits: an interval is as wide to 0.2 %. The list is emptied."""
+    """Round variances to eight binary digits, which changes interval widths by 0.2 %. Empties the list."""
     rounded = []
     while variances:
         # Half of what is cut off, so that it is rounded and not cut.
@@ -200,11 +200,11 @@ def round_variances_to_bfloat16(variances: list[Floats]) -> list[Floats]:
 
 
 def pack_context_trees(contents: Contents) -> dict[str, Array]:
-    """Named arrays, of all trees one behind the other.
+    """Pack all trees into named arrays, one tree after the other.
 
-    `tree_levels` (m, levels) has the nodes of each level, 0 beyond the last; of each node the numbers of nodes and cells below it and its
-    branch (0 at roots); of each cell its value and count. Places follow: nodes and cells are in order. Variances are the upper half of
-    their float32.
+    `tree_levels` (m, levels) has the number of nodes per level, 0 beyond the last. Each node stores its numbers
+    of children and cells and its branch (0 at roots), each cell its value and count. Positions follow from the
+    order of nodes and cells. Variances are stored as the upper half of their float32.
     """
     trees = contents.trees
     levels = np.zeros((len(trees), max((tree.level_starts.size - 1 for tree in trees), default=0)), np.int64)
@@ -230,7 +230,7 @@ def pack_context_trees(contents: Contents) -> dict[str, Array]:
 
 
 def _in_bytes(name: str, numbers: Integers) -> dict[str, Array]:
-    """Numbers of which most are small: the lowest byte of each, and where and what is above it in those that are not."""
+    """Pack mostly small integers: the lowest byte of each, and the positions and upper bytes of the larger ones."""
     at = np.flatnonzero(numbers > 255)
     above = numbers[at] >> 8
     return {
@@ -241,7 +241,7 @@ def _in_bytes(name: str, numbers: Integers) -> dict[str, Array]:
 
 
 def _numbers(arrays: Arrays, name: str) -> Integers:
-    """The (n,) int64 numbers of `_in_bytes`."""
+    """Unpack the (n,) int64 numbers of `_in_bytes`."""
     at, above = arrays[f"{name}_at"], arrays[f"{name}_above"].astype(np.int64)
     numbers = arrays[name].astype(np.int64)
     if at.size != above.size or int(at.max(initial=0)) > max(numbers.size - 1, 0):
@@ -255,7 +255,9 @@ def _float32(parts: Sequence[Floats]) -> Array:
 
 
 def unpack_context_trees(arrays: Arrays, n_values: Sequence[int], hierarchical: Sequence[bool]) -> Contents:
-    """What `pack_context_trees` was given, the numbers and kinds being of each tree. Raises InvalidArray if arrays do not fit."""
+    """Unpack the output of `pack_context_trees`, given each tree's number of values and kind. Raises InvalidArray if
+    arrays do not fit.
+    """
     if "tree_levels" not in arrays:
         raise InvalidArray("tree_levels", "is missing: an earlier form of fewpass wrote this model. Train it again")
     levels = arrays["tree_levels"]

@@ -1,4 +1,4 @@
-"""The m of m-estimates, chosen by rows held out."""
+"""Selection of the m of m-estimates on held-out rows."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def select_m_by_hold_out(
     advance: Advance = ignore_progress,
     back_off: str = "context",
 ) -> tuple[float, dict[str, float]]:
-    """The m of least RMSE on the hold-out, whose counts are taken out of the others, and the RMSE of the grid's values.
+    """Choose the m with the least RMSE on the held-out rows, whose counts are subtracted; returns it with the RMSE of
+    each value in the grid.
 
-    The families count all rows, the hold-out's among them; `back_off` as of `m_estimates`. Of equally good m the smallest; 1 if the hold-out has no
-    rows.
+    The families count all rows, including the held-out ones; `back_off` as in `m_estimates`. Ties select the
+    smallest m; 1 if no rows are held out.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""NB, TAN and kDB as sequences of passes."""
+"""Training of NB, TAN and kDB as sequences of passes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MAX_K = 5
 
 @dataclass(frozen=True)
 class NetworkParameters(HDPParameters):
-    """What all network classifiers have in common.
+    """Parameters common to all network classifiers.
 
     Parameters
     ----------
@@ -96,17 +96,17 @@ class NetworkParameters(HDPParameters):
 
     @property
     def is_pruned(self) -> bool:
-        """Whether parents are dropped once contexts are counted."""
+        """True if parents are dropped after contexts are counted."""
         return False
 
     def _usual_estimator(self) -> str:
-        """The estimator where none is named."""
+        """Default estimator."""
         return "hdp-map" if self.m is None else "m"
 
 
 @dataclass(frozen=True)
 class StructureParameters(NetworkParameters):
-    """Parameters of networks whose attributes have parents: TAN and those below.
+    """Parameters of networks whose attributes have parents: TAN, kDB and SkDB.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ class StructureParameters(NetworkParameters):
 
     @property
     def is_pruned(self) -> bool:
-        """Whether parents are dropped once contexts are counted."""
+        """True if parents are dropped after contexts are counted."""
         return self.prune and self.estimator != "m"
 
     def __post_init__(self) -> None:
@@ -213,7 +213,7 @@ def schema_pass(
     max_values: int,
     max_classes: int = MAX_CLASSES,
 ) -> Passes[Schema]:
-    """The schema: given, or inferred in one pass, wholly or as far as it is not kept."""
+    """Return the given schema, or infer it in one pass, keeping what is declared as kept."""
     if isinstance(given, Schema):
         return given
     summaries: ColumnSummaries = yield ColumnSummaries(
@@ -225,7 +225,7 @@ def schema_pass(
 def naive_bayes(
     target: str, parameters: NetworkParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
-    """Naive Bayes: one pass after the schema."""
+    """Train naive Bayes: one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values)
     structure = naive_bayes_structure(schema.n_attributes)
     counted: Together[FamilyCounts, HoldOut] = yield Together[FamilyCounts, HoldOut](
@@ -255,7 +255,7 @@ def _structured(
 def tan(
     target: str, parameters: TANParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel] | Passes[AveragedTrees]:
-    """TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema; averaged over all trees, one."""
+    """Train TAN (Friedman, Geiger, Goldszmidt 1997): two passes after the schema, or one if averaged over all trees."""
     if parameters.average:
         return _averaged_tan(target, parameters, given, overrides)
 
@@ -268,7 +268,7 @@ def tan(
 def _averaged_tan(
     target: str, parameters: TANParameters, given: Schema | Kept | None, overrides: Overrides | None
 ) -> Passes[AveragedTrees]:
-    """Averaged over all trees (Cerquides, López de Mántaras 2005): one pass after the schema."""
+    """Train TAN averaged over all trees (Cerquides, López de Mántaras 2005): one pass after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
     pairs: PairwiseCounts = yield PairwiseCounts(schema)
     posterior: TreePosterior = yield Work(
@@ -286,7 +286,7 @@ def _averaged_tan(
 def kdb(
     target: str, parameters: KDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
-    """KDB (Sahami 1996): two passes after the schema."""
+    """Train kDB (Sahami 1996): two passes after the schema."""
 
     def structure_of(pairs: PairCounts) -> Structure:
         return k_dependence_structure(pairs, parameters.k, parameters.width_cost)
@@ -297,7 +297,7 @@ def kdb(
 def skdb(
     target: str, parameters: SKDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[LookupModel]:
-    """Selective kDB (Martínez et al. 2016): three passes after the schema."""
+    """Train selective kDB (Martínez et al. 2016): three passes after the schema."""
     schema = yield from schema_pass(target, given, overrides or {}, parameters.max_values, FEW_CLASSES)
     counted: Together[PairCounts, HoldOut] = yield Together[PairCounts, HoldOut](
         empty_pair_counts(schema), HoldOut(schema)
@@ -332,7 +332,7 @@ def fit_network(
     parameters: NetworkParameters,
     facts: Mapping[str, object] | None = None,
 ) -> Passes[LookupModel]:
-    """The model with its estimates, from counts alone."""
+    """Fit the estimates of a network from counts alone."""
     facts = {"learner": name, "parameters": asdict(parameters), "n_rows": families.n_rows, **(facts or {})}
     trees: list[ContextTree]
 

@@ -1,4 +1,4 @@
-"""SkDB's attributes and parents, chosen by left-out rows in one more pass."""
+"""SkDB's selection of attributes and parents by leave-one-out loss, in one more pass."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOSSES = ("squared", "zero-one")
 
 @dataclass(frozen=True)
 class Selection:
-    """What the selection pass found."""
+    """Result of the selection pass."""
 
     n_attributes: int  # how many of the first attributes of the order to use
     k: int  # how many of the first parents of each to use
@@ -55,7 +55,7 @@ class Selection:
 class PrefixLosses(Statistic):
     """Sums of leave-one-out losses for every number of parents and every prefix of the attributes.
 
-    Losses are summed in whole multiples of 2^-30, so that they add exactly.
+    Losses are summed in integer multiples of 2^-30, so that sums are exact.
 
     `measure`: of the structure of kDB with the largest k, from all the rows that the pass will see.
     `class_counts`, (n_classes,) int64.
@@ -81,7 +81,7 @@ class PrefixLosses(Statistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected: the counts that it measures are part of it."""
+        """Specification of the statistic, including a digest of the counts that it evaluates."""
         return {
             "statistic": "prefix losses",
             "loss": self.loss,
@@ -92,14 +92,14 @@ class PrefixLosses(Statistic):
         }
 
     def empty(self) -> PrefixLosses:
-        """No rows; the tables are shared."""
+        """Return a statistic of no rows that shares the tables."""
         fresh = object.__new__(PrefixLosses)
         fresh.__dict__.update(self.__dict__)
         fresh._start()
         return fresh
 
     def update(self, rows: Chunk) -> None:
-        """Add the losses of a chunk, whose rows must be among those that the trees have counted."""
+        """Add the losses of a chunk, whose rows must have been counted by the trees."""
         assert rows.y is not None
         self.n_rows += rows.n_rows
         add = kernels.add_two_class_selection_losses if self.class_counts.size == 2 else kernels.add_selection_losses
@@ -112,19 +112,21 @@ class PrefixLosses(Statistic):
         self.losses += sign * other.losses
 
     def to_arrow(self) -> pa.Table:
-        """One row per number of parents: the sums over the prefixes; the number of rows beside."""
+        """Return a table with one row per number of parents: the sums over the prefixes, and the number of rows."""
         losses = pa.array(self.losses.tolist(), pa.list_(pa.int64()))
         return pa.table({"losses": losses, "n_rows": np.full(self.losses.shape[0], self.n_rows)})
 
     def from_arrow(self, table: pa.Table) -> PrefixLosses:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         read = self.empty()
         read.losses = np.array(table["losses"].to_pylist(), np.int64)
         read.n_rows = int(table["n_rows"][0].as_py())
         return read
 
     def best(self) -> Selection:
-        """The prefix and the number of parents of least loss, of equal ones the smaller; EmptyStatistic without rows."""
+        """Return the prefix and number of parents with the least loss, the smallest on ties. Raises EmptyStatistic
+        without rows.
+        """
         if not self.n_rows:
             raise EmptyStatistic("No rows were measured, so no prefix can be chosen.")
         flat = self.losses.T.ravel()  # prefix by prefix: the first of the least is the smallest model
@@ -132,14 +134,14 @@ class PrefixLosses(Statistic):
         return Selection(n_attributes, k, self.losses / (self.n_rows * float(kernels.ONE)))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same losses were measured."""
+        """Return whether the same losses were measured."""
         if not isinstance(other, PrefixLosses):
             return NotImplemented
         return self.n_rows == other.n_rows and self.spec == other.spec and np.array_equal(self.losses, other.losses)
 
 
 class Measure(NamedTuple):
-    """What losses are measured with."""
+    """Structure and tables used to compute losses."""
 
     structure: Structure  # without the last parents that tell nothing, if these are dropped
     tables: kernels.LossTables
@@ -148,7 +150,7 @@ class Measure(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """One level as the kernels read it."""
+    """One level in the kernels' layout."""
 
     is_dense: bool
     words: Uint64s
@@ -166,13 +168,13 @@ def selection_loss_tables(
     mixes: bool = True,
     prunes: bool = False,
 ) -> Measure:
-    """The tables of leave-one-out losses of kDB with the largest k.
+    """Build the tables of leave-one-out losses of kDB with the largest k.
 
-    `grown` has one per entry of `structure.order`, from all the rows that will be measured; each is emptied before the
-    next is asked for. `class_counts` (n_classes,) int64. With `mixes`, the estimates of a context are mixed with those
-    of the context without its last parent, as those of hierarchical Dirichlet processes are. m-estimates are not; where
-    contexts have a handful of rows they choose fewer parents. With `prunes`, each attribute loses its last parents that
-    tell nothing of it beyond those before.
+    `grown` has one entry per entry of `structure.order`, from all rows to be measured; each is emptied before the
+    next is requested. `class_counts` (n_classes,) int64. With `mixes`, the estimates of a context are
+    interpolated with those of the context without its last parent, as in hierarchical Dirichlet processes;
+    m-estimates are not, and choose fewer parents if contexts have only a few rows. With `prunes`, each attribute
+    loses its last parents that add no information.
     """
     digest = hashlib.sha256(class_counts.tobytes())
     parents, of_attributes, n_values = [], list[list[_Entry]](), []
@@ -195,10 +197,11 @@ def selection_loss_tables(
 
 
 def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -> Iterator[_Entry]:
-    """Estimates of every level below the root, with and without a row, of parents with domain sizes; `grown` is emptied.
+    """Yield the estimates of every level below the root, with and without a row, for parents with these domain sizes;
+    empties `grown`.
 
-    With `mixes` each level mixes its frequencies with the estimate of the level above, by the concentration that
-    predicts the rows best when each is left out. If not: m-estimates, as Martínez et al. have them.
+    With `mixes`, each level interpolates its frequencies with the level above, using the concentration with the
+    best leave-one-out likelihood. Otherwise the estimates are m-estimates, as in Martínez et al.
     """
     n_values = grown.n_values
     root = grown.levels.pop(0)
@@ -240,7 +243,7 @@ def _entries(grown: Levels, sizes: Sequence[int], n_classes: int, mixes: bool) -
 def _estimated(
     level: Level, totals: Floats, n_values: int, probability: Floats, left_out: Floats, mixes: bool
 ) -> tuple[float, Floats, Floats]:
-    """The weight of what is above, and of each cell the estimate, and without one of its rows, from those of the level above."""
+    """Return the weight of the level above, and each cell's estimate with and without one of its rows."""
     if mixes:
         weight = leave_one_out_concentration(level, totals, left_out)
         return (
@@ -256,7 +259,7 @@ def _estimated(
 
 
 class _Estimates(NamedTuple):
-    """Estimates over the classes: a row per (codes of the parents, value)."""
+    """Estimates over the classes, one row per (parent codes, value)."""
 
     keys: Integers  # (r,) ascending
     probability: Floats  # (r, C)
@@ -265,10 +268,11 @@ class _Estimates(NamedTuple):
 def _spread(
     keys: Integers, above: _Estimates, n_values: int, size: int, contexts: Integers, rest: Floats, mixes: bool
 ) -> _Estimates:
-    """Estimates of the classes that have not been in a context, or not with a value: from those of the level above.
+    """Return estimates of the classes that were not observed in a context, or not with a value, from the level above.
 
-    `keys` (r,) int64; `size` is the last parent's domain; `contexts` (n,) int64 ascend. `rest` (n, C) float64 is what
-    is left of each class for values it has not been seen with in the context; NaN if it has not been there.
+    `keys` (r,) int64; `size` is the last parent's domain size; `contexts` (n,) int64 ascend. `rest` (n, C)
+    float64 is each class's remaining probability for values unobserved with it in the context; NaN if the class
+    was not observed there.
     """
     spread = np.empty((keys.size, rest.shape[1]))
     for first in range(0, keys.size, BLOCK_CELLS):
@@ -281,7 +285,7 @@ def _spread(
 
 
 class _Slots(NamedTuple):
-    """Where rows go: in a dense table to their keys, in a hash table to the order of their slots."""
+    """Assignment of rows to keys in a dense table, or to slots of a hash table."""
 
     is_dense: bool
     words: Uint64s
@@ -292,7 +296,7 @@ class _Slots(NamedTuple):
 
 
 def _slots(keys: Integers, n_keys: int | None) -> _Slots:
-    """Of so many keys that there could be; None if they are too many for a dense table."""
+    """Assign slots to keys out of `n_keys` possible ones; None means too many for a dense table."""
     if n_keys is not None:
         return _Slots(True, np.empty(0, np.uint64), 0, np.empty(0, np.int64), n_keys, keys)
     words, shift, order = look_up_tables.build_hash_slots(keys)
@@ -302,10 +306,10 @@ def _slots(keys: Integers, n_keys: int | None) -> _Slots:
 
 
 def _entry(slots: _Slots, probability: Floats, row: Integers, label: Int32s, left_out: Floats) -> _Entry:
-    """What the kernels read of a level. Of two classes what the kernel adds are the log odds of the wrong class.
+    """Build a level's table for the kernels; with two classes, it has the log odds of the wrong class.
 
-    `probability` (r, C) float64 is from all rows; `row` and `label` (m,) are of each cell, and other classes have no
-    rows; `left_out` (m,) float64 is that of the class of a row that is left out.
+    `probability` (r, C) float64 is from all rows; `row` and `label` (m,) belong to each cell, and other classes
+    have no rows; `left_out` (m,) float64 is the leave-one-out probability of the cell's class.
     """
     log_probability, log_left_out = (np.zeros((slots.n_rows, probability.shape[1]), np.float32) for _ in range(2))
     for first in range(0, len(probability), BLOCK_CELLS):
@@ -325,7 +329,7 @@ def _tables(
     class_counts: Integers,
     of_attributes: list[list[_Entry]],
 ) -> kernels.LossTables:
-    """The arrays that the kernels read: dense tables first, then the rows of hash tables."""
+    """Build the kernels' arrays: dense tables first, then the rows of hash tables."""
     entries = [entry for entries in of_attributes for entry in entries]
     n_levels = [len(entries) for entries in of_attributes]
     of_attributes.clear()

@@ -1,4 +1,4 @@
-"""Kernels of SkDB's selection pass, one thread each."""
+"""Single-threaded kernels of SkDB's selection pass."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ ONE = np.float32(1 << 30)
 class LossTables(NamedTuple):
     """Leave-one-out log probabilities of m attributes in kDB order, each with levels 0..k of at most k parents.
 
-    Entry e = level_starts[a] + l is attribute a with its first l parents. A key is the number, in mixed radix, of the codes of the
-    parents and of the attribute itself. Where `is_dense[e]`, key j has row row_starts[e] + j, else its row is found by a hash
-    table at hash_starts[e], as in `kernels.LookupTables`; a key that has none has the row of the level above.
+    Entry e = level_starts[a] + l is attribute a with its first l parents. A key numbers the codes of the parents
+    and of the attribute in mixed radix. If `is_dense[e]`, key j has row row_starts[e] + j, else its row is found
+    in a hash table at hash_starts[e], as in `kernels.LookupTables`; a key without a row uses that of the level
+    above.
     """
 
     attribute: Integers  # (m,) int64
@@ -52,7 +53,7 @@ class LossTables(NamedTuple):
 
 @inner_kernel
 def _exp(x):
-    """Exponential of a float32, without branches so that it runs on whole vectors; relative error below 3e-7."""
+    """Return the exponential of a float32, without branches so that it vectorizes; relative error below 3e-7."""
     x = min(max(x, np.float32(-80.0)), np.float32(80.0))
     t = x * np.float32(1.4426950408889634)
     n = np.floor(t + np.float32(0.5))
@@ -70,7 +71,7 @@ def _exp(x):
 
 @inner_kernel
 def _keys(tables, a, level, x, first, n, context, keys):
-    """Keys of n rows: `context` holds the number of the codes of the first `level` parents, and is carried on."""
+    """Compute the keys of n rows; `context` holds the number of the first `level` parents' codes, and is updated."""
     if level > 0:
         p = tables.parent_starts[a] + level - 1
         codes, size = x[tables.parents[p]], np.int64(tables.parent_sizes[p])
@@ -83,7 +84,7 @@ def _keys(tables, a, level, x, first, n, context, keys):
 
 @kernel
 def _rows(tables, e, n, keys, rows):
-    """Rows of n keys, in place of those of the level above wherever the level has one."""
+    """Find the rows of n keys, keeping the row of the level above if this level has none."""
     if tables.is_dense[e]:
         start = tables.row_starts[e]
         for row in range(n):
@@ -110,7 +111,7 @@ def _rows(tables, e, n, keys, rows):
 
 @inner_kernel
 def _add_two_class_losses(log_odds, n, is_zero_one, y):
-    """Sum of the losses of n rows, given the log odds of the wrong class."""
+    """Sum the losses of n rows, given the log odds of the wrong class."""
     total = np.int64(0)
     if is_zero_one:
         for row in range(n):
@@ -163,7 +164,8 @@ def add_two_class_selection_losses(tables, x, y, is_zero_one, losses):
 
 @kernel
 def add_selection_losses(tables, x, y, is_zero_one, losses):
-    """The same for any number of classes.
+    """Add each row's leave-one-out loss for every number of parents and every prefix of the attributes; any number of
+    classes.
 
     x (n_attributes, n) codes, y (n,) uint8; OUT losses (k + 1, m + 1) int64.
     """

@@ -1,4 +1,4 @@
-"""Which parents each attribute has."""
+"""Structure learning: the parents of each attribute."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TIE_NATS = 1e-12
 
 @dataclass(frozen=True)
 class Structure:
-    """The attributes of a network in tree order, and the attribute parents of each; acyclic by construction.
+    """Attributes of a network in tree order, and the attribute parents of each; acyclic by construction.
 
-    The class is a parent of every attribute and is not listed. Raises ValueError if a parent does not come before
-    its child.
+    The class is a parent of every attribute and is not listed. Raises ValueError if a parent does not precede its
+    child.
     """
 
     order: tuple[int, ...]  # attributes in the model; parents come before children
@@ -36,34 +36,35 @@ class Structure:
             seen.add(attribute)
 
     def prefix(self, n_attributes: int, k: int) -> Structure:
-        """Only the first attributes of the order, and of each only the first k parents."""
+        """Keep the first attributes of the order, with the first k parents of each."""
         return Structure(self.order[:n_attributes], tuple(parents[:k] for parents in self.parents[:n_attributes]))
 
     def families(self) -> tuple[Family, ...]:
-        """The families to count."""
+        """Return the families to count."""
         return tuple(Family(a, parents) for a, parents in zip(self.order, self.parents, strict=True))
 
 
 def naive_bayes_structure(n_attributes: int) -> Structure:
-    """Naive Bayes: no attribute has a parent but the class."""
+    """Return the structure of naive Bayes: no attribute has a parent besides the class."""
     return Structure(tuple(range(n_attributes)), ((),) * n_attributes)
 
 
 def _ranks(information: Floats) -> Floats:
-    """Whole numbers that are equal where information is; ties go by column order."""
+    """Round information to integers, so that ties are resolved by column order."""
     return np.round(information / TIE_NATS)
 
 
 def _descending(information: Floats) -> Integers:
-    """Attributes by descending information; ties by column order."""
+    """Return the attributes by descending information; ties by column order."""
     return np.argsort(-_ranks(information), kind="stable")
 
 
 def k_dependence_structure(pairs: PairCounts, k: int, width_cost: float = 0.0) -> Structure:
-    """kDB: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as parents.
+    """Learn a kDB structure: attributes by descending I(X; Y), each with the k earlier ones of highest I(X; X' | Y) as
+    parents.
 
-    Parents are in descending order of that information. `width_cost` is what information pays for the cells that it
-    opens, see `conditional_mutual_information`; 0 is Sahami's kDB.
+    Parents are in descending order of that information. `width_cost` is the penalty of information for the cells
+    that it adds, see `conditional_mutual_information`; 0 is Sahami's kDB.
 
     References
     ----------
@@ -85,9 +86,11 @@ def k_dependence_structure(pairs: PairCounts, k: int, width_cost: float = 0.0) -
 
 
 def tree_augmented_structure(pairs: PairCounts, width_cost: float = 0.0) -> Structure:
-    """TAN: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of highest I(X; Y).
+    """Learn a TAN structure: the maximum spanning tree over I(X_i; X_j | Y), directed away from the attribute of
+    highest I(X; Y).
 
-    In the order in which the tree grows from the root; `width_cost` as for `k_dependence_structure`.
+    Attributes are in the order in which the tree grows from the root; `width_cost` as in
+    `k_dependence_structure`.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Sums over all spanning trees, without a subtraction and whatever the range of the weights."""
+"""Sums over all spanning trees, without subtraction, for any range of weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from learners.kernels.scaled_arithmetic import BIG, NOTHING, SMALL, STEP, scaled
 
 @inner_kernel
 def _normal(m, e):
-    """The number m 2^(256 e) with its mantissa in range."""
+    """Normalize the number m 2^(256 e) so that its mantissa is in range."""
     if m == 0.0:
         return 0.0, np.int64(NOTHING)
     while m < 1.0:
@@ -24,11 +24,12 @@ def _normal(m, e):
 
 @inner_kernel
 def log_spanning_tree_sum(m, e):
-    """Log of the sum, over all spanning trees, of the products of their edges' weights m 2^(256 e); destroys both.
+    """Compute the log of the sum, over all spanning trees, of the products of their edges' weights m 2^(256 e);
+    destroys both.
 
-    m (n, n) float64, e (n, n) int64, of which the entries above the diagonal count. A node goes out at a time: its edges
-    become edges between its neighbours, with weight w_ik w_kj / the sum of w_k; the answer is the product of these sums.
-    Nothing is subtracted, so every digit holds however far the weights lie apart.
+    m (n, n) float64, e (n, n) int64, of which the entries above the diagonal are used. Nodes are eliminated one
+    by one: a node's edges become edges between its neighbours, with weight w_ik w_kj / the sum of w_k; the result
+    is the product of these sums. Without subtraction, all digits are accurate however different the weights are.
 
     References: Kirchhoff (1847); Grassmann, Taksar, Heyman (1985), Regenerative analysis and steady state distributions.
     """
@@ -53,11 +54,12 @@ def log_spanning_tree_sum(m, e):
 
 @kernel
 def add_log_spanning_tree_sums(x, starts, sizes, ratios, mantissa, exponent, alone, alone_starts, out):
-    """Add to the log joint of each row and class what its values and the trees over them say.
+    """Add to the log joint of each row and class the terms of its values and of the trees over them.
 
-    x (n, rows) codes, a code of sizes[i] or more is left out; starts (n, n) int64 where the table (v_i, v_j, c) of a pair i < j
-    begins in ratios, the shares p(x_i, x_j | y) / p(x_i | y) p(x_j | y); mantissa (n, n), exponent (n, n) of the weights of
-    edges; alone (…,) log p(x_i | y), tables (v_i, c) from alone_starts on; OUT (rows, c) float64, to which is added.
+    x (n, rows) codes, a code of sizes[i] or more is left out; starts (n, n) int64: offset of the table
+    (v_i, v_j, c) of a pair i < j in ratios, the shares p(x_i, x_j | y) / p(x_i | y) p(x_j | y); mantissa (n, n),
+    exponent (n, n) of the edge weights; alone (…,) log p(x_i | y), tables (v_i, c) from alone_starts on; IN/OUT
+    out (rows, c) float64.
     """
     n, n_classes = x.shape[0], out.shape[1]
     m, e = np.zeros((n, n)), np.zeros((n, n), np.int64)
@@ -79,7 +81,7 @@ def add_log_spanning_tree_sums(x, starts, sizes, ratios, mantissa, exponent, alo
 
 @kernel
 def log_spanning_tree_sum_of_logs(logs):
-    """As `log_spanning_tree_sum`, of log weights (n, n) above the diagonal; -inf is no edge."""
+    """Compute `log_spanning_tree_sum` of log weights (n, n) above the diagonal; -inf means no edge."""
     n = logs.shape[0]
     m, e = np.zeros((n, n)), np.full((n, n), NOTHING, np.int64)
     for i in range(n):

@@ -1,6 +1,6 @@
-"""Tables of counts: one increment a row, whether they are those of any rows, and what information needs of them; one thread each.
+"""Single-threaded kernels of count tables: counting, validation, and sums for information.
 
-The cells of some rows are numbered first, in loops that take many rows at a time, and counted then.
+Cells are numbered in blocks, in loops over many rows at a time, and then counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ BLOCK_ROWS = 4096  # whose cells the first cache holds
 
 @kernel
 def add_pair_cell_counts(x, y, pairs, sizes, table_starts, counts):
-    """Count pairs: each table is finished before the next, so that it stays in the cache.
+    """Count pairs, finishing each table before the next so that it stays in the cache.
 
     x (n_attributes, n) codes, y (n,) codes, pairs (n_pairs, 2), sizes (n_attributes + 1,) of the domains, classes last,
     table_starts (n_pairs,); OUT counts int32 or int64, to which is added: counts[table_starts[p]:] is (v_i, v_j, n_classes),
@@ -37,7 +37,9 @@ def add_pair_cell_counts(x, y, pairs, sizes, table_starts, counts):
 
 @inner_kernel
 def block_family_cell_indices(x, y, members, sizes, first, cells):
-    """As `family_cell_indices`, of as many rows from `first` on as there is room for in cells: up to three members at a time."""
+    """Compute `family_cell_indices` of rows from `first` on, as many as cells has room for, up to three members at a
+    time.
+    """
     n, n_members = cells.size, members.size
     last = first + n
     k, a, size_a = y[first:last], x[members[0], first:last], sizes[0]
@@ -63,7 +65,8 @@ def block_family_cell_indices(x, y, members, sizes, first, cells):
 
 @kernel
 def family_cell_indices(x, y, members, sizes, cells):
-    """Index of each row's cell in a family's table (class, parents in order, value): mixed radix, the value fastest.
+    """Compute the index of each row's cell in a family's table (class, parents in order, value): mixed radix, the value
+    fastest.
 
     x (n_attributes, n) codes, y (n,), members (k + 1,) the parents and then the attribute itself, sizes of their
     domains; OUT cells (n,) int64, or uint32 where there are no more cells.
@@ -88,7 +91,8 @@ def add_family_cell_counts(x, y, members, sizes, counts):
 
 @kernel
 def first_invalid_count_table(counts, starts, class_counts):
-    """The first table with a negative count, or that does not sum to the rows of each class; -1 if there is none.
+    """Return the first table with a negative count, or that does not sum to the rows of each class; -1 if there is
+    none.
 
     counts (n,) int32 or int64, table t in counts[starts[t]:starts[t + 1]] with the class fastest; class_counts (n_classes,).
     """
@@ -107,7 +111,7 @@ def first_invalid_count_table(counts, starts, class_counts):
 
 @kernel
 def cell_x_log_x_sums(counts, starts, sums):  # (n,) int32 or int64, (m + 1,) int64; OUT (m,) float64
-    """The sum of x log x over each range of counts, compensated (Kahan): tables of the same counts in any order are equal."""
+    """Sum x log x over each range of counts, compensated (Kahan), so that the order of the counts does not matter."""
     for table in range(sums.size):
         total, lost = 0.0, 0.0
         for cell in range(starts[table], starts[table + 1]):

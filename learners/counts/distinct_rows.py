@@ -1,4 +1,4 @@
-"""The distinct rows of a table and how often each occurs: in memory while they fit, and in files beyond."""
+"""Distinct rows of a table and their counts, in memory while they fit and in files beyond."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ FIRST_ROWS = 1 << 12
 
 
 class Packed(NamedTuple):
-    """Distinct rows."""
+    """Packed distinct rows with counts."""
 
     rows: Uint64s  # (n, w) uint64: the codes of each row as bits
     counts: Integers  # (n,) int64
 
 
 class _Layout:
-    """Where the code of each column is in the words of a row."""
+    """Bit positions of each column's code in the words of a row."""
 
     def __init__(self, schema: Schema) -> None:
         bits = [max(1, int(size - 1).bit_length()) for size in schema.domain_sizes.tolist()]
@@ -47,14 +47,14 @@ class _Layout:
         self.width = word + 1
 
     def packed(self, x: Codes) -> Uint64s:
-        """(n, w) of codes (d, n)."""
+        """Pack codes (d, n) to rows (n, w)."""
         rows = np.zeros((x.shape[1], self.width), np.uint64)
         for codes, word, shift in zip(x, self.words, self.shifts, strict=True):
             rows[:, word] |= codes.astype(np.uint64) << shift
         return rows
 
     def unpacked(self, rows: Uint64s, schema: Schema) -> Codes:
-        """(d, n) codes of rows (n, w)."""
+        """Unpack rows (n, w) to codes (d, n)."""
         x = np.empty((self.words.size, rows.shape[0]), schema.code_dtype)
         for codes, word, shift, mask in zip(x, self.words, self.shifts, self.masks, strict=True):
             codes[:] = (rows[:, word] >> shift) & mask
@@ -62,7 +62,7 @@ class _Layout:
 
 
 class _Table:
-    """Distinct rows in memory, in the order in which they came."""
+    """Distinct rows in memory, in order of arrival."""
 
     def __init__(self, width: int) -> None:
         self.n = 0
@@ -85,16 +85,16 @@ class _Table:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the rows in use, of their slots, and of sorting them."""
+        """Bytes needed for the rows in use, their slots, and sorting them."""
         return self.n * (16 * self.rows.shape[1] + 48)
 
     def content(self) -> Packed:
-        """What it holds."""
+        """Return the rows and counts."""
         return Packed(self.rows[: self.n], self.totals[: self.n])
 
 
 class DistinctRows(CodeStatistic):
-    """How often each combination of the codes of all attributes occurs.
+    """Counts of each combination of the codes of all attributes.
 
     `schema`: without a target.
     """
@@ -114,11 +114,11 @@ class DistinctRows(CodeStatistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return {"statistic": "distinct rows"}
 
     def under(self, schema: Schema) -> DistinctRows:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         return DistinctRows(schema)
 
     def update(self, rows: Chunk) -> None:
@@ -127,7 +127,7 @@ class DistinctRows(CodeStatistic):
         self._add(Packed(self._layout.packed(rows.x), np.ones(rows.n_rows, np.int64)))
 
     def check(self) -> None:
-        """Refuse counts in memory that are negative, or do not sum to the rows. Raises InvalidCounts."""
+        """Refuse counts in memory that are negative, or do not sum to the number of rows. Raises InvalidCounts."""
         counts = self._table.content().counts
         if counts.min(initial=0) < 0 or (self.is_in_memory and counts.sum() != self.n_rows):
             raise InvalidCounts(self.stage, f"{self.n_rows:,} rows were counted as {counts.sum():,}")
@@ -143,7 +143,7 @@ class DistinctRows(CodeStatistic):
             self._spill()
 
     def _spill(self) -> None:
-        """Move what is in memory to files, one for each range of hashes."""
+        """Move the rows in memory to files, one per range of hashes."""
         if self._folder is None:
             self._folder = Folder(self._directory)
         rows, counts = self._table.content()
@@ -158,17 +158,17 @@ class DistinctRows(CodeStatistic):
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether there are no files, and so one block."""
+        """True if there are no files, and so one block."""
         return not self._paths
 
     @property
     def n_distinct(self) -> int:
-        """Number of distinct rows; of those in files at most so many."""
+        """Number of distinct rows; an upper bound for those in files."""
         in_files = sum(path.stat().st_size for path in self._paths.values()) // (8 * self._layout.width + 8)
         return self._table.n + in_files
 
     def _parts(self) -> Iterator[Packed]:
-        """Rows with a count other than zero, in the order of their hashes: all at once, or a range of hashes at a time."""
+        """Yield rows with a nonzero count in hash order: all at once, or one range of hashes at a time."""
         rows, counts = self._table.content()
         if self.is_in_memory:
             yield _ordered(Packed(rows, counts))
@@ -184,13 +184,13 @@ class DistinctRows(CodeStatistic):
             yield _ordered(table.content())
 
     def blocks(self) -> Iterator[tuple[Codes, Integers]]:
-        """Codes (d, n) and counts (n,) of the distinct rows, in blocks that fit in memory."""
+        """Yield codes (d, n) and counts (n,) of the distinct rows, in blocks that fit in memory."""
         for rows, counts in self._parts():
             if counts.size or self.is_in_memory:
                 yield self._layout.unpacked(rows, self.schema), counts
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> DistinctRows | None:
-        """The same rows by another schema; None if a value that was counted has no code there."""
+        """Recode the rows to another schema; None if a counted value has no code there."""
         read = self.under(schema)
         read.n_rows = self.n_rows
         for x, counts in self.blocks():
@@ -201,14 +201,14 @@ class DistinctRows(CodeStatistic):
         return read
 
     def to_arrow(self) -> pa.Table:
-        """One row per distinct row: its words and its count."""
+        """Return a table with one row per distinct row: its words and its count."""
         parts = list(self._parts())
         rows = np.concatenate([part.rows for part in parts])
         words = {f"word{w}": np.ascontiguousarray(rows[:, w]) for w in range(self._layout.width)}
         return pa.table(words | {"count": np.concatenate([part.counts for part in parts])})
 
     def from_arrow(self, table: pa.Table) -> DistinctRows:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         read = self.empty()
         if table.num_columns != self._layout.width + 1:
             raise StatisticMismatch("The stored rows belong to another schema.")
@@ -219,7 +219,7 @@ class DistinctRows(CodeStatistic):
         return read
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were counted."""
+        """Return whether the same rows were counted."""
         if not isinstance(other, DistinctRows):
             return NotImplemented
         if self.schema != other.schema or self.n_rows != other.n_rows:
@@ -231,7 +231,7 @@ class DistinctRows(CodeStatistic):
 
 
 def _hashes(rows: Uint64s) -> Uint64s:
-    """(n,) uint64: the hash of each row, as the kernel `packed_row_hash` has it."""
+    """Hash each row as the kernel `packed_row_hash` does, (n,) uint64."""
     h = np.zeros(rows.shape[0], np.uint64)
     for word in rows.T:
         h = (h ^ word) + np.uint64(0x9E3779B97F4A7C15)
@@ -242,7 +242,7 @@ def _hashes(rows: Uint64s) -> Uint64s:
 
 
 def _ordered(packed: Packed) -> Packed:
-    """Without zeros, ascending by hash; the content breaks ties."""
+    """Remove zero counts and sort by hash, ties by content."""
     is_counted = packed.counts != 0
     rows, counts = packed.rows[is_counted], packed.counts[is_counted]
     order = np.lexsort((*rows.T[::-1], _hashes(rows)))

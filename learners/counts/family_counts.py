@@ -36,10 +36,10 @@ class Family:
 
 
 class FamilyCounts(CodeStatistic):
-    """Number of rows for each (class, values of the parents, value) of each family.
+    """Number of rows for each (class, parent values, value) of each family.
 
-    Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells are
-    the leaves of the context tree in level order.
+    Cells are numbered in mixed radix, the class slowest and the attribute's own value fastest, so ascending cells
+    are the leaves of the context tree in level order.
 
     Raises FamilyTooLarge if the cells of a family cannot be numbered by 63 bits.
     """
@@ -70,23 +70,23 @@ class FamilyCounts(CodeStatistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return {
             "statistic": "family counts",
             "families": [[family.attribute, list(family.parents)] for family in self.families],
         }
 
     def under(self, schema: Schema) -> FamilyCounts:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         return FamilyCounts(schema, self.families)
 
     def only(self, families: Sequence[Family]) -> FamilyCounts:
-        """The counts of other families, each of which has its members among those of one here.
+        """Return the counts of other families, each of whose members are contained in a family here.
 
-        The rows with each combination of values do not depend on which member is called the child, nor on the order of
-        the parents. The tables of families that are here are shared, not copied.
+        The rows with each combination of values do not depend on which member is the child, or on the order of the
+        parents. Tables of families that exist here are shared, not copied.
 
-        Raises KeyError if a family has no such family here.
+        Raises KeyError if a family is not contained in one here.
         """
         place = {family: index for index, family in enumerate(self.families)}
         fewer = FamilyCounts(self.schema, families)
@@ -99,7 +99,7 @@ class FamilyCounts(CodeStatistic):
         return fewer
 
     def _sum_out(self, holder: Family, family: Family, table: Cells) -> None:
-        """Fill the cells of a family from one that has all its members."""
+        """Fill the cells of a family by marginalizing one that has all its members."""
         index = self.families.index(holder)
         for run in self.blocks(index):
             # Some at a time: each takes a hundred bytes while it is moved.
@@ -113,7 +113,7 @@ class FamilyCounts(CodeStatistic):
                 table.add(*sum_counts_by_cell(cells, counts))
 
     def joined(self, parts: Sequence[FamilyCounts]) -> FamilyCounts:
-        """These families, each from the part that has it, where all parts counted the same rows.
+        """Join families, each from the part that has it; all parts must have counted the same rows.
 
         Raises StatisticMismatch if they counted different rows.
         """
@@ -126,7 +126,7 @@ class FamilyCounts(CodeStatistic):
         return whole
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> FamilyCounts | None:
-        """The same rows counted by another schema; None if a value that was counted has no code there."""
+        """Recode the counts to another schema; None if a counted value has no code there."""
         read = self.under(schema)
         read.n_rows = self.n_rows
         if np.any(self.class_counts[maps.classes < 0]):
@@ -161,7 +161,7 @@ class FamilyCounts(CodeStatistic):
             counts.count(rows, members, self.schema.domain_sizes[members])
 
     def _add_marginal(self, rows: Chunk) -> None:
-        """Count the families of few values and without parents all at once."""
+        """Count all families without parents and with few values at once."""
         attributes = np.array([self.families[index].attribute for index in self._marginal])
         sizes = self.schema.domain_sizes[attributes]
         starts = np.concatenate([[0], np.cumsum(sizes * self.schema.n_classes)])
@@ -180,14 +180,15 @@ class FamilyCounts(CodeStatistic):
             ours.combine(theirs, sign)
 
     def blocks(self, index: int) -> Iterator[Run]:
-        """The distinct cells of a family in mixed radix, ascending, and their counts: in blocks that fit in memory.
+        """Yield a family's distinct cells in mixed radix, ascending, with their counts, in blocks that fit in memory.
 
-        Raises InvalidCounts if one is negative, or they do not sum to the rows of each class: at the end of the blocks.
+        Raises InvalidCounts after the last block if a count is negative, or they do not sum to the rows of each
+        class.
         """
         yield from self._checked(index, self._cells[index].blocks())
 
     def _checked(self, index: int, runs: Iterable[Run]) -> Iterator[Run]:
-        """All cells of a family. Raises InvalidCounts."""
+        """Yield all cells of a family, checking the counts. Raises InvalidCounts."""
         n_classes = self.schema.n_classes
         sums, ends = np.zeros(n_classes, np.int64), np.arange(n_classes + 1) * (self._cells[index].n_cells // n_classes)
         for run in runs:
@@ -202,7 +203,7 @@ class FamilyCounts(CodeStatistic):
         return f"the table of {self.schema.attributes[self.families[index].attribute].name!r} given its parents"
 
     def cells(self, index: int) -> tuple[Integers, Integers, Integers, Integers]:
-        """The distinct cells of a family that have been counted.
+        """Return the distinct counted cells of a family.
 
         `index`: position in `families`.
         Returns `y`, (m,) int64: class codes, ascending; `parents`, (m, k) int64: codes of the parents; `x`, (m,) int64:
@@ -212,7 +213,7 @@ class FamilyCounts(CodeStatistic):
         return *self._codes(index, cells), counts
 
     def _codes(self, index: int, cells: Integers) -> tuple[Integers, Integers, Integers]:
-        """Class codes, codes of the parents and of the attribute itself, by the numbers of cells."""
+        """Return the codes of the class, the parents and the attribute from cell numbers."""
         members = self.members[index]
         columns = np.empty((members.size, cells.size), np.int64)
         for m in reversed(range(members.size)):
@@ -220,7 +221,7 @@ class FamilyCounts(CodeStatistic):
         return cells, columns[:-1].T, columns[-1]
 
     def paths(self, index: int) -> tuple[Codes, Codes, Integers]:
-        """What `cells` says, in a third of the memory.
+        """Return the content of `cells` in a third of the memory.
 
         `index`: position in `families`.
         Returns `paths`, (m, k + 1) uint16: class codes, and codes of the parents; ascending; `x`, (m,) uint16;
@@ -233,7 +234,7 @@ class FamilyCounts(CodeStatistic):
         return paths, x, counts
 
     def _paths(self, index: int, cells: Integers, counts: Integers) -> tuple[Codes, Codes, Integers]:
-        """`paths` of some cells."""
+        """Return `paths` of some cells."""
         members = self.members[index]
         paths, x = np.empty((cells.size, members.size), np.uint16), np.empty(cells.size, np.uint16)
         for m in reversed(range(members.size)):
@@ -255,7 +256,7 @@ class FamilyCounts(CodeStatistic):
         return pa.table({"family": family.astype(np.int32), "cell": cells, "count": counts})
 
     def from_arrow(self, table: pa.Table) -> FamilyCounts:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         read = self.empty()
         family, cell, count = (table[name].to_numpy() for name in ("family", "cell", "count"))
         bounds = np.searchsorted(family, np.arange(-1, len(self.families) + 1))
@@ -268,24 +269,28 @@ class FamilyCounts(CodeStatistic):
         return read
 
     def can_read(self, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` reads what has this specification: any family counts may hold some of these families."""
+        """Return whether `from_stored` accepts this specification: any family counts may contain these families."""
         return spec.get("statistic") == self.spec["statistic"]
 
     def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` finds a family in what has this specification."""
+        """Return whether `from_stored` can derive a family from a statistic with this specification."""
         members = {family.attribute, *family.parents}
         return any(members <= {other.attribute, *other.parents} for other in families_from_spec(spec))
 
     def can_recode(self, family: Family, unknown: Collection[int]) -> bool:
-        """Whether `recoded` brings a family under a schema in which these attributes have other cut points: if it has none of them."""
+        """Return whether `recoded` supports a family if these attributes have other cut points: only if it has none of
+        them.
+        """
         return not {family.attribute, *family.parents} & set(unknown)
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> FamilyCounts:
-        """These families from what `to_arrow` of families that have their members wrote, whose specification this is."""
+        """Return the counts of these families from the `to_arrow` table of the families in `spec`, which contain their
+        members.
+        """
         return FamilyCounts(self.schema, families_from_spec(spec)).from_arrow(table).only(self.families)
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were counted."""
+        """Return whether the same rows were counted."""
         if not isinstance(other, FamilyCounts):
             return NotImplemented
         return (
@@ -301,7 +306,7 @@ class FamilyCounts(CodeStatistic):
 
 
 def smallest_covering_family(family: Family, families: Sequence[Family]) -> Family:
-    """The smallest of the families that has all members of another. Raises KeyError if there is none."""
+    """Return the smallest family that has all members of another. Raises KeyError if there is none."""
     members = {family.attribute, *family.parents}
     holders = [other for other in families if members <= {other.attribute, *other.parents}]
     if not holders:
@@ -310,27 +315,27 @@ def smallest_covering_family(family: Family, families: Sequence[Family]) -> Fami
 
 
 def families_from_spec(spec: Mapping[str, object]) -> list[Family]:
-    """The families of a specification of family counts."""
+    """Return the families in a specification of family counts."""
     written = cast("Sequence[tuple[int, Sequence[int]]]", spec["families"])
     return [Family(attribute, tuple(parents)) for attribute, parents in written]
 
 
 class Cells:
-    """Counts of the cells of one family: a dense table, which is given, or else keys to be sorted."""
+    """Counts of the cells of one family: the given dense table, or else sorted keys."""
 
     def __init__(self, n_cells: int, limit: MemoryLimit, dense: AnyIntegers | None) -> None:
         self.n_cells, self.dense = n_cells, dense
         self.sparse: SparseCells | None = SparseCells(n_cells, limit) if dense is None else None
 
     def count(self, rows: Chunk, members: Integers, sizes: Integers) -> None:
-        """Add the rows of a chunk: the cells of members (k,), whose domains have these sizes (k,), as in `family_cell_indices`."""
+        """Count the rows of a chunk: the cells of members (k,) with domain sizes (k,), as in `family_cell_indices`."""
         if self.dense is not None:
             add_family_cell_counts(rows.x, rows.y, members, sizes, self.dense)
         elif self.sparse is not None and rows.n_rows:
             family_cell_indices(rows.x, rows.y, members, sizes, self.sparse.room(rows.n_rows))
 
     def distinct(self) -> Run:
-        """Cells with a count other than zero, ascending, and their counts."""
+        """Return the cells with a nonzero count, ascending, and their counts."""
         if self.sparse is not None:
             return self.sparse.distinct()
         assert self.dense is not None
@@ -338,7 +343,7 @@ class Cells:
         return Run(cells, self.dense[cells].astype(np.int64))
 
     def blocks(self) -> Iterator[Run]:
-        """What `distinct` gives, in blocks that fit in memory."""
+        """Yield the content of `distinct` in blocks that fit in memory."""
         if self.sparse is None:
             yield self.distinct()
         else:
@@ -354,12 +359,12 @@ class Cells:
             self.sparse.add_run(Run(cells, counts))
 
     def make_room(self, most: int) -> None:
-        """Make a dense table wide enough for counts up to this one."""
+        """Widen a dense table, if necessary, for counts up to `most`."""
         if self.dense is not None and most > MOST_SHORT:
             self.dense = self.dense.astype(np.int64, copy=False)
 
     def combine(self, other: Cells, sign: int) -> None:
-        """Add the counts of other rows, or take them away."""
+        """Add (sign 1) or subtract (-1) the counts of other rows."""
         if self.dense is not None and other.dense is not None:
             (np.add if sign > 0 else np.subtract)(self.dense, other.dense, out=self.dense, casting="same_kind")
         elif self.sparse is not None and other.sparse is not None:
@@ -370,10 +375,11 @@ class Cells:
 
 
 def empty_family_tables(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]:
-    """No rows of families of so many cells; dense tables lie in one array, whose large pages the machine clears faster.
+    """Allocate empty tables for families of these sizes; dense tables share one array, whose large pages are cleared
+    faster.
 
-    All have an eighth of the whole, as several threads count. What is sorted has half of what dense tables leave: of many
-    families, in each thread, more would be most of the memory, and saved no time.
+    Dense tables get an eighth of the limit, because several threads count. Sorted keys get half of the rest: with
+    many families in each thread, more would take most of the memory without saving time.
     """
     left = whole.n_bytes // 8
     most = min(DENSE_CELLS, left // max(1, len(sizes)) // MOST_CELL_BYTES)
@@ -389,7 +395,7 @@ def empty_family_tables(sizes: Sequence[int], whole: MemoryLimit) -> list[Cells]
 
 
 def sum_counts_by_cell(cells: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Distinct cells, ascending, and the sums of their counts."""
+    """Return the distinct cells, ascending, and the sums of their counts."""
     distinct, row = np.unique(cells, return_inverse=True)
     sums = np.zeros(distinct.size, np.int64)
     np.add.at(sums, row, counts)

@@ -14,7 +14,7 @@ from learners.kernels.arrays import Floats
 
 
 def x_log_x(counts: ArrayLike) -> Floats:
-    """Each of some counts times its logarithm, 0 of none."""
+    """Return x log x of each count, 0 for zero."""
     counts = np.asarray(counts, np.float64)
     return counts * np.log(np.maximum(counts, 1.0))
 
@@ -29,7 +29,7 @@ class _Margins(NamedTuple):
 
 
 def _margins(pairs: PairCounts) -> _Margins:
-    """What is needed of the counts of each attribute by class."""
+    """Compute sums over each attribute's counts by class."""
     if isinstance(pairs, PairwiseCounts):
         margins = pairs.margins
         return _Margins(
@@ -50,7 +50,7 @@ def _margins(pairs: PairCounts) -> _Margins:
 
 
 def _of_pairs(pairs: PairCounts, n_pairs: int) -> Floats:
-    """(n_pairs,) float64: of each the sum of x log x over its cells."""
+    """Return the sum of x log x over each pair's cells, (n_pairs,) float64."""
     if isinstance(pairs, PairwiseCounts):
         sums = np.empty(n_pairs)
         cell_x_log_x_sums(pairs.counts, pairs.table_starts, sums)
@@ -59,11 +59,10 @@ def _of_pairs(pairs: PairCounts, n_pairs: int) -> Floats:
 
 
 def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
-    """Mutual information I(X_i; Y) of every attribute with the class, in nats, less the cost of its width.
+    """Mutual information I(X_i; Y) of every attribute with the class, in nats, minus a width penalty.
 
-    `width_cost`: how many times df / 2N is taken off, where df = (values of X_i seen - 1)(classes seen - 1).
-    Returns (n,) float64, never negative where the width costs nothing.
-    Raises EmptyStatistic if `pairs` has counted no rows.
+    `width_cost`: factor of the penalty df / 2N, where df = (values of X_i seen - 1)(classes seen - 1). Returns
+    (n,) float64, never negative without a penalty. Raises EmptyStatistic if `pairs` has counted no rows.
 
     References
     ----------
@@ -78,12 +77,12 @@ def mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
 
 
 def conditional_mutual_information(pairs: PairCounts, width_cost: float = 0.0) -> Floats:
-    """Conditional mutual information I(X_i; X_j | Y) of every pair of attributes, in nats, less the cost of their widths.
+    """Conditional mutual information I(X_i; X_j | Y) of every pair of attributes, in nats, minus a width penalty.
 
-    `width_cost`: how many times df / 2N is taken off, where df is the sum over the classes of (a - 1)(b - 1) for a values
-    of X_i and b of X_j seen there: two independent attributes of many values would show about df / 2N by chance.
-    Returns (n, n) float64, symmetric, zero on the diagonal, never negative where the width costs nothing.
-    Raises EmptyStatistic if `pairs` has counted no rows.
+    `width_cost`: factor of the penalty df / 2N, where df is the sum over the classes of (a - 1)(b - 1) for a
+    values of X_i and b of X_j seen there: two independent attributes of many values would show about df / 2N by
+    chance. Returns (n, n) float64, symmetric, zero on the diagonal, never negative without a penalty. Raises
+    EmptyStatistic if `pairs` has counted no rows.
 
     References
     ----------

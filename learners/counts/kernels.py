@@ -1,4 +1,4 @@
-"""Counting by comparing 64 rows at a time, and hashes of rows; one thread each."""
+"""Single-threaded kernels that count by comparing 64 rows at a time, and hash rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HASH_ROWS = 1024
 
 @kernel
 def group_rows_by_class(x, y, rows, attributes, starts, grouped):
-    """Copy rows so that those of a class are contiguous, from word boundaries on.
+    """Copy rows so that those of a class are contiguous, starting at word boundaries.
 
     x (n_attributes, n) codes, y (n,) codes, rows: from rows[0] to before rows[1]; attributes (m,) which ones, starts
     (n_classes,) first row of each class; OUT grouped (m, n_padded) uint8; the caller fills what is behind the rows of each
@@ -41,7 +41,8 @@ def group_rows_by_class(x, y, rows, attributes, starts, grouped):
 
 @kernel
 def set_bit_planes(grouped, sizes, plane_starts, planes):
-    """planes[plane_starts[a] + v] has bit r set where grouped[a, r] == v, for all values v but the last of each attribute.
+    """Set bit r of planes[plane_starts[a] + v] where grouped[a, r] == v, for all values v but the last of each
+    attribute.
 
     grouped (m, n_padded) uint8, sizes (m,) int64; OUT planes (n_planes, n_words) uint64.
     """
@@ -55,7 +56,7 @@ def set_bit_planes(grouped, sizes, plane_starts, planes):
 
 @kernel
 def add_bit_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, table_starts, tables):
-    """Count co-occurrences by AND and popcount, block by block so that the planes in use stay in the cache.
+    """Count co-occurrences by AND and popcount, in blocks whose planes stay in the cache.
 
     pairs (n_pairs, 2) int64 positions among the attributes with planes; n_planes (m,); tables[table_starts[p]:] is
     (n_planes_i, n_planes_j, n_classes), row-major; OUT tables int64.
@@ -101,7 +102,7 @@ def add_bit_plane_pairs(planes, word_starts, n_planes, plane_starts, pairs, tabl
 
 @inner_kernel
 def count_common_bits(a, b):  # (n,) uint64 twice
-    """Number of bits that are set in both."""
+    """Return the number of bits that are set in both."""
     n = np.uint64(0)
     for word in range(a.size):
         n += popcount(a[word] & b[word])
@@ -110,7 +111,8 @@ def count_common_bits(a, b):  # (n,) uint64 twice
 
 @kernel
 def add_binary_pair_counts(planes, word_starts, tables):
-    """As `add_bit_plane_pairs`, of all pairs of attributes of one plane each: a plane is fetched once for four others.
+    """Count as `add_bit_plane_pairs` all pairs of attributes with one plane each; each plane is loaded once for four
+    others.
 
     planes (m, n_words) uint64; OUT tables (m (m - 1) / 2, n_classes) int64, pairs in ascending order.
     """
@@ -152,7 +154,7 @@ def add_binary_pair_counts(planes, word_starts, tables):
 def complete_pair_tables(
     inner, inner_starts, margins, n_planes, plane_starts, pairs, class_counts, tables, table_starts
 ):
-    """Fill each pair's table from its co-occurrences without the last values, and from the margins.
+    """Fill each pair's table from its co-occurrences, which lack the last values, and from the margins.
 
     inner as `add_bit_plane_pairs` counted it, margins (n_planes, c), pairs (n_pairs, 2) positions among the attributes with
     planes, class_counts (c,); OUT tables int32 or int64, to which is added: tables[table_starts[p]:] is (v_i, v_j, c).
@@ -188,9 +190,8 @@ def complete_pair_tables(
 def add_value_counts_by_class(x, y, attributes, sizes, starts, counts):
     """Count every value of some attributes by class, comparing 64 rows at a time.
 
-    x (n_attributes, n) uint8 codes, y (n,) uint8, attributes (m,), sizes (m,) of their domains; OUT counts int64, to
-    which is added: counts[starts[a]:] is (n_classes, sizes[a]). The last value and the last class follow from the
-    margins.
+    x (n_attributes, n) uint8 codes, y (n,) uint8, attributes (m,), sizes (m,) of their domains; IN/OUT counts
+    int64: counts[starts[a]:] is (n_classes, sizes[a]). The last value and the last class follow from the margins.
     """
     n_classes = (starts[1] - starts[0]) // sizes[0]
     n_words = y.size // WORD
@@ -231,9 +232,9 @@ def add_value_counts_by_class(x, y, attributes, sizes, starts, counts):
 
 @kernel
 def hash_row_contents(x, y, tables, class_keys, hashes):  # (n_attributes, n) codes, (n,) uint8; OUT (n,) uint64
-    """A 64-bit hash of each row's content: the sum of the keys of its values, mixed as in splitmix64.
+    """Hash each row's content to 64 bits: the sum of the keys of its values, mixed as in splitmix64.
 
-    tables: of `Schema.value_keys`; one look-up serves several attributes of few values.
+    tables: of `Schema.value_keys`; one lookup covers several attributes of few values.
     """
     place = np.empty(HASH_ROWS, np.uint16)
     for first in range(0, y.size, HASH_ROWS):

@@ -1,4 +1,4 @@
-"""Exact sums of products of columns: numbers become digits, whose products are whole."""
+"""Exact sums of products of columns: numbers become digits, whose products are integers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LOW_HALF = 0xFFFF_FFFF
 def add_moment_digit_products(digits, n, low, high):
     """Add the products of rows a and b of digits, over the first n columns, for b <= a: low[a, b] + 2^32 high[a, b].
 
-    digits (m, at least n) int32, m even, each at most 2^28 in size; OUT low, high (m, m) int64, which 2^37 columns cannot
-    overflow. Two rows at a time, so that each number is read half as often.
+    digits (m, at least n) int32, m even, each at most 2^28 in size; OUT low, high (m, m) int64, which 2^37
+    columns cannot overflow. Rows are processed in pairs, which halves the memory reads.
     """
     for first in range(0, n, BLOCK_ROWS):
         last = min(first + BLOCK_ROWS, n)

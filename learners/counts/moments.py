@@ -1,4 +1,4 @@
-"""Sums and sums of products of numeric columns, exact and so the same for any order and partition of the rows."""
+"""Exact sums and sums of products of numeric columns, independent of the order and partition of the rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_DIGITS = 6
 
 @dataclass(frozen=True)
 class Unit:
-    """How the numbers of a column become whole ones: (x - shift) / 2^exponent, rounded."""
+    """Conversion of a column's numbers to integers: (x - shift) / 2^exponent, rounded."""
 
     name: str  # of the column
     arrow_type: str  # of the column in training, in whose unit times are told
@@ -37,10 +37,10 @@ class Unit:
 
     @classmethod
     def of(cls, attribute: Attribute) -> Unit:
-        """The unit that follows from a column's cut points: so fine that rounding changes no sum that doubles can tell.
+        """Derive a column's unit from its cut points, so fine that rounding does not affect sums in double precision.
 
-        Rounding to 2^-22 of the spread between the outermost cut points adds 2^-47 of its square to the variance. A unit
-        depends on the schema alone, so statistics that share a schema add up.
+        Rounding to 2^-22 of the spread between the outermost cut points adds 2^-47 of its square to the variance. A
+        unit depends on the schema alone, so statistics that share a schema add up.
         """
         cuts = attribute.cuts or (0.0,)
         spread = cuts[-1] - cuts[0]
@@ -55,11 +55,10 @@ class Unit:
 
 
 class Moments(Statistic):
-    """Number of rows, sums and sums of products of numeric columns, over the rows that lack none of them.
+    """Number of rows, sums and sums of products of numeric columns, over complete rows.
 
-    `units`: of the columns.
-    `n_rows`: complete rows.
-    `n_incomplete`: rows in which a number is missing: they are left out.
+    `units`: of the columns. `n_rows`: complete rows. `n_incomplete`: rows with a missing number, which are left
+    out.
     """
 
     stage = "adding up products"
@@ -77,7 +76,7 @@ class Moments(Statistic):
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What is collected."""
+        """Specification of the statistic."""
         units = [[unit.name, unit.arrow_type, unit.shift.hex(), unit.exponent] for unit in self.units]
         return {"statistic": "moments", "units": units}
 
@@ -87,13 +86,13 @@ class Moments(Statistic):
         return [unit.name for unit in self.units]
 
     def empty(self) -> Moments:
-        """No rows."""
+        """Return a statistic of no rows."""
         return Moments(self.units)
 
     def update(self, rows: pa.RecordBatch) -> None:
         """Add a record batch.
 
-        Raises UnknownColumn if a column is absent; SchemaError if a column is not numeric, or holds a number that is
+        Raises UnknownColumn if a column is absent; SchemaError if a column is not numeric, or has a number that is
         infinite or far beyond all others.
         """
         x = []
@@ -111,7 +110,9 @@ class Moments(Statistic):
         self.n_incomplete += rows.num_rows - n_complete
 
     def _n_digits(self, x: list[Floats], is_complete: Uint8s) -> tuple[int, bool]:
-        """How many digits the largest number of these rows has, and whether no number is missing; marks where one is."""
+        """Return the digits of the largest number in these rows, and whether no number is missing; marks incomplete
+        rows.
+        """
         with np.errstate(invalid="ignore"):
             shifts = self._scales[:, 0]
             bounds = np.array([(c.min(initial=s), c.max(initial=s)) for c, s in zip(x, shifts, strict=True)])
@@ -164,7 +165,7 @@ class Moments(Statistic):
         add_moment_digit_products(self._digits, n, halves[0], halves[1])
 
     def _settle(self) -> None:
-        """Move what gathered in int64 to Python's integers."""
+        """Move the sums from int64 to Python integers."""
         d = len(self.units)
         for n_digits, (low, high) in self._pending.items():
             whole = [
@@ -192,7 +193,7 @@ class Moments(Statistic):
         self._products = [a + sign * b for a, b in zip(self._products, other._products, strict=True)]
 
     def mean(self) -> Floats:
-        """(d,) float64: of the columns. Raises EmptyStatistic if there are no complete rows."""
+        """Return the mean of each column, (d,) float64. Raises EmptyStatistic without complete rows."""
         self._require_rows()
         return np.array(
             [
@@ -202,9 +203,9 @@ class Moments(Statistic):
         )
 
     def scatter(self) -> Floats:
-        """(d, d) float64: sums of products of deviations from the mean, each the double nearest to the exact number.
+        """Return the sums of products of deviations from the mean, (d, d) float64, each rounded correctly.
 
-        Raises EmptyStatistic if there are no complete rows.
+        Raises EmptyStatistic without complete rows.
         """
         self._require_rows()
         d = len(self.units)
@@ -223,13 +224,13 @@ class Moments(Statistic):
             raise EmptyStatistic("There are no rows in which every column has a number.")
 
     def to_arrow(self) -> pa.Table:
-        """One row per sum, as decimal numbers of any length: numbers of rows, sums, then products."""
+        """Return a table with one row per sum, as decimal text of any length: numbers of rows, sums, then products."""
         self._settle()
         whole = [self.n_rows, self.n_incomplete, *self._sums, *self._products]
         return pa.table({"sum": pa.array([str(number) for number in whole], pa.string())})
 
     def from_arrow(self, table: pa.Table) -> Moments:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         whole = [int(number) for number in table["sum"].to_pylist()]
         read = self.empty()
         d = len(self.units)
@@ -240,7 +241,7 @@ class Moments(Statistic):
         return read
 
     def __eq__(self, other: object) -> bool:
-        """Whether the sums are the same."""
+        """Return whether the sums are equal."""
         if not isinstance(other, Moments):
             return NotImplemented
         self._settle()
@@ -255,5 +256,5 @@ class Moments(Statistic):
 
 
 def _power(exponent: int) -> Fraction:
-    """Two to a power."""
+    """Return a power of two."""
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)

@@ -1,4 +1,4 @@
-"""Counts of columns as the members of an ensemble see them, from rows encoded once."""
+"""Counts over the views of ensemble members, from rows encoded once."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ S = TypeVar("S", bound=Any)
 
 
 class Viewed(CodeStatistic, Generic[S]):
-    """A statistic of views: rows are encoded by the schema, and translated before they are counted.
+    """A statistic over views: rows are encoded by the schema, and translated before counting.
 
-    `make`: `make(views)` gives the empty statistic, by (a part of) the schema of the views; it is called again for another
-    schema of the same columns.
+    `make`: `make(views)` returns the empty statistic for (part of) the schema of the views; it is called again
+    for another schema of the same columns.
     """
 
     def __init__(self, views: Views, make: Callable[[Views], S]) -> None:
@@ -30,12 +30,12 @@ class Viewed(CodeStatistic, Generic[S]):
 
     @property
     def stage(self) -> str:
-        """What the pass does, in words."""
+        """Name of the pass."""
         return str(self.counts.stage)
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         grouping = {"grouping": self.views.only} if self.views.only else {}  # of the pair counts: 0
         return {**self.counts.spec, "by": "views", **grouping}
 
@@ -47,11 +47,11 @@ class Viewed(CodeStatistic, Generic[S]):
         return fresh
 
     def empty(self) -> Self:
-        """No rows."""
+        """Return a statistic of no rows."""
         return self._holding(self.counts.empty())
 
     def under(self, schema: Schema) -> Self:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         views = Views(schema, self.views.only)
         return self._holding(self.make(views), views)
 
@@ -60,14 +60,14 @@ class Viewed(CodeStatistic, Generic[S]):
         self.counts.update(self.views.chunk(rows))
 
     def check(self) -> None:
-        """As of the counts."""
+        """Check the counts. Raises InvalidCounts."""
         self.counts.check()
 
     def _combine(self, other: Self, sign: int) -> None:
         (self.counts.merge if sign > 0 else self.counts.subtract)(other.counts)
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
-        """The same rows counted by another schema; None if the counts do not tell."""
+        """Recode the counts to another schema; None if they do not determine the result."""
         del maps  # of the codes, not of the views
         read = self.under(schema)
         of_views = schema_code_maps(self.counts.schema, read.counts.schema)
@@ -75,15 +75,15 @@ class Viewed(CodeStatistic, Generic[S]):
         return None if recoded is None else self._holding(recoded, read.views)
 
     def to_arrow(self) -> pa.Table:
-        """As of the counts."""
+        """Return the counts as a table."""
         return self.counts.to_arrow()
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         return self._holding(self.counts.from_arrow(table))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were counted."""
+        """Return whether the same rows were counted."""
         if not isinstance(other, Viewed):
             return NotImplemented
         return bool(self.schema == other.schema and self.counts == other.counts)
@@ -101,35 +101,37 @@ class ViewedFamilies(Viewed[FamilyCounts]):
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """The families that are counted."""
+        """Counted families."""
         return self.counts.families
 
     def under(self, schema: Schema) -> Self:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         views = Views(schema, self.views.only)
         return self._holding(FamilyCounts(views.schema, self.counts.families), views)
 
     def only(self, families: Sequence[Family]) -> Self:
-        """The counts of other families; see `FamilyCounts.only`."""
+        """Return the counts of other families; see `FamilyCounts.only`."""
         return self._holding(self.counts.only(families))
 
     def joined(self, parts: Sequence[Self]) -> Self:
-        """These families, each from the part that has it; see `FamilyCounts.joined`."""
+        """Join families, each from the part that has it; see `FamilyCounts.joined`."""
         return self._holding(self.counts.joined([part.counts for part in parts]))
 
     def can_read(self, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` reads what has this specification: counts by views, of any families."""
+        """Return whether `from_stored` accepts this specification: counts by views, of any families."""
         return spec.get("by") == "views" and self.counts.can_read(spec)
 
     def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` finds a family in what has this specification."""
+        """Return whether `from_stored` can derive a family from a statistic with this specification."""
         return self.counts.can_derive(family, spec)
 
     def can_recode(self, family: Family, unknown: Collection[int]) -> bool:
-        """Whether `recoded` brings a family under another schema: not where cut points moved, as views are numbered otherwise then."""
+        """Return whether `recoded` supports another schema: only if no cut points moved, because views are numbered by
+        them.
+        """
         del family
         return not unknown
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> Self:
-        """These families from what `to_arrow` of families that have their members wrote."""
+        """Return these families from the `to_arrow` table of families that contain their members."""
         return self._holding(self.counts.from_stored(table, spec))

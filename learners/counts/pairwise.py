@@ -1,4 +1,6 @@
-"""Counts of every pair of attributes by class: whole tables, or where these would not fit in memory, only cells that occur."""
+"""Counts of every pair of attributes by class: complete tables, or only occurring cells if these would not fit in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,7 @@ FEW_CELLS = 4096  # a pair, on the average: sparse tables would be no smaller
 
 @dataclass(frozen=True, eq=False)
 class _Plan:
-    """How each pair is counted, and where everything lies."""
+    """Counting plan: the method and the table position of each pair."""
 
     pairs: Integers  # (n_pairs, 2), i < j
     table_starts: Integers  # (n_pairs + 1,)
@@ -97,7 +99,7 @@ class _Plan:
 
     @cached_property
     def row_by_row(self) -> _Plan:
-        """The plan for few rows: no bit-planes."""
+        """Plan for few rows, without bit planes."""
         nothing, start = np.empty(0, np.int64), np.zeros(1, np.int64)
         return replace(
             self,
@@ -118,7 +120,7 @@ def _starts(sizes: Integers) -> Integers:
 
 
 def _move(old: AnyIntegers, new: AnyIntegers, codes: tuple[Integers, ...]) -> bool:
-    """Add the counts to a table of other domains; whether each has a place there."""
+    """Add the counts to a table with other domains; returns whether each count has a place there."""
     for axis, along in enumerate(codes):
         if (along < 0).any():
             if np.take(old, np.flatnonzero(along < 0), axis=axis).any():
@@ -135,7 +137,7 @@ def _move(old: AnyIntegers, new: AnyIntegers, codes: tuple[Integers, ...]) -> bo
 class PairwiseCounts(CodeStatistic):
     """Number of rows for each (value of X_i, value of X_j, class), i < j.
 
-    `schema`: with n attributes of v_i values each and c classes.
+    `schema`: n attributes of v_i values each, and c classes.
     """
 
     stage = "counting pairs"
@@ -153,21 +155,21 @@ class PairwiseCounts(CodeStatistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return {"statistic": "pairwise counts"}
 
     def empty(self) -> PairwiseCounts:
-        """No rows."""
+        """Return a statistic of no rows."""
         fresh = object.__new__(PairwiseCounts)
         fresh._begin(self.schema, self._plan)  # which is large where there are thousands of columns
         return fresh
 
     def under(self, schema: Schema) -> PairwiseCounts:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         return PairwiseCounts(schema)
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> PairwiseCounts | None:
-        """The same rows counted by another schema; None if a value that was counted has no code there."""
+        """Recode the counts to another schema; None if a counted value has no code there."""
         read = self.under(schema)
         read.n_rows = self.n_rows
         if not _move(self.class_counts, read.class_counts, (maps.classes,)):
@@ -183,11 +185,11 @@ class PairwiseCounts(CodeStatistic):
 
     @property
     def table_starts(self) -> Integers:
-        """(n_pairs + 1,) int64: where in `counts` the table of each pair begins, pairs in ascending order."""
+        """Offset of each pair's table in `counts`, (n_pairs + 1,) int64, pairs in ascending order."""
         return self._plan.table_starts
 
     def table(self, i: int, j: int) -> Integers:
-        """(v_i, v_j, n_classes) int64: rows with each pair of values, by class; i and j differ."""
+        """Return the rows with each pair of values by class, (v_i, v_j, n_classes) int64; i and j differ."""
         if i > j:
             return self.table(j, i).transpose(1, 0, 2)
         pair = i * self.sizes.size - i * (i + 1) // 2 + j - i - 1
@@ -222,7 +224,7 @@ class PairwiseCounts(CodeStatistic):
             self.margins[i] += np.bincount(cells, minlength=self.margins[i].size).reshape(self.margins[i].shape)
 
     def _make_room(self) -> None:
-        """Make the tables wide enough for so many rows."""
+        """Widen the tables, if necessary, for the number of rows."""
         if self.n_rows > MOST_SHORT:
             self.counts = self.counts.astype(np.int64, copy=False)
 
@@ -258,7 +260,7 @@ class PairwiseCounts(CodeStatistic):
     def check(self) -> None:
         """Refuse negative counts, and tables that do not sum to the rows of each class.
 
-        Raises InvalidCounts naming the first pair or attribute of which a table is wrong.
+        Raises InvalidCounts naming the first pair or attribute with a wrong table.
         """
         names = [attribute.name for attribute in self.schema.attributes]
         if self.class_counts.sum() != self.n_rows:
@@ -283,11 +285,11 @@ class PairwiseCounts(CodeStatistic):
             combined(ours, theirs, out=ours)
 
     def to_arrow(self) -> pa.Table:
-        """The counts as one column: classes, margins, then the tables in order."""
+        """Return the counts as one column: classes, margins, then the tables in order."""
         return pa.table({"count": np.concatenate([self.class_counts, *[m.ravel() for m in self.margins], self.counts])})
 
     def from_arrow(self, table: pa.Table) -> PairwiseCounts:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         counts = table["count"].to_numpy()
         read = self.empty()
         sizes = [self.class_counts.size, *(margin.size for margin in self.margins), self.counts.size]
@@ -303,7 +305,7 @@ class PairwiseCounts(CodeStatistic):
         return read
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were counted."""
+        """Return whether the same rows were counted."""
         if not isinstance(other, PairwiseCounts):
             return NotImplemented
         return (
@@ -317,7 +319,7 @@ class PairwiseCounts(CodeStatistic):
 class SparsePairs(CodeStatistic):
     """Number of rows for each (value of X_i, value of X_j, class), i < j, and for each (value of X_i, class).
 
-    The same as `PairwiseCounts`, in sorted runs that go to files beyond the memory limit.
+    Equivalent to `PairwiseCounts`, in sorted runs that move to files beyond the memory limit.
     """
 
     stage = "counting pairs"
@@ -329,25 +331,25 @@ class SparsePairs(CodeStatistic):
 
     @property
     def n_rows(self) -> int:
-        """How many were counted."""
+        """Number of counted rows."""
         return self._counted.n_rows
 
     @property
     def class_counts(self) -> Integers:
-        """(n_classes,) int64: rows of each class."""
+        """Rows of each class, (n_classes,) int64."""
         return self._counted.class_counts
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return {"statistic": "sparse pairwise counts"}
 
     def under(self, schema: Schema) -> SparsePairs:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         return SparsePairs(schema)
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> SparsePairs | None:
-        """The same rows counted by another schema; None if a value that was counted has no code there."""
+        """Recode the counts to another schema; None if a counted value has no code there."""
         recoded = self._counted.recoded(schema, maps)
         return None if recoded is None else self._of(recoded)
 
@@ -364,25 +366,25 @@ class SparsePairs(CodeStatistic):
         self._counted._combine(other._counted, sign)
 
     def margin(self, i: int) -> tuple[Integers, Integers, Integers]:
-        """Values and classes of an attribute that occur together, and their rows; each (m,) int64."""
+        """Return the values and classes of an attribute that occur together, and their rows; each (m,) int64."""
         y, _, x, counts = self._counted.cells(i)
         return x, y, counts
 
     def counts_of_pairs(self) -> Iterator[Iterator[Integers]]:
-        """Yield the rows of each cell that occurs, pair by pair in ascending order, in blocks that fit in memory."""
+        """Yield the rows of each occurring cell, pair by pair in ascending order, in blocks that fit in memory."""
         for index in range(self.schema.n_attributes, len(self._counted.families)):
             yield (counts for _, counts in self._counted.blocks(index))
 
     def to_arrow(self) -> pa.Table:
-        """One row per cell that occurs."""
+        """Return a table with one row per occurring cell."""
         return self._counted.to_arrow()
 
     def from_arrow(self, table: pa.Table) -> SparsePairs:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         return self._of(self._counted.from_arrow(table))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were counted."""
+        """Return whether the same rows were counted."""
         return isinstance(other, SparsePairs) and self._counted == other._counted
 
 
@@ -390,7 +392,7 @@ PairCounts = PairwiseCounts | SparsePairs
 
 
 def empty_pair_counts(schema: Schema) -> PairCounts:
-    """Counts of no rows: whole tables, or where these would take too much memory, only cells that occur."""
+    """Return empty pair counts: complete tables, or only occurring cells if these would take too much memory."""
     sizes = schema.domain_sizes.astype(np.float64)
     n_pairs = sizes.size * (sizes.size - 1) // 2
     n_cells = schema.n_classes * (sizes.sum() ** 2 - (sizes**2).sum()) / 2

@@ -25,14 +25,14 @@ OF_CLASS = 500
 
 
 class Sample(NamedTuple):
-    """Distinct rows, ascending by hash."""
+    """Distinct sampled rows, ascending by hash."""
 
     hashes: Uint64s  # (m,) uint64
     rows: Codes  # (m, n_attributes + 1), the class last
     counts: Integers  # (m,) int64
 
     def at(self, index: slice | Mask) -> Sample:
-        """The rows that a slice or mask selects."""
+        """Select rows by a slice or mask."""
         return Sample(self.hashes[index], self.rows[index], self.counts[index])
 
 
@@ -57,17 +57,15 @@ class Draw(NamedTuple):
 
 
 class DrawnRows(CodeStatistic):
-    """The distinct rows with the smallest content hashes, and how often each occurred.
+    """Sample of the distinct rows with the smallest content hashes, and their counts.
 
-    As the hash depends on the content alone (on names and values, not on codes), the sample is the same for any order
-    and partition of the rows and for any larger domain, and two samples merge exactly: a row among the smallest of the
-    whole was among the smallest of every part it was in. Rows can be subtracted until the slack is used up; see
-    `is_sufficient`.
+    The hash depends only on the content (names and values, not codes), so the sample is the same for any order
+    and partition of the rows and for any larger domain, and samples merge exactly: a row among the smallest of
+    the whole is among the smallest of every part that contains it. Rows can be subtracted until the reserve is
+    used up; see `is_sufficient`.
 
     `n_distinct`: distinct rows to draw; twice as many are kept.
-    `n_of_class`: distinct rows to draw of each class at least; twice as many are kept.
     `limit`: every row with a hash up to this one is in the sample.
-    `class_limits`: (n_classes,) uint64; so is every row of a class with a hash up to its own.
     """
 
     stage = "drawing rows"
@@ -90,12 +88,12 @@ class DrawnRows(CodeStatistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         own = {"of_class": self.of_class} if self.of_class else {}
         return {"statistic": "drawn rows", "n": self.n_distinct, "reserve": RESERVE} | own
 
     def under(self, schema: Schema) -> Self:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         fresh = object.__new__(type(self))
         fresh.__dict__.update(self.__dict__)
         DrawnRows.__init__(fresh, schema, self.n_distinct, self.of_class)
@@ -123,7 +121,7 @@ class DrawnRows(CodeStatistic):
         return hashes
 
     def _content(self, rows: Chunk, some: Integers) -> Codes:
-        """(n_some, width): the codes of some rows, the class behind them."""
+        """Return the codes of some rows, the class last, (n_some, width)."""
         assert rows.y is not None
         content = np.empty((rows.x.shape[0] + 1, some.size), rows.x.dtype)
         np.take(rows.x, some, axis=1, out=content[:-1], mode="clip")  # which needs no copy of what it gives
@@ -131,7 +129,7 @@ class DrawnRows(CodeStatistic):
         return content.T
 
     def _bound(self, hashes: Uint64s) -> np.uint64:
-        """A hash above which no row can be among the smallest."""
+        """Return a hash above which no row can be in the sample."""
         if self.limit < EVERYTHING:
             return np.uint64(self.limit)
         reserve = RESERVE * self.n_distinct
@@ -153,7 +151,7 @@ class DrawnRows(CodeStatistic):
         self._add(sample)
 
     def _take_away(self, other: Self) -> None:
-        """What had been crowded out is not known any more: see `is_sufficient`."""
+        """Subtract another sample; rows that were crowded out are unknown, see `is_sufficient`."""
         ours, theirs = self.sample, other.sample
         limit = min(self.limit, other.limit)
         self.class_limits = np.minimum(self.class_limits, other.class_limits)
@@ -182,7 +180,7 @@ class DrawnRows(CodeStatistic):
         return bool(np.all((n >= self.n_of_class) | (self.class_limits == EVERYTHING)))
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
-        """The same rows by another schema; None where values share a code that were apart, as they hash differently."""
+        """Recode the rows to another schema; None if distinct values share a code there, because their hashes differ."""
         if not all(map(_is_one_to_one, (*maps.attributes, maps.classes))):
             return None
         read = self.under(schema)
@@ -211,7 +209,7 @@ class DrawnRows(CodeStatistic):
 
     @property
     def sample(self) -> Sample:
-        """The sampled rows in the order of their hashes."""
+        """Sampled rows in hash order."""
         self._settle()
         return self._sample
 
@@ -258,9 +256,9 @@ class DrawnRows(CodeStatistic):
         return Draw(self._chunk(np.concatenate(parts)), is_by_class=True)
 
     def occurrences(self, most: int) -> Chunk:
-        """The `n_distinct` first distinct rows in the order of their hashes, each as often as it occurred.
+        """Return the first `n_distinct` distinct rows in hash order, each as often as it occurred.
 
-        `most`: where there are more, every so many of them one is taken, at equal distances.
+        `most`: maximum number of rows; if there are more, evenly spaced ones are taken.
         """
         hashes, rows, counts = self.sample
         n = min(self.n_distinct, int(np.searchsorted(hashes, np.uint64(self.limit), side="right")))
@@ -270,7 +268,7 @@ class DrawnRows(CodeStatistic):
         return Chunk(np.ascontiguousarray(content[:, :-1].T), np.ascontiguousarray(content[:, -1]))
 
     def to_arrow(self) -> pa.Table:
-        """One row per sampled row; the number of all rows stands beside each."""
+        """Return a table with one row per sampled row, each with the number of all rows."""
         hashes, rows, counts = self.sample
         content = pa.FixedSizeListArray.from_arrays(pa.array(rows.ravel().astype(self.stored_dtype)), rows.shape[1])
         n_rows, limit = np.full(hashes.size, self.n_rows, np.int64), np.full(hashes.size, self.limit, np.uint64)
@@ -281,7 +279,7 @@ class DrawnRows(CodeStatistic):
         return pa.table(stored)
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote."""
+        """Build the statistic from the output of `to_arrow`."""
         read = self.empty()
         content = table[self.stored_name].combine_chunks()
         content = content.chunk(0) if isinstance(content, pa.ChunkedArray) and content.num_chunks else content
@@ -295,7 +293,7 @@ class DrawnRows(CodeStatistic):
         return read
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were sampled from as many rows."""
+        """Return whether the same rows were sampled from the same number of rows."""
         if not isinstance(other, DrawnRows):
             return NotImplemented
         same = all(np.array_equal(ours, theirs) for ours, theirs in zip(self.sample, other.sample, strict=True))
@@ -324,13 +322,13 @@ def _spread(rows: Codes, counts: Integers, most: int) -> Codes:
 
 
 def _smallest(hashes: Uint64s, n: int) -> Uint64s:
-    """The n smallest, ascending: of those that are small as such, as hashes are spread evenly unless rows repeat."""
+    """Return the n smallest hashes, ascending; prefilters by size, because hashes are uniform unless rows repeat."""
     below = hashes[hashes <= np.uint64(min(EVERYTHING, EVERYTHING * 5 * n // (4 * hashes.size)))]
     return np.sort(below if below.size >= n else np.partition(hashes, n)[:n])[:n]
 
 
 def _distinct(parts: list[Sample]) -> Sample:
-    """Distinct rows ascending by hash, with the sums of their counts."""
+    """Return the distinct rows, ascending by hash, with the sums of their counts."""
     hashes, rows, counts = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     order = np.argsort(hashes, kind="stable")
     if np.any(hashes[order][1:] == hashes[order][:-1]):
@@ -353,7 +351,7 @@ def _is_one_to_one(codes: Integers) -> bool:
 
 
 class HoldOut(DrawnRows):
-    """A tenth of the rows, drawn from those of least hash.
+    """A tenth of the rows, drawn from those with the smallest hashes.
 
     `capacity`: rows to draw at most.
     `room`: codes that the distinct rows to draw from may have, where these are more than `capacity`; twice as many are
@@ -370,13 +368,14 @@ class HoldOut(DrawnRows):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return {"statistic": "hold-out", "capacity": self.capacity, "room": self.room, "reserve": RESERVE}
 
     def draw(self) -> Chunk:
-        """min(n_rows / 10, capacity) rows: of the `n_distinct` first distinct rows, in hash order, every so many occurrences one.
+        """Draw min(n_rows / 10, capacity) evenly spaced occurrences of the first `n_distinct` distinct rows, in hash
+        order.
 
-        So each occurrence of a sampled row is as likely to be drawn as any other, and of a row that is frequent most stay
+        Each occurrence of a sampled row is equally likely to be drawn, and most occurrences of a frequent row remain
         for training.
 
         Returns a chunk in hash order, without rows if there are fewer than 10.

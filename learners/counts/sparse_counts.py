@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
 
 class KeyRun(NamedTuple):
-    """A run as keys have it that were counted: of their type, and perhaps in their memory."""
+    """A run in the integer type of its counted keys, possibly sharing their memory."""
 
     cells: Integers | Uint32s
     counts: Integers | Uint32s
@@ -44,7 +44,7 @@ EMPTY = Run(np.empty(0, np.int64), np.empty(0, np.int64))
 class FileRun:
     """A run in a file: all cells, then all counts.
 
-    `samples`, (n_cells / SAMPLE,) int64: every so many of the cells, from the first: to find a cell without touching the
+    `samples`, (n_cells / SAMPLE,) int64: every SAMPLE-th cell from the first, to find a cell without reading the
     whole file.
     """
 
@@ -52,50 +52,50 @@ class FileRun:
         self.path, self.n_cells, self.samples = path, n_cells, samples
 
     def position(self, cell: int) -> int:
-        """How many cells are less than this one."""
+        """Return the number of cells less than this one."""
         block = int(np.searchsorted(self.samples, cell))
         first = max(0, block - 1) * SAMPLE
         last = min(block * SAMPLE, self.n_cells)
         return first + int(np.searchsorted(np.fromfile(self.path, np.int64, last - first, offset=8 * first), cell))
 
     def block(self, first: int, last: int) -> Run:
-        """A part of the run, read into memory."""
+        """Read part of the run into memory."""
         cells = np.fromfile(self.path, np.int64, last - first, offset=8 * first)
         return Run(cells, np.fromfile(self.path, np.int64, last - first, offset=8 * (self.n_cells + first)))
 
     def mapped(self) -> Run:
-        """The whole run without reading it."""
+        """Memory-map the whole run."""
         parts = (np.memmap(self.path, np.int64, "r", at, (self.n_cells,)) for at in (0, 8 * self.n_cells))
         return Run(*map(np.asarray, parts))
 
 
 class Folder(TemporaryFolder):
-    """Folder of counts, removed with the last that lie in it."""
+    """Temporary folder of count files, removed with its last user."""
 
     def __init__(self, parent: Path) -> None:
         super().__init__(parent, "fewpass-cells-")
         self._n_files = 0
 
     def next_path(self) -> Path:
-        """A name that is not taken."""
+        """Return an unused file name."""
         self._n_files += 1
         return self.path / f"{self._n_files}.run"
 
 
 def run_as_int64(run: Run | KeyRun) -> Run:
-    """The same run, int64."""
+    """Convert a run to int64."""
     return Run(run.cells.astype(np.int64, copy=False), run.counts.astype(np.int64, copy=False))
 
 
 def sum_sparse_runs(a: Run | KeyRun, b: Run | KeyRun) -> Run:
-    """The sum of two runs; what adds up to nothing leaves no trace."""
+    """Add two runs, dropping zero sums."""
     cells, counts = (np.empty(a.cells.size + b.cells.size, np.int64) for _ in range(2))
     n = merge_sorted_runs(*run_as_int64(a), *run_as_int64(b), cells, counts)
     return Run(cells[:n].copy(), counts[:n].copy()) if 2 * n < cells.size else Run(cells[:n], counts[:n])
 
 
 def count_distinct_keys(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
-    """The distinct keys (n,) below 2**n_bits and how often each occurs; keys is written to."""
+    """Count the occurrences of each distinct key (n,) below 2**n_bits; overwrites keys."""
     counts = np.empty_like(keys)
     radix_sort_keys(keys, counts, n_bits)
     n = count_sorted_keys(keys, counts)
@@ -103,14 +103,13 @@ def count_distinct_keys(keys: Integers | Uint32s, n_bits: int) -> KeyRun:
 
 
 class SparseCells:
-    """Counts of cells of which few occur.
+    """Counts of cells, few of which occur.
 
-    Keys gather in a buffer; a full one becomes a run. Two runs merge when the younger has grown to half of the older,
-    so there are few of them and each cell is moved a logarithmic number of times. Runs beyond the limit go to files.
+    Keys are collected in a buffer; a full buffer becomes a run. Two runs are merged when the younger has grown to
+    half of the older, so there are few runs and each cell is moved a logarithmic number of times. Runs beyond the
+    limit move to files.
 
-    `n_cells`: cells there could be.
-    `limit`: of these counts.
-    `capacity`: keys that wait at most before they are sorted.
+    `n_cells`: number of possible cells. `limit`: of these counts. `capacity`: maximum number of buffered keys.
     """
 
     def __init__(self, n_cells: int, limit: MemoryLimit) -> None:
@@ -127,7 +126,7 @@ class SparseCells:
         self._n_buffered, self._n_expected = 0, min(self.capacity, LEAST_ROOM)
 
     def room(self, n: int) -> Integers | Uint32s:
-        """Where to write n keys, each of which counts a row; before anything else is asked of the counts."""
+        """Return a buffer for n keys, each counting one row; fill it before any other call."""
         if self._n_buffered + n > self._buffer.size:
             if self._n_buffered + n > self.capacity:
                 self._settle()
@@ -140,7 +139,7 @@ class SparseCells:
         return self._buffer[self._n_buffered - n : self._n_buffered]
 
     def _keys(self, n: int) -> Integers | Uint32s:
-        """Room for n keys."""
+        """Allocate n keys."""
         return np.empty(n, np.uint32) if self.n_bits <= 32 else np.empty(n, np.int64)
 
     def add_run(self, run: Run | KeyRun) -> None:
@@ -155,7 +154,7 @@ class SparseCells:
             self._write()
 
     def add_counts(self, other: SparseCells, sign: int) -> None:
-        """Add the counts of another, or take them away."""
+        """Add (sign 1) or subtract (-1) the counts of another."""
         other._settle()
         for run in other.runs:
             cells, counts = run_as_int64(run)
@@ -173,7 +172,7 @@ class SparseCells:
             self._write()
 
     def blocks(self) -> Iterator[Run]:
-        """What `distinct` gives, a block of cells at a time, read and not mapped."""
+        """Yield the content of `distinct` in blocks of cells, read instead of mapped."""
         whole = self.distinct()
         if not self.files:
             yield whole
@@ -182,7 +181,7 @@ class SparseCells:
             yield self.files[0].block(first, min(first + BLOCK_CELLS, self.files[0].n_cells))
 
     def _settle(self) -> None:
-        """Make a run of all keys; it may lie in their buffer."""
+        """Convert all buffered keys to a run, which may share their memory."""
         if self._n_buffered:
             keys, self._n_buffered = self._buffer[: self._n_buffered], 0
             self.add_run(count_distinct_keys(keys, self.n_bits))
@@ -210,7 +209,7 @@ class SparseCells:
         return run_as_int64(self.runs[0]) if self.runs else EMPTY
 
     def distinct(self) -> Run:
-        """All cells with a count other than zero; mapped from a file if they did not fit."""
+        """Return all cells with a nonzero count, memory-mapped from a file if they did not fit in memory."""
         self._settle()
         if not self.files:
             return self._in_memory()
@@ -224,7 +223,7 @@ class SparseCells:
 def merge_run_files(files: list[FileRun], folder: Folder) -> FileRun:
     """Merge runs in files into one, a range of cells at a time.
 
-    `folder`: where the result goes.
+    `folder`: location of the result.
     """
     path, tail = folder.next_path(), folder.next_path()
     # Every so many cells of the longest run a range ends; the other runs have about as many there, or fewer.

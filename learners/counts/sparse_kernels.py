@@ -1,4 +1,4 @@
-"""Cells and rows that no table holds: keys sorted, counted and merged, and whole rows in a hash table."""
+"""Kernels for cells and rows too many for a table: sorting, counting and merging of keys, and a hash table of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ EMPTY = np.int32(-1)
 
 @kernel
 def radix_sort_keys(keys, scratch, n_bits):
-    """Sort fewer than 2^32 keys (n,) int64 or uint32, from 0 to below 2**n_bits, in place, least digit first; OUT scratch (n,), of their type."""
+    """Sort fewer than 2^32 keys (n,) int64 or uint32, from 0 to below 2**n_bits, in place, least significant digit
+    first; OUT scratch (n,), of their type.
+    """
     n = keys.size
     most_bits = MOST_BITS_OF_MANY if n > MANY_KEYS else MOST_BITS
     n_digits = (n_bits + most_bits - 1) // most_bits
@@ -50,7 +52,9 @@ def radix_sort_keys(keys, scratch, n_bits):
 
 @kernel
 def count_sorted_keys(keys, counts):
-    """The distinct keys of a sorted array and how often each occurs; OUT keys, counts (n,) of their type; returns how many."""
+    """Count the distinct keys of a sorted array; OUT keys, counts (n,) of their type; returns the number of distinct
+    keys.
+    """
     n = keys.size
     if n == 0:
         return 0
@@ -71,7 +75,9 @@ def count_sorted_keys(keys, counts):
 
 @kernel
 def merge_sorted_runs(a_cells, a_counts, b_cells, b_counts, cells, counts):
-    """Merge two ascending runs, adding counts of equal cells and leaving out zeros; OUT cells, counts; returns how many."""
+    """Merge two ascending runs, adding counts of equal cells and dropping zeros; OUT cells, counts; returns their
+    number.
+    """
     i, j, m = 0, 0, 0
     n_a, n_b = a_cells.size, b_cells.size
     while i < n_a and j < n_b:
@@ -105,7 +111,7 @@ def merge_sorted_runs(a_cells, a_counts, b_cells, b_counts, cells, counts):
 
 @inner_kernel
 def binary_search_index(numbers, first, last, wanted):  # (n,) ascending between first and last
-    """Where numbers[first:last] hold a number; -1 if they do not."""
+    """Return the index of a number in numbers[first:last], or -1."""
     low, high = first, last
     while low < high:
         middle = (low + high) // 2
@@ -118,7 +124,7 @@ def binary_search_index(numbers, first, last, wanted):  # (n,) ascending between
 
 @inner_kernel
 def packed_row_hash(packed, row):
-    """A 64-bit hash of a row: each word mixed as in SplitMix64."""
+    """Hash a row to 64 bits, each word mixed as in SplitMix64."""
     h = np.uint64(0)
     for w in range(packed.shape[1]):
         h = (h ^ packed[row, w]) + np.uint64(0x9E3779B97F4A7C15)
@@ -130,10 +136,10 @@ def packed_row_hash(packed, row):
 
 @kernel
 def add_packed_row_counts(packed, counts, slots, rows, totals, n):
-    """Add counts of rows, equal ones together; returns how many distinct rows there are now.
+    """Add counts of rows, merging equal ones; returns the number of distinct rows.
 
-    packed (m, w) uint64, counts (m,) int64; slots (2^b,) int32, a hash table of places in rows; IN and OUT rows (at least
-    n + m, w) and totals, of which n are in use.
+    packed (m, w) uint64, counts (m,) int64; slots (2^b,) int32, a hash table of positions in rows; IN/OUT rows
+    (at least n + m, w) and totals, of which n are in use.
     """
     last = np.uint64(slots.size - 1)
     for row in range(packed.shape[0]):
@@ -159,7 +165,7 @@ def add_packed_row_counts(packed, counts, slots, rows, totals, n):
 
 @kernel
 def fill_row_hash_table(rows, n, slots):  # (at least n, w) uint64; OUT (2^b,) int32
-    """The hash table of n distinct rows."""
+    """Fill the hash table of n distinct rows."""
     slots[:] = EMPTY
     last = np.uint64(slots.size - 1)
     for row in range(n):

@@ -1,4 +1,4 @@
-"""How much of an ensemble fits into a budget, said in words."""
+"""Fit an ensemble into a budget, and describe the choice in words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BYTES_A_CELL = 12
 
 @dataclass(frozen=True)
 class Budget:
-    """What a model may cost; None: as much as it likes. Raises InvalidParameter."""
+    """Limits on the passes, training time and size of a model; None means no limit. Raises InvalidParameter."""
 
     passes: int | None = None
     seconds: float | None = None
@@ -38,7 +38,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is learned, and why."""
+    """Components to learn, and the reasons for the choice."""
 
     members: int
     few: int  # members of a large table that trees correct: there more bring little
@@ -49,7 +49,7 @@ class Choice:
     seconds: float | None = None
 
     def for_table(self, n_rows: int, n_columns: int) -> Choice:
-        """As many members, and a correction or none, as pay for a table of this size, and as the seconds allow.
+        """Choose the number of members, and whether to learn a correction, for a table of this size and the time limit.
 
         It follows from the size alone, so that the same table gives the same model.
         """
@@ -67,28 +67,30 @@ class Choice:
         return choice.at_most(max(1, int(left / a_member)), f"one takes about {a_member:.2g} s on this table")
 
     def seconds_of_trees(self, n_rows: int, n_columns: int) -> float:
-        """Seconds that are left for the trees of a large table, beside its members and the network alone; infinite without a bound."""
+        """Return the seconds left for the trees of a large table after the members and the plain network; infinite
+        without a limit.
+        """
         if self.seconds is None:
             return math.inf
         return max(0.0, self.seconds - (self.members + 2) * _seconds_of_member(n_rows, n_columns))
 
     def of_size(self, n_rows: int) -> Choice:
-        """With as many members as pay for so many rows."""
+        """Reduce the members to `few` if the table is large and gets a correction."""
         return replace(self, members=self.few) if self.has_correction and n_rows >= LARGE else self
 
     def at_most(self, members: int, reason: str) -> Choice:
-        """No more members than these, and why."""
+        """Limit the number of members and record the reason."""
         if members >= self.members:
             return self
         return replace(self, members=members, words=(*self.words, f"{members} of {self.members} members: {reason}."))
 
     def within_cuts(self, schema: Schema) -> Choice:
-        """No more members than the schema has cut points for."""
+        """Limit the members to those for which the schema has cut points."""
         with_cuts = n_members_with_cuts(schema)
         return self if with_cuts is None else self.at_most(with_cuts, "the given schema has cut points for no more")
 
     def within_bytes(self, pool: Pool, n_classes: int) -> tuple[Pool, list[str]]:
-        """The first members whose tables fit."""
+        """Keep the first members whose tables fit into `model_bytes`. Returns the pool and explanations."""
         if self.model_bytes is None:
             return pool, []
         sizes = []
@@ -114,7 +116,9 @@ def _seconds_of_member(n_rows: int, n_columns: int) -> float:
 
 
 def choose_ensemble_within_budget(members: int | None, has_correction: bool, budget: Budget) -> Choice:
-    """What the budget allows, as far as it can be said before anything is read; by default as many members as pay."""
+    """Choose the components that the budget allows before any data is read; by default as many members as are
+    worthwhile.
+    """
     words = []
     has_pairs = budget.passes is None or budget.passes >= 3
     if not has_pairs:

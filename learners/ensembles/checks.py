@@ -1,4 +1,4 @@
-"""What an ensemble that somebody else has made must be, before kernels follow its indices."""
+"""Validate the arrays of an ensemble from an untrusted file before kernels follow their indices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from learners.schema.encoding.column_views import Views
 
 
 def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
-    """Refuse arrays from which no ensemble could have been written.
+    """Refuse arrays that are not a valid ensemble.
 
     Raises InvalidArray, naming the array, and SchemaError of a joint member's schema.
     """
@@ -52,7 +52,7 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def _families(arrays: Arrays, n_views: int) -> Structure:
-    """The families that the tables say they have."""
+    """Return the families recorded in the lookup tables."""
     names = ("table_attribute", "table_parent_starts", "table_parents")
     attribute, starts, parents = (check_array_type_and_shape(arrays, name, np.int64) for name in names)
     for name, views in (("table_attribute", attribute), ("table_parents", parents)):

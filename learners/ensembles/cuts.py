@@ -1,4 +1,4 @@
-"""The cut points of every member, drawn from the histograms of the schema pass."""
+"""Cut points of each member, drawn from the histograms of the schema pass."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ LARGEST = float(np.finfo(np.float64).max)
 
 
 def member_value_grouping_index(member: int) -> int:
-    """Which grouping of an attribute is that of a member's values."""
+    """Return the index of the grouping that a member uses for an attribute's values."""
     return 1 + 2 * member
 
 
 def member_parent_grouping_index(member: int) -> int:
-    """Which grouping of an attribute a member uses where it is a parent."""
+    """Return the index of the grouping that a member uses for an attribute as a parent."""
     return 2 + 2 * member
 
 
 def n_members_with_cuts(schema: Schema) -> int | None:
-    """For how many members a schema has cut points; None if no attribute tells."""
+    """Return the number of members for which a schema has cut points; None if no attribute has groupings."""
     groupings = [len(attribute.groupings) for attribute in schema.attributes if attribute.groupings]
     return (max(groupings) - 1) // 2 if groupings else None
 
 
 def ensemble_schema(summaries: ColumnSummaries, n_members: int, seed: int, n_tree_bins: int = 1) -> Schema:
-    """The schema whose numeric attributes have the cut points of all members, and a grouping for each use of them.
+    """Build the schema with the cut points of all members for each numeric attribute, and one grouping for each use.
 
-    Trees see all cut points; for them there are quantiles besides, which cut a column into so many bins.
+    The schema also has quantiles that divide each numeric column into `n_tree_bins` bins; trees see all cut
+    points.
 
-    The same summaries, with a target, and seed give the same schema; a column's draws depend on its name and on nothing
-    of the others. Raises EmptyData and SchemaError as `ColumnSummaries.build_schema`.
+    The same summaries, with a target, and seed give the same schema; a column's draws depend on its name and on
+    no other column. Raises EmptyData and SchemaError as `ColumnSummaries.build_schema`.
     """
     groupings: dict[str, tuple[tuple[int, ...], ...]] = {}
 
@@ -74,7 +75,7 @@ def _random(seed: int, name: str) -> np.random.Generator:
 def draw_member_cut_points(
     histogram: Histogram, n_rows: int, n_members: int, random: np.random.Generator
 ) -> list[tuple[float, ...]]:
-    """The cut points of one column: for the pair counts, then of each member for its values and as a parent.
+    """Draw the cut points of one column: first for the pair counts, then for each member's values and parents.
 
     Values get about sqrt(n) / 4 bins of about equally many rows at jittered quantiles; even members add the MDL cuts to
     these, and take the MDL cuts alone for parents. Odd members, and all where MDL finds no cut, take 3 to 8 bins for
@@ -99,7 +100,7 @@ def draw_member_cut_points(
 def _quantiles(
     thresholds: Floats, below: Integers, n_bins: int, random: np.random.Generator | None
 ) -> tuple[float, ...]:
-    """At most n_bins - 1 cut points at (jittered) quantiles."""
+    """Return at most `n_bins` - 1 cut points at quantiles, jittered if `random` is given."""
     if not thresholds.size:
         return ()
     jitter = 0.0 if random is None else random.uniform(-JITTER, JITTER, n_bins - 1)

@@ -1,4 +1,4 @@
-"""From counts to members: trees solved, parents selected, terms weighted, members pooled."""
+"""Fit an ensemble from counts: solve trees, select parents, weight terms and pool members."""
 
 from __future__ import annotations
 
@@ -47,30 +47,30 @@ class FittedMember:
     b: Floats
 
     def family(self, index: int) -> Family:
-        """The family of an attribute with the parents in use."""
+        """Return an attribute's family with the parents in use."""
         whole = self.member.families[index]
         return Family(whole.attribute, whole.parents[: self.k])
 
     def weights(self, index: int) -> tuple[float, float]:
-        """Of an attribute: those of log P(x_i | y) and of what its parents add, zero without any."""
+        """Return an attribute's weights of log P(x_i | y) and of its parents' contribution, zero without parents."""
         return float(self.a[index]), float(self.b[index]) if self.family(index).parents else 0.0
 
     @property
     def used(self) -> list[int]:
-        """The attributes with a weight other than zero, by their place in the structure's order."""
+        """Return the attributes with a nonzero weight, as positions in the structure's order."""
         return [index for index in range(len(self.member.families)) if any(self.weights(index))]
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Members and what belongs to all of them."""
+    """Fitted members and the solved trees that they share."""
 
     members: tuple[FittedMember, ...]
     levels: Solved  # the solved tree of each family, by the family with all its parents
 
 
 class Fitted(NamedTuple):
-    """What `fit_ensemble_members` gives."""
+    """Result of `fit_ensemble_members`."""
 
     members: tuple[FittedMember, ...]
     levels: Solved  # the solved tree of each family, without the levels of parents that no member uses
@@ -83,7 +83,7 @@ class Fitted(NamedTuple):
 
 
 def fit_family_trees(counts: FamilyCounts, families: Sequence[Family], threads: int) -> Solved:
-    """The solved trees of families, each of which is counted, maybe with more parents behind its own.
+    """Solve the context trees of families that are counted, possibly with further parents.
 
     The result does not depend on the number of threads.
     """
@@ -105,7 +105,7 @@ def fit_family_trees(counts: FamilyCounts, families: Sequence[Family], threads: 
 def leave_one_out_log_probabilities(
     member: Member, levels: Solved, rows: Chunk, n_classes: int, threads: int
 ) -> Float32s:
-    """Of each attribute of the order given its first 0 to k parents, the row left out of its own class; see `Levels`.
+    """Compute leave-one-out log probabilities of each attribute given its first 0 to k parents; see `Levels`.
 
     (n, m, k + 1, n_classes) float32; of each row's own class alone if `n_classes` is 1.
     """
@@ -124,7 +124,9 @@ def leave_one_out_log_probabilities(
 
 
 def member_log_terms(log_p: Float32s, k: int) -> Float32s:
-    """(n, 2m, n_classes) float32: log P(x_i | y), and what the first k parents add to it."""
+    """Return the log terms of a member, (n, 2m, n_classes) float32: log P(x_i | y) and the contribution of the first k
+    parents.
+    """
     alone = log_p[:, :, 0]
     return np.ascontiguousarray(np.concatenate([alone, log_p[:, :, min(k, log_p.shape[2] - 1)] - alone], axis=1))
 
@@ -141,7 +143,8 @@ def fit_ensemble_members(
     n_fitted: int | None = None,
     weights: Floats | None = None,
 ) -> Fitted:
-    """Solve the trees of each member, select and weight; the result does not depend on the number of threads.
+    """Solve the trees of each member, select parents and fit weights; the result does not depend on the number of
+    threads.
 
     The drawn rows, by views, are among those that were counted. If `frugal`, members of one table, which select alike,
     spare what pays little: those after the first have at most `MORE_PARENTS` more parents than it selects, and there
@@ -182,13 +185,13 @@ def fit_ensemble_members(
 
 
 def max_member_rows_in_memory(members: Sequence[Member], n_classes: int) -> int:
-    """For how many rows the log probabilities of any member fit in memory."""
+    """Return the number of rows whose log probabilities fit in memory for any member."""
     widest = max((len(member.families) * 7 * n_classes for member in members), default=1)
     return max(1, min(MOST_ROWS, MOST_TERMS // max(1, widest)))
 
 
 def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tuple[FittedMember, Floats]:
-    """The member, and its log scores (n, n_classes) of the rows."""
+    """Fit one member. Returns the member and its log scores of the rows, (n, n_classes)."""
     m = len(member.families)
     losses = attribute_prefix_losses(log_p, [len(family.parents) for family in member.families], rows, threads)
     n_selected, k = divmod(int(losses.T.argmin()), losses.shape[0])
@@ -200,7 +203,7 @@ def _fit_member(member: Member, log_p: Float32s, rows: Rows, threads: int) -> tu
 
 
 def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) -> Floats:
-    """(n,) the weighted terms of each row's own class, the row left out."""
+    """Sum the weighted terms of each row's own class, leaving the row out, (n,) float64."""
     weights, block = np.concatenate([one.a, one.b]), max_member_rows_in_memory([one.member], 1)
     parts = [np.empty(0)]
     for first in range(0, rows.n_rows, block):
@@ -212,7 +215,8 @@ def _own_scores(one: FittedMember, levels: Solved, rows: Chunk, threads: int) ->
 def leave_one_out_log_scores(
     tables: LookupTables, class_counts: Integers, own: Floats, rows: Chunk, threads: int
 ) -> Floats:
-    """(n, n_classes) log scores of rows that were counted, each left out of its own class, the only score it changes.
+    """Compute log scores of training rows, (n, n_classes); each row is left out of its own class, the only score that
+    this changes.
 
     Tables and class counts are of the pool, rows by views; `own` (n,) float64 is `Fitted.own` of the rows, the mean of
     the pool's members.
@@ -229,6 +233,6 @@ def leave_one_out_log_scores(
 
 
 def log_softmax(scores: Floats) -> Floats:
-    """Log probabilities of log scores (n, n_classes)."""
+    """Normalize log scores (n, n_classes) to log probabilities."""
     largest = scores.max(axis=1, keepdims=True)
     return np.asarray(scores - largest - np.log(np.exp(scores - largest).sum(axis=1, keepdims=True)))

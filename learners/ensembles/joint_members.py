@@ -1,4 +1,4 @@
-"""The members of an ensemble that answer for the joint distribution, and how much they are heard where columns are missing."""
+"""Members of an ensemble that represent the joint distribution, and their weight for rows with missing columns."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ POOLED = "mean"  # the probabilities of the ensemble and of its joint members ar
 
 
 def joint_member_array_prefix(number: int) -> str:
-    """How the names of a joint member's arrays begin."""
+    """Return the prefix of a joint member's array names."""
     return f"joint{number or ''}_"
 
 
 def joint_member_arrays(number: int, arrays: Arrays) -> Arrays:
-    """Those of one joint member, by its own names."""
+    """Return the arrays of one joint member, without the prefix."""
     prefix = joint_member_array_prefix(number)
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 @dataclass(frozen=True, eq=False)
 class Joints:
-    """Networks that sum out what is missing, each by its own cut points."""
+    """Networks that marginalize missing columns, each with its own cut points."""
 
     schema: Schema  # of the ensemble
     models: tuple[LookupModel, ...]  # the first one answers queries
 
     @cached_property
     def views(self) -> tuple[Views, ...]:
-        """The attributes as each of them sees them."""
+        """Views of the attributes for each joint member."""
         return tuple(Views(self.schema, member_parent_grouping_index(number)) for number in range(len(self.models)))
 
     def _seen(self, x: Codes) -> Iterator[tuple[LookupModel, Chunk]]:
-        """Each of them with (n_attributes, n) codes as it sees them."""
+        """Yield each joint model with the codes (n_attributes, n) converted to its views."""
         for model, views in zip(self.models, self.views, strict=True):
             yield model, views.chunk(Chunk(x, None))
 
@@ -60,19 +60,22 @@ class Joints:
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Log P(known) (n,) of codes (n_attributes, n) by look-ups in the first member: a missing parent ends the context."""
+        """Return the log evidence (n,) of codes (n_attributes, n), looked up in the first member; a missing parent ends
+        the context.
+        """
         model, own = next(self._seen(x))
         return model.log_evidence(own.x)
 
     def deviation(self, x: Codes) -> Floats:
-        """(n, n_classes) the standard deviation of a log probability by one of them."""
+        """Return the mean standard deviation of the members' log probabilities, (n, n_classes)."""
         return np.asarray(np.mean([np.sqrt(model.log_joint_variance(own)) for model, own in self._seen(x)], axis=0))
 
     def share_of_ensemble(self, x: Codes) -> Floats:
-        """(n, 1): how much the ensemble is heard where columns are missing, from 0 to 1.
+        """Return the weight of the ensemble for rows with missing columns, (n, 1), from 0 to 1.
 
-        Its networks and trees have learned from whole rows, and err the more, the more of what tells the class they lack. So the
-        share is the square of that of the columns that are known, or of the information that they carry, whichever is less.
+        The ensemble's networks and trees are trained on whole rows, so their error grows with the class information
+        that is missing. The weight is the square of the share of known columns, or of the share of known information,
+        whichever is smaller.
         """
         is_known = x < self.schema.domain_sizes[:, np.newaxis]
         of_columns = is_known.mean(axis=0) if is_known.size else np.ones(x.shape[1])
@@ -81,12 +84,16 @@ class Joints:
         return np.minimum(of_columns, of_information)[:, np.newaxis] ** 2
 
     def pooled(self, share: Floats, log_ensemble: Floats, of_joints: Floats, log_prior: Floats) -> Floats:
-        """(n, n_classes) class probabilities of the ensemble, which has a share, and of these, whose logs are averaged."""
+        """Average the ensemble's and the joint members' class probabilities, (n, n_classes), with weight `share` for
+        the ensemble.
+        """
         return share * np.exp(log_ensemble) + (1.0 - share) * normalize_log_joints(of_joints.mean(axis=0), log_prior)[0]
 
     @cached_property
     def information(self) -> Floats:
-        """(n_attributes,) the mutual information of each attribute and the class, by the first network; they sum to one."""
+        """Mutual information of each attribute with the class under the first network, (n_attributes,), normalized to
+        sum to one.
+        """
         model, n = self.models[0], self.schema.n_attributes
         sizes = model.schema.domain_sizes
         attribute = np.repeat(np.arange(n), sizes)
@@ -102,7 +109,7 @@ class Joints:
         return read_only_array(information / total if total > 0 else np.full(n, 1 / max(1, n)))
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
-        """Headers and named arrays, from which `from_arrays` makes equal ones."""
+        """Return headers and named arrays for `from_arrays`."""
         headers: list[object] = []
         arrays: dict[str, Array] = {}
         for number, model in enumerate(self.models):
@@ -113,7 +120,7 @@ class Joints:
 
     @classmethod
     def from_arrays(cls, schema: Schema, header: Mapping[str, Any], arrays: Arrays) -> Joints:
-        """Those of `to_arrays`."""
+        """Build the joint members from the output of `to_arrays`."""
         headers = joint_member_headers(header)
         models = tuple(
             LookupModel.from_arrays(own, joint_member_arrays(number, arrays)) for number, own in enumerate(headers)
@@ -122,5 +129,5 @@ class Joints:
 
 
 def joint_member_headers(header: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """One header for each joint member."""
+    """Return the header of each joint member."""
     return [header["joint"], *header[MORE]]

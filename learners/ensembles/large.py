@@ -1,4 +1,4 @@
-"""Large tables: the network that would be learned alone, the choice among networks by left-out loss, and margins of all drawn rows."""
+"""Fitting of large tables: the plain network, the choice among networks by left-out loss, and scores of all drawn rows."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def n_rows_kept(schema: Schema, memory: int) -> int:
 
 
 def n_rows_drawn(sample: DrawnRows) -> int:
-    """Occurrences to draw: of rows that repeat often, or weigh much, no more than `MOST_REPEATS` in the mean."""
+    """Return the number of row occurrences to draw; at most `MOST_REPEATS` per distinct row on average."""
     return max(LARGE_ROWS, min(sample.n_distinct, MOST_REPEATS * sample.sample.hashes.size))
 
 
 def plain_member(pairs: PairCounts, views: Views, drawn: Chunk, n_rows: int) -> Member:
-    """The kDB with `PLAIN_K` parents that would be learned alone; its first parents are those of every smaller k.
+    """Learn the structure of the plain kDB with `PLAIN_K` parents; its first parents are also those of every smaller k.
 
-    `pairs` are of the attributes by `PLAIN`; rows by views. A family has no more contexts than rows can fill.
+    `pairs` and rows use the views `PLAIN`. A family gets only as many parents as the number of rows supports.
     """
     structure = k_dependence_structure(pairs, PLAIN_K, WIDTH_COST)
     families = tuple(
@@ -82,7 +82,7 @@ def plain_member(pairs: PairCounts, views: Views, drawn: Chunk, n_rows: int) -> 
 
 
 class Large(NamedTuple):
-    """What `fit_large_table` gives."""
+    """Result of `fit_large_table`."""
 
     compiled: CompiledPool
     n_members: int
@@ -95,7 +95,7 @@ class Large(NamedTuple):
 
     @property
     def words(self) -> str:
-        """What was chosen and why, for people."""
+        """Readable description of the chosen networks and the losses that decided."""
         losses = ", ".join(f"{name} {loss:.4f}" for name, loss in sorted(self.losses.items(), key=lambda one: one[1]))
         return f"Networks: {self.chosen}, by the log loss of {self.n_deciding:,} rows, each left out ({losses})."
 
@@ -115,7 +115,8 @@ def fit_large_table(
     threads: int,
     advance: Advance,
 ) -> Large:
-    """Fit the members and the plain network, choose by the loss of rows left out, and score all drawn rows, each left out.
+    """Fit the members and the plain network, choose by left-out loss, and compute leave-one-out scores of all drawn
+    rows.
 
     `drawn` by the base schema of the views. The result does not depend on the number of threads.
     """
@@ -165,7 +166,7 @@ def fit_large_table(
 def _plain_ways(
     counts: FamilyCounts, plain: Member, levels: Solved, deciding: Chunk, rows: Rows, threads: int
 ) -> dict[str, _Way]:
-    """NB, kDB-2 and SkDB as they would be learned alone, and SkDB with weights; adds their trees to the levels."""
+    """Evaluate NB, kDB-2, SkDB and weighted SkDB as single networks; adds their trees to `levels`."""
     depths = {family: levels[family].n_parents for family in plain.families if family in levels}
     lacking = [family for family in plain.families if depths.get(family, -1) < len(family.parents)]
     levels |= fit_family_trees(counts, lacking, threads)
@@ -192,7 +193,7 @@ def _way(members: tuple[FittedMember, ...], scores: Floats, rows: Rows) -> _Way:
 
 
 def _together(ensemble: _Way, plain: _Way, rows: Rows, threads: int) -> _Way:
-    """The networks of both, weighted by the loss of rows left out."""
+    """Combine the ensemble and the plain network with weights fitted to the left-out loss."""
     terms = np.stack([ensemble.scores - rows.log_prior, plain.scores - rows.log_prior], axis=1).astype(np.float32)
     weights = fit_term_weights(terms, rows, np.array([0.5, 0.5]), threads)
     scores = rows.log_prior + np.einsum("rfc,f->rc", terms, weights)
@@ -208,7 +209,7 @@ def _together(ensemble: _Way, plain: _Way, rows: Rows, threads: int) -> _Way:
 
 
 def _left_out_scores(counts: FamilyCounts, views: Views, pool: Pool, rows: Chunk, threads: int) -> Floats:
-    """(n, n_classes) log scores of a pool for rows by views that were counted, each left out."""
+    """Compute leave-one-out log scores of a pool for training rows in views, (n, n_classes)."""
     copy = Pool(pool.members, dict(pool.levels))  # whose trees compiling takes
     left_out = compile_left_out_tables(views.schema, counts.class_counts, copy)
     tables = compile_ensemble_pool(views.schema, counts.class_counts, copy).tables
@@ -216,7 +217,7 @@ def _left_out_scores(counts: FamilyCounts, views: Views, pool: Pool, rows: Chunk
 
 
 def _scores(tables: LookupTables, left_out: LookupTables, class_counts: Integers, rows: Chunk, threads: int) -> Floats:
-    """(n, n_classes): by the tables, of each row's own class by those that leave it out."""
+    """Compute log scores (n, n_classes) from the tables, and each row's own class from the left-out tables."""
     assert rows.y is not None
     scores, own = np.empty((2, rows.n_rows, class_counts.size))
 

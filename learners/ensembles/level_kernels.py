@@ -1,4 +1,4 @@
-"""Kernels that read context trees at every level, with and without a row, one thread each."""
+"""Single-threaded kernels that read context trees at every level, with or without leaving a row out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ODD = np.uint64(0x9E3779B97F4A7C15)  # of Fibonacci hashing (Knuth, volume 3, se
 
 
 class LevelTree(NamedTuple):
-    """A context tree with the tables of its hierarchical Dirichlet process; arrays as of `ContextTree`."""
+    """Context tree with the table counts of its hierarchical Dirichlet process; arrays as in `ContextTree`."""
 
     child_starts: Array  # (n_nodes + 1,) int32: ranges of the children of each node, ascending by branch
     branch: Array  # (n_nodes,) int32
@@ -33,7 +33,9 @@ class LevelTree(NamedTuple):
 
 @inner_kernel
 def _descend(tree, value, label, codes, nodes, cells):
-    """Follow a row's path: OUT nodes, cells (n_levels,) int64, -1 for a value without a cell; returns how many levels there are."""
+    """Follow a row's path: OUT nodes, cells (n_levels,) int64, -1 for a value without a cell; returns the number of
+    levels found.
+    """
     n_levels = nodes.size
     node, depth = np.int64(0), 0
     while True:
@@ -50,9 +52,10 @@ def _descend(tree, value, label, codes, nodes, cells):
 
 @kernel
 def _shares(tree, depth, nodes, cells, q, shares):
-    """The expected number of tables that one row has at each level of its path: OUT shares (n_levels,).
+    """Compute the expected number of tables that one row opens at each level of its path: OUT shares (n_levels,).
 
-    The row is the last customer of its value; it has opened a table of its own with the probability of a new table.
+    The row counts as the last customer of its value, which opened a new table with the probability of a new
+    table.
     """
     shares[depth - 1] = 1.0
     for level in range(depth - 1, 0, -1):
@@ -62,7 +65,9 @@ def _shares(tree, depth, nodes, cells, q, shares):
 
 @inner_kernel
 def _first_alike(x, own, parents, y, row, first):
-    """The first row with the same value, context and, if it is left out, class; notes a row without one in `first`, a hash table."""
+    """Find the first row with the same value, context and, if rows are left out, class; a row without a match is added
+    to the hash table `first`.
+    """
     n_slots = np.uint64(first.size - 1)
     mixed = np.uint64(x[own, row])
     if y.size > 0:
@@ -85,10 +90,11 @@ def _first_alike(x, own, parents, y, row, first):
 
 @kernel
 def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
-    """Log P(value | class, first j parents) of every row, class and j, the row itself left out of its own class.
+    """Compute log P(value | class, first j parents) for every row, class and j, leaving the row out of its own class.
 
-    A level is read by its rows; a context that is not there is answered by the tables of the deepest one on its path. A
-    parent that is missing ends the context: it is averaged over, so the level above it is read by its rows.
+    Each level is estimated from its row counts; a context without a node uses the table counts of the deepest
+    node on its path. A missing parent ends the context: averaging over it leaves the level above, estimated from
+    its row counts.
 
     x (n_views, n) codes, own the view of the attribute, parents (k,) int64 views, sizes (k,) of their domains, y (n,) classes of the rows, which the tree
     has counted, or (0,): then nothing is left out; first (a power of two above n,) int32, all -1: scratch. OUT log_p (n, k + 1, n_classes) float32, or
@@ -146,11 +152,12 @@ def level_log_probabilities(tree, x, own, parents, sizes, y, first, log_p):
 
 @kernel
 def weighted_level_estimates(tree, a, b, probability, rest, averaged, averaged_rest):
-    """The tree as weighted terms: exp(a log p_0 + b (log p - log p_0)), with p_0 the probability given the class alone.
+    """Compute the tree's weighted terms exp(a log p_0 + b (log p - log p_0)), with p_0 the probability given the class
+    alone.
 
-    Contexts that are not there are answered by the tables of the one above, as in `level_log_probabilities`; the deepest level
-    is read by its rows. OUT probability (n_cells,), rest (n_nodes,) float64: hierarchical `Estimates`; averaged, averaged_rest, the
-    same where the parents below are missing: every level is read by its rows.
+    A context without a node uses the table counts of the level above, as in `level_log_probabilities`; the
+    deepest level uses row counts. OUT probability (n_cells,), rest (n_nodes,) float64: hierarchical `Estimates`;
+    averaged, averaged_rest: the same for missing lower parents, with row counts at every level.
     """
     n_levels = tree.concentration.size
     q, own = np.empty(probability.size), np.empty(probability.size)
@@ -214,7 +221,8 @@ def weighted_level_variances(tree, a, b, largest, of_cell, of_rest):
 
 @kernel
 def left_out_level_estimates(tree, node_parent, a, b, probability):
-    """The weighted terms of the deepest cells, one of the cell's rows left out, as `level_log_probabilities` leaves it out.
+    """Compute the weighted terms of the deepest cells with one of the cell's rows left out, as in
+    `level_log_probabilities`.
 
     node_parent (n_nodes,) int64; IN/OUT probability (n_cells,) float64: exp(a log p_0 + b (log p - log p_0)); cells of other
     levels stay as they are.

@@ -1,4 +1,4 @@
-"""One tree of the deterministic hierarchical Dirichlet process, read with any number of parents."""
+"""Solved context trees of the deterministic hierarchical Dirichlet process, readable with any number of parents."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_SWEEPS, TOLERANCE = 60, 0.02
 
 
 def truncate_context_tree_levels(tree: ContextTree, k: int) -> ContextTree:
-    """The tree of the first k parents alone: a copy, so that the levels below need not stay in memory."""
+    """Return a copy of the tree with the first k parents only, so that the deeper levels can be freed."""
     if k + 2 >= tree.level_starts.size - 1:
         return tree
     starts = tree.level_starts[: k + 3]
@@ -43,7 +43,7 @@ def truncate_context_tree_levels(tree: ContextTree, k: int) -> ContextTree:
 
 
 class Levels:
-    """A context tree with its solution, half as large as the two.
+    """A context tree with its solution, in half the memory of the two.
 
     `parent_sizes` (k,) int64 are the domains of the parents, whose levels follow those of root and class.
 
@@ -57,12 +57,12 @@ class Levels:
 
     @property
     def n_parents(self) -> int:
-        """Parents that have a level."""
+        """Number of parents with a level."""
         return self.parent_sizes.size
 
     @classmethod
     def solved(cls, tree: ContextTree, parent_sizes: Integers) -> Levels:
-        """Solve a tree."""
+        """Solve a context tree."""
         customers, concentrations = hdp_map_solution(tree, HDPParameters(), MOST_SWEEPS, TOLERANCE)
         n_levels = tree.level_starts.size - 1
         concentration = np.full(n_levels, ROOT_CONCENTRATION)
@@ -84,7 +84,7 @@ class Levels:
         return cls(arrays, parent_sizes)
 
     def cut(self, k: int) -> Levels:
-        """Only the first k parents; counts, tables and concentrations of the levels that stay are the same."""
+        """Keep only the first k parents; counts, tables and concentrations of the remaining levels do not change."""
         if k >= self.n_parents:
             return self
         n_levels, all_ = k + 2, self.arrays
@@ -108,7 +108,7 @@ class Levels:
 
     @property
     def tree(self) -> ContextTree:
-        """The context tree, made anew."""
+        """The context tree, reconstructed from the arrays."""
         arrays = self.arrays
         return ContextTree(
             arrays.level_starts,
@@ -123,12 +123,13 @@ class Levels:
 
     @property
     def _parents(self) -> Integers:
-        """(n_nodes,) int64: the node above each, -1 above the root."""
+        """Parent of each node, (n_nodes,) int64; -1 for the root."""
         n_children = np.diff(self.arrays.child_starts)
         return np.concatenate([[-1], np.repeat(np.arange(n_children.size), n_children)])
 
     def log_probabilities(self, family: Family, rows: Chunk, log_p: Float32s, leave_out: bool) -> None:
-        """Log P(value | class, first j parents) of rows, by views, and of the family of the tree, with all its parents.
+        """Fill `log_p` with log P(value | class, first j parents) of rows in views, for the tree's family with all its
+        parents.
 
         Fills `log_p`, of any strides: (n_rows, k + 1, n_classes) float32. With `leave_out` each row, one that was
         counted, is left out of its own class, and the array may be (n_rows, k + 1, 1) of that class.
@@ -139,7 +140,7 @@ class Levels:
         level_log_probabilities(self.arrays, rows.x, family.attribute, parents, self.parent_sizes, y, first, log_p)
 
     def weighted(self, a: float, b: float) -> Estimates:
-        """Weighted log probabilities in the form of estimates: a log p_0 + b (log p - log p_0)."""
+        """Return the weighted log probabilities a log p_0 + b (log p - log p_0) in the form of estimates."""
         (probability, averaged), (rest, averaged_rest) = (
             np.empty((2, n)) for n in (self.arrays.rows.size, self.arrays.branch.size)
         )
@@ -147,13 +148,13 @@ class Levels:
         return Estimates(probability, rest, hierarchical=True, averaged=Averaged(averaged, averaged_rest))
 
     def left_out(self, a: float, b: float) -> Estimates:
-        """As `weighted`, for rows that were counted: each is left out of its own class, the only one to read."""
+        """Return `weighted` for training rows, each left out of its own class; only that class is valid."""
         estimates = self.weighted(a, b)
         left_out_level_estimates(self.arrays, self._parents, a, b, estimates.probability)
         return estimates
 
     def spreads(self, a: float, b: float) -> Estimates:
-        """Exponentials of the posterior variances of what `weighted` gives, in the form of estimates."""
+        """Return the exponentiated posterior variances of the terms of `weighted`, in the form of estimates."""
         of_cell, of_rest = np.empty(self.arrays.rows.size), np.empty(self.arrays.branch.size)
         weighted_level_variances(self.arrays, a, b, LARGEST_LOG_VARIANCE, of_cell, of_rest)
         averaged = Averaged(np.exp(of_cell), np.exp(of_rest))  # by rows at every level

@@ -1,4 +1,4 @@
-"""The structure of every member: selective k-dependence Bayes with random noise, so that members differ."""
+"""Structures of the members: selective k-dependence Bayes with random noise, so that members differ."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Member:
     families: tuple[Family, ...]
 
     def schema(self, views: Views) -> Schema:
-        """One attribute for each of the ensemble's schema, as this member sees its values."""
+        """Return the schema with each attribute's values as this member groups them."""
         view_of = dict(zip(self.structure.order, (family.attribute for family in self.families), strict=True))
         attributes = [views.schema.attributes[view_of[i]] for i in range(views.base.n_attributes)]
         return replace(views.base, attributes=tuple(attributes))
 
     def with_parents(self, depths: int | Sequence[int]) -> Member:
-        """So many parents at most of all attributes, or of each of the order: the first ones."""
+        """Limit every attribute, or each attribute in order, to its first `depths` parents."""
         each = [depths] * len(self.families) if isinstance(depths, int) else depths
         parents = tuple(own[:depth] for own, depth in zip(self.structure.parents, each, strict=True))
         families = tuple(
@@ -51,9 +51,9 @@ class Member:
 def draw_ensemble_members(
     pairs: PairwiseCounts | None, views: Views, ks: tuple[int, ...], seed: int
 ) -> tuple[Member, ...]:
-    """A kDB structure for each k, the most parents of a member, from information times exp(noise).
+    """Draw a kDB structure for each k, the member's maximum number of parents, from information times exp(noise).
 
-    Pairs are of every attribute by the grouping of the pairs; None where no attribute gets parents.
+    `pairs` uses the grouping for pairs; None if no attribute gets parents.
 
     References
     ----------
@@ -95,9 +95,10 @@ def _parent_size(views: Views, attribute: int, m: int) -> int:
 
 
 def joint_distribution_members(members: Sequence[Member], views: Views) -> tuple[Member, ...]:
-    """The members that answer for the joint distribution: the order of each of the first, each attribute with its first parents.
+    """Return the members that represent the joint distribution: the first members' orders, each attribute with its
+    first parents.
 
-    A member's coarser cut points serve for values and parents alike, so that its families are those of one network.
+    Values and parents share the member's coarser cut points, so that the families form one network.
     """
     return tuple(
         _joint_member(member, views, member_parent_grouping_index(m)) for m, member in enumerate(members[:N_JOINTS])
@@ -114,15 +115,15 @@ def _joint_member(member: Member, views: Views, grouping: int) -> Member:
 
 
 def distinct_families(members: Sequence[Member]) -> tuple[Family, ...]:
-    """The families of all members, each once."""
+    """Return the distinct families of all members."""
     return tuple(dict.fromkeys(family for member in members for family in member.families))
 
 
 def limit_member_parents(members: tuple[Member, ...], schema: Schema, drawn: Chunk, n_rows: int) -> tuple[Member, ...]:
-    """The members with so few parents that the counts of each family stay small; unchanged for tables that are not large.
+    """Limit the members' parents so that the counts of each family stay small; small tables are unchanged.
 
-    How many cells a family will have in a table of `n_rows` is told by those of the drawn rows: as many more as half of
-    them have fewer. Schema and rows are of views.
+    The number of cells of a family in `n_rows` rows is extrapolated from the growth between half and all of the
+    drawn rows. Schema and rows are in views.
     """
     families = distinct_families(members)
     of_all = min(MOST_CELLS, MOST_OF_MEMBER * len(members))
@@ -134,13 +135,15 @@ def limit_member_parents(members: tuple[Member, ...], schema: Schema, drawn: Chu
 
 
 def limit_member_depths(member: Member, schema: Schema, drawn: Chunk, n_rows: int) -> Member:
-    """The member with so few parents that a family has, by the drawn rows, at most one cell for every `ROWS_A_CELL` rows."""
+    """Limit the member's parents so that each family has at most one cell per `ROWS_A_CELL` rows, estimated from the
+    drawn rows.
+    """
     most = max(FEWEST_CELLS, n_rows // ROWS_A_CELL)
     return member.with_parents([_depth_within(family, schema, drawn, n_rows, most) for family in member.families])
 
 
 def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, most: int) -> int:
-    """How many of the first parents leave no more cells than `most`."""
+    """Return the number of first parents that keep the expected cells within `most`."""
     assert drawn.y is not None
     rows = slice(0, SAMPLED)
     sizes = schema.domain_sizes
@@ -155,7 +158,9 @@ def _depth_within(family: Family, schema: Schema, drawn: Chunk, n_rows: int, mos
 
 
 def _expected_cells(codes: Integers, n_rows: int) -> float:
-    """Distinct codes among so many rows, as their number grows from the first half of these to all."""
+    """Estimate the number of distinct codes among `n_rows` rows from its growth between the first half and all of
+    `codes`.
+    """
     whole = int(codes.max(initial=-1)) + 1
     half = int(np.count_nonzero(np.bincount(codes[: codes.size // 2])))
     growth = np.log2(max(1, whole) / max(1, half))

@@ -1,4 +1,4 @@
-"""An ensemble in the form that answers: look-ups by views, and trees."""
+"""A trained ensemble: lookup tables over views, and boosted trees."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from learners.schema.encoding.column_views import Views
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """What each family in the tables belongs to."""
+    """Member, weights and variances of each family in the tables."""
 
     member: Integers  # (n_families,) int64: ascending
     # alone, parents (n_families,) float64: weights of log P(x_i | y), and of what the parents add to it.
@@ -54,7 +54,7 @@ class Entries:
 
 @dataclass(frozen=True, eq=False)
 class Correction:
-    """Boosted trees whose scores are added to those of the tables."""
+    """Boosted trees whose scores are added to those of the lookup tables."""
 
     forest: Forest  # all trees, weights multiplied in
     # tuple of (n_bytes,) uint8: the same by XGBoost, in its UBJSON format: for SHAP values.
@@ -76,9 +76,9 @@ class Correction:
 
 
 class EnsembleModel(ModelDefaults):
-    """A geometric pool of weighted networks, corrected by boosted trees or not.
+    """A geometric pool of weighted networks, optionally corrected by boosted trees.
 
-    Make one by the learners `eskdb` and `auto`; it is immutable.
+    Create it with the learners `eskdb` and `auto`; it is immutable.
 
     Parameters
     ----------
@@ -117,11 +117,11 @@ class EnsembleModel(ModelDefaults):
         return type(self).from_arrays, self.to_arrays()
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
+        """Predict class probabilities, (n_rows, n_classes) float64; by default with one thread per core for many rows.
 
-        Where columns are missing, two answers are averaged: that of the ensemble, in which a missing parent ends the
-        context and a missing split sends a row both ways, weighs as `Joints.share_of_ensemble` says; that of the joint
-        members, which sum out what is missing, weighs the rest. A null is a value or hides one (`Completeness`).
+        For rows with missing columns, two predictions are averaged with the weight `Joints.share_of_ensemble`: the
+        ensemble's, in which a missing parent ends the context and a missing split follows both branches, and the
+        joint members', which marginalize missing columns. A null is a value or hides one (`Completeness`).
         """
 
         def look_up(x: Codes) -> Floats:
@@ -151,7 +151,7 @@ class EnsembleModel(ModelDefaults):
 
     @property
     def joint(self) -> LookupModel:
-        """The member that answers queries of the joint distribution."""
+        """The member that answers queries about the joint distribution."""
         return self.joints.models[0]
 
     @cached_property
@@ -168,7 +168,9 @@ class EnsembleModel(ModelDefaults):
         return self.joints.pooled(share, log_ensemble, of_joints, self._tables.log_prior), log_evidence
 
     def _answers_of_both(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats, Floats, Floats]:
-        """The share of the ensemble, log probabilities by the ensemble and by each joint member, log P(known)."""
+        """Return the ensemble's share, the log probabilities of the ensemble and of each joint member, and the log
+        evidence.
+        """
         x = read_only_array(x)
         ensemble = np.empty((x.shape[1], self.schema.n_classes))
         self._answer_alone(x, ensemble)
@@ -176,16 +178,17 @@ class EnsembleModel(ModelDefaults):
         return self.joints.share_of_ensemble(x), np.log(np.maximum(ensemble, LEAST)), of_joints, log_evidence
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:
-        """The class probabilities by tables and trees, without the joint members."""
+        """Compute class probabilities from tables and trees, without the joint members."""
         fill_class_log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
         if self.correction is not None:
             self.correction.add_scores(x, self.schema.domain_sizes, out)
         kernels.normalize_log_joint_rows(out, self._tables.log_prior, np.empty(x.shape[1]))
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """The terms whose sum is the score of a class: (n_classes,) the prior, (n_attributes, n_rows, n_classes) the rest.
+        """Return the terms that sum to the class scores: the prior (n_classes,) and the attributes' terms
+        (n_attributes, n_rows, n_classes).
 
-        Those of all members together, and the SHAP values of the correction.
+        The attributes' terms sum over all members and include the SHAP values of the correction.
         """
         of_views = self.views.chunk(chunk)
         terms = np.zeros((self.schema.n_attributes, chunk.n_rows, self.schema.n_classes))
@@ -205,7 +208,7 @@ class EnsembleModel(ModelDefaults):
 
     @cached_property
     def _spreads(self) -> list[Tables]:
-        """For each member the variances of its terms, as look-up tables."""
+        """Lookup tables of the variances of each member's terms."""
         spread = self._tables._replace(
             dense=self.entries.spread_dense.astype(np.float32),
             vectors=self.entries.spread_vectors.astype(np.float32),
@@ -216,11 +219,11 @@ class EnsembleModel(ModelDefaults):
         return [slice_lookup_tables(spread, first, last) for first, last in self._member_ranges]
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Intervals of the class probabilities: what chance in the rows leaves open, weights and trees taken as known.
+        """Credible intervals of the class probabilities, due to sampling of the rows, with weights and trees fixed.
 
-        Low and high are (n_rows, n_classes). All members, the joint ones included, have learned from the same rows:
-        their errors are taken for one. Where columns are missing, how far ensemble and joint members disagree counts as
-        well: the variance of a score is that of a draw of one of them, with the weights of the pool. Raises
+        Low and high are (n_rows, n_classes). All members, including the joint ones, share the training rows, so their
+        errors are treated as fully correlated. For rows with missing columns, the disagreement between ensemble and
+        joint members is added: the variance of a score is that of one drawn at random with the pool's weights. Raises
         InvalidParameter if the level is not between 0 and 1.
         """
         deviation = ensemble_standard_deviations(self._spreads, self.views.chunk(chunk).x, self.schema.n_classes)
@@ -239,7 +242,9 @@ class EnsembleModel(ModelDefaults):
         return lookup_credible_intervals(spread, self.predict_proba(chunk), level)
 
     def _disagreement_of_members(self, x: Codes) -> Floats:
-        """(n_rows, n_classes) the variance of the members' log probabilities: what their structures and cut points leave open."""
+        """Variance of the members' log probabilities, (n_rows, n_classes), which reflects uncertainty about structures
+        and cut points.
+        """
         n_members = len(self._member_ranges)
         tables = self._tables._replace(log_prior=self._tables.log_prior / n_members)
         freeze_arrays(tables.log_prior)
@@ -254,7 +259,7 @@ class EnsembleModel(ModelDefaults):
         return np.maximum(squares / n_members - (total / n_members) ** 2, 0.0)
 
     def to_arrays(self) -> tuple[dict[str, object], Arrays]:
-        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        """Return a header and named arrays for `from_arrays`."""
         headers, of_joints = self.joints.to_arrays()
         header: dict[str, object] = {
             "kind": self.kind,
@@ -274,7 +279,7 @@ class EnsembleModel(ModelDefaults):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, Any], arrays: Arrays) -> EnsembleModel:
-        """The model of `to_arrays`; nothing is copied."""
+        """Build the model from the output of `to_arrays`, without copying."""
         schema = Schema.from_json(header["schema"])
         joints = Joints.from_arrays(schema, header, arrays)
         weights = header["weights"]
@@ -287,11 +292,13 @@ class EnsembleModel(ModelDefaults):
         return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"])
 
     def structure(self) -> dict[str, object]:
-        """The joint member's nodes and edges, `facts`, and of every member the families with their weights."""
+        """Return the joint member's nodes and edges, `facts`, and every member's families with their weights."""
         return self.joint.structure() | {"facts": self.facts, "members": self.members}
 
     def member_structure(self, member: int) -> dict[str, object]:
-        """Nodes and edges of one member, the class first. Raises InvalidParameter if there is no such member."""
+        """Return the nodes and edges of one member, the class first. Raises InvalidParameter if the member does not
+        exist.
+        """
         every = self.members
         if not 0 <= member < len(every):
             raise InvalidParameter("member", member, f"the ensemble has the members 0 to {len(every) - 1}")
@@ -306,7 +313,7 @@ class EnsembleModel(ModelDefaults):
 
     @property
     def members(self) -> list[dict[str, Any]]:
-        """Of every member its number and families; of each the attribute, its parents, the weights of it and of them."""
+        """Number and families of each member; each family has its attribute, parents, weight and parents' weight."""
         names, entries = [attribute.name for attribute in self.schema.attributes], self.entries
         members: list[dict[str, Any]] = [
             {"member": number, "families": []} for number in range(len(self._member_ranges))
@@ -324,7 +331,7 @@ class EnsembleModel(ModelDefaults):
 
     @property
     def families(self) -> list[tuple[int, tuple[int, ...]]]:
-        """Of each entry its attribute and parents, in the order of the schema."""
+        """Attribute and parents of each entry, as positions in the schema."""
         of_view: Callable[[Any], int] = lambda view: int(self.views.attribute[view])  # noqa: E731
         starts = self._tables.parent_starts
         return [
@@ -334,30 +341,34 @@ class EnsembleModel(ModelDefaults):
 
     @property
     def log_prior(self) -> Floats:
-        """(n_classes,) float64: what the scores of a row begin with."""
+        """Scores before any attribute is added, (n_classes,) float64."""
         return self._tables.log_prior
 
     @property
     def family_views(self) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-        """Of each entry the view of its attribute, and those of its parents."""
+        """View of each entry's attribute, and views of its parents."""
         starts, parents = self._tables.parent_starts.tolist(), self._tables.parents.tolist()
         return tuple(self._tables.attribute.tolist()), tuple(tuple(parents[i:j]) for i, j in pairwise(starts))
 
     def family_logs(self, family: int) -> Floats:
-        """(n_combinations, n_classes) float64 terms of an entry, for each combination of codes of its parents and its own, unseen ones included."""
+        """Return the terms of an entry, (n_combinations, n_classes) float64, for each combination of parent and own
+        codes, including unseen ones.
+        """
         order, above = self.family_views
         shape = [int(self.views.schema.domain_sizes[view]) + 1 for view in (*above[family], order[family])]
         return family_log_probabilities(self._tables, family, shape, self.views.schema.code_dtype)
 
     def tables(self) -> dict[str, pa.Table]:
-        """Those of the joint member, with `members`: every family of every member with its weights."""
+        """Return the joint member's tables, the training facts, and `members`: every member's families with their
+        weights.
+        """
         return self.joint.tables() | {
             "members": self._members_table(),
             "facts": training_facts_table(self.facts),
         }
 
     def _members_table(self) -> pa.Table:
-        """One row for each family of each member."""
+        """Return a table with one row per family of each member."""
         rows = [{"member": one["member"], **family} for one in self.members for family in one["families"]]
         types = {"member": pa.int64(), "attribute": pa.string(), "parents": pa.list_(pa.string())}
         types |= {"weight": pa.float64(), "weight_of_parents": pa.float64()}
@@ -365,10 +376,11 @@ class EnsembleModel(ModelDefaults):
 
 
 def ensemble_standard_deviations(spreads: Sequence[Tables], x: Codes, n_classes: int) -> Floats:
-    """(n_rows, n_classes) float64: the standard deviation of each class's pooled score, of codes x (n_views, n_rows).
+    """Compute the standard deviation of each class's pooled score for codes x (n_views, n_rows), (n_rows, n_classes)
+    float64.
 
-    `spreads` are for each member the variances of its weighted terms. Within a member the terms are taken for
-    independent. All members have learned from the same rows, so their errors are taken for one: the standard deviations
+    `spreads` are the variances of each member's weighted terms. Terms within a member are treated as independent.
+    All members share the training rows, so their errors are treated as fully correlated: the standard deviations
     of the members' scores add.
     """
     deviation = np.zeros((x.shape[1], n_classes))

@@ -1,4 +1,4 @@
-"""A pool of members as look-up tables, and what it says of rows that it has not seen."""
+"""A pool of members as lookup tables, and its out-of-fold scores."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ MOST_SPREAD = 60_000.0
 
 @dataclass(frozen=True)
 class PooledFamilies(Structure):
-    """The families of several members in a row: an attribute may come more than once. Each member's own is acyclic."""
+    """Families of several members in sequence. An attribute may occur repeatedly; each member's families are acyclic."""
 
     def __post_init__(self) -> None:
-        """There is no order among members."""
+        """Skip the order check of `Structure`: members have no common order."""
 
 
 class CompiledPool(NamedTuple):
-    """The tables of a pool, and what each of their families belongs to."""
+    """Lookup tables of a pool, with the entry of each family."""
 
     tables: kernels.LookupTables
     entries: Entries
 
     def moved(self, offsets: Floats | None) -> CompiledPool:
-        """With the offset of each class, if there are any, added to its score."""
+        """Add an offset to the score of each class, if given."""
         tables = self.tables
         return self if offsets is None else self._replace(tables=tables._replace(log_prior=tables.log_prior + offsets))
 
     def scaled(self, factor: float) -> CompiledPool:
-        """With all scores multiplied: by a temperature, or the share of the ensemble beside a correction."""
+        """Multiply all scores by a factor: a temperature, or the ensemble's share beside a correction."""
         tables, entries = self
         spreads = (entries.spread_dense, entries.spread_vectors)
         dense, vectors = (np.minimum(one * np.float32(factor**2), MOST_SPREAD).astype(np.float16) for one in spreads)
@@ -65,7 +65,7 @@ class CompiledPool(NamedTuple):
 
 
 def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) -> CompiledPool:
-    """The families in use and their tables, by a schema of views; the trees are taken out of the pool."""
+    """Compile the families in use to lookup tables over a schema of views; removes the trees from the pool."""
     dense, vectors = [], []
     for family, weights, levels in _in_use(pool):
         spread = _compiled(schema, class_counts, [family], [(levels.tree, levels.spreads(*weights))])
@@ -84,10 +84,11 @@ def compile_ensemble_pool(schema: Schema, class_counts: Integers, pool: Pool) ->
 
 
 def compile_ensemble_pool_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.LookupTables:
-    """The tables of the families in use; the trees are taken out of the pool, so that trees and tables are not in memory together.
+    """Compile the tables of the families in use; removes the trees from the pool, so that trees and tables are not in
+    memory together.
 
-    The geometric pool is a sum of log probabilities, so it is one network's worth of look-ups: the weighted terms of each of M
-    members, divided by M.
+    The geometric pool is a sum of log probabilities, so lookups cost as much as in one network: the weighted
+    terms of each of M members, divided by M.
     """
     in_use = _in_use(pool)
     pool.levels.clear()
@@ -104,14 +105,14 @@ def compile_ensemble_pool_tables(schema: Schema, class_counts: Integers, pool: P
 
 
 def compile_left_out_tables(schema: Schema, class_counts: Integers, pool: Pool) -> kernels.LookupTables:
-    """Tables that answer for rows that were counted, each left out of its own class; only that class is to be read."""
+    """Compile tables that leave each training row out of its own class; only the score of that class is valid."""
     in_use = _in_use(pool)
     terms = ((levels.tree, levels.left_out(*weights)) for _, weights, levels in in_use)
     return _compiled(schema, class_counts, [family for family, _, _ in in_use], terms)
 
 
 def _in_use(pool: Pool) -> list[tuple[Family, tuple[float, float], Levels]]:
-    """The families in use, the weights of their two terms in the mean of the members, and their trees."""
+    """Return the families in use, the weights of their two terms in the members' mean, and their trees."""
     n = len(pool.members)
     families = []
     for one in pool.members:
@@ -140,11 +141,12 @@ SMALL = 5_000
 def out_of_fold_scores(
     schema: Schema, rows: Chunk, ks: tuple[int, ...], seed: int, threads: int, advance: Advance
 ) -> Floats:
-    """(n, n_classes) float64: mean log scores of the members for each row, learned from the other folds.
+    """Compute out-of-fold scores, (n, n_classes) float64: the members' mean log scores of each row, learned from the
+    other folds.
 
-    Structures, counts and weights are of the other folds: leaving a row out of the counts alone is too kind to it:
-    parents and weights have been chosen with it. `ks` and seed as of `draw_ensemble_members`; the result does not depend on the
-    number of threads.
+    Structures, counts and weights come from the other folds. Leaving a row out of the counts alone would be
+    optimistic, because parents and weights were chosen with it. `ks` and `seed` as in `draw_ensemble_members`;
+    the result does not depend on the number of threads.
     """
     views, of_pairs = Views(schema), Views(schema, OF_PAIRS)
     fold = random_folds(rows.x, N_FOLDS, seed)

@@ -107,14 +107,14 @@ class AutoParameters(ESKDBParameters):
         self.budget()
 
     def budget(self) -> Budget:
-        """What the model may cost."""
+        """Limits on the model's cost."""
         return Budget(self.passes, self.seconds, self.model_bytes)
 
 
 def eskdb(
     target: str, parameters: ESKDBParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[EnsembleModel]:
-    """An ensemble of selective kDB with random cuts and discriminative weights: two passes after the schema.
+    """Train an ensemble of selective kDB with random cuts and discriminative weights: two passes after the schema.
 
     References
     ----------
@@ -129,7 +129,7 @@ def eskdb(
 def auto(
     target: str, parameters: AutoParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[EnsembleModel]:
-    """The default learner: networks corrected by boosted trees, as much of it as the budget allows."""
+    """Train the default learner, networks corrected by boosted trees, within the budget."""
     has_correction = parameters.correction == "drawn" and parameters.effort != "low"
     choice = choose_ensemble_within_budget(parameters.members, has_correction, parameters.budget())
     return _ensemble("auto", target, parameters, given, overrides, choice)
@@ -143,7 +143,7 @@ def _ensemble(
     overrides: Overrides | None,
     choice: Choice,
 ) -> Passes[EnsembleModel]:
-    """Large tables get more drawn rows, the networks that would be learned alone, and trees of many leaves."""
+    """Train an ensemble; large tables get more drawn rows, the plain networks, and trees with many leaves."""
     may_grow = parameters.drawn is None and choice.has_pairs
     seed = parameters.seed
     drawn = parameters.drawn or large.LARGE_ROWS
@@ -212,7 +212,7 @@ def _pairs(views: Views) -> PairwiseCounts:
 
 
 def draw_max_parents_per_member(n_members: int, n_rows: int, seed: int) -> tuple[int, ...]:
-    """The most parents of each member: drawn from 2 to 5, and 5 for all from 5,000 rows on."""
+    """Return the maximum number of parents of each member: drawn from 2 to 5, or 5 for all members from 5,000 rows on."""
     if n_rows >= SMALL:
         return (MOST_PARENTS,) * n_members
     random = np.random.default_rng([seed, n_members])

@@ -1,4 +1,4 @@
-"""From the statistics of an ensemble to its model: networks weighted and chosen, trees boosted, shares of the classes kept."""
+"""Build the ensemble model from its statistics: weight and choose networks, boost trees, preserve class shares."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ RARE = 0.005
 
 @dataclass(eq=False)
 class Training:
-    """What the passes have found, and what is made of it without the rows."""
+    """Statistics of the passes, and the training steps that follow without reading rows."""
 
     schema: Schema
     views: Views
@@ -74,7 +74,7 @@ class Training:
     def large_model(
         self, name: str, parameters: Mapping[str, object], plain: Member, joints: Sequence[Member]
     ) -> Passes[EnsembleModel]:
-        """Choose among the networks and boost from what they say of all drawn rows."""
+        """Choose among the networks of a large table, and boost trees from their scores of all drawn rows."""
         counts = self.families.counts
         large: Large = yield Work(
             "weighting",
@@ -129,7 +129,7 @@ class Training:
         )
 
     def model(self, name: str, parameters: Mapping[str, object], joints: Sequence[Member]) -> Passes[EnsembleModel]:
-        """Solve, weight, pool and correct."""
+        """Solve, weight, pool and correct the members."""
         class_counts = self.families.counts.class_counts
         n_fitted, weights = self.rows.n_rows, None
         if self._has_rare:
@@ -224,7 +224,7 @@ class Training:
 
     @property
     def _is_small(self) -> bool:
-        """Whether members are learned again without each row's fold, to score it."""
+        """True if the table is small enough to score each row by members learned without its fold."""
         n = int(self.families.counts.n_rows)
         return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
 
@@ -244,7 +244,7 @@ class Training:
         return boosted.share, boosted.correction(self.schema), boosted
 
     def _joint_model(self, joint: Member, threads: int) -> LookupModel:
-        """A member that answers for the joint distribution: unweighted."""
+        """Build the unweighted model of a joint member."""
         counts = self.families.counts.only(joint.families)
         sizes = counts.schema.domain_sizes
         trees = [

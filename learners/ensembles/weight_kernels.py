@@ -1,4 +1,4 @@
-"""Kernels of the selection and of the weights, one thread each."""
+"""Single-threaded kernels for attribute selection and weight fitting."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from learners.kernels.jit import kernel
 
 @kernel
 def add_attribute_prefix_losses(log_p, depths, log_prior, y, row_weights, first, last, losses):
-    """Squared losses of the true class for every largest number of parents and every prefix of the attributes.
+    """Add the squared losses of the true class for every maximum number of parents and every prefix of the attributes.
 
     log_p (n, m, k + 1, C) float32, depths (m,) int64 parents that each attribute has, log_prior (n, C) float64, y (n,),
     row_weights (n,) float64; rows first..last-1. OUT losses (k + 1, m + 1) float64.
@@ -33,10 +33,10 @@ def add_attribute_prefix_losses(log_p, depths, log_prior, y, row_weights, first,
 
 @kernel
 def add_term_weight_gradient(terms, start, y, row_weights, weights, first, last, gradient):
-    """Log loss of rows first..last-1, and its gradient in the weights.
+    """Add the gradient of the log loss of rows first..last-1 with respect to the weights.
 
-    terms (n, f, C) float32, start (n, C) float64, y (n,), row_weights (n,), weights (f,); OUT gradient (f,) float64, to
-    which is added. Returns the sum of the losses.
+    terms (n, f, C) float32, start (n, C) float64, y (n,), row_weights (n,), weights (f,); IN/OUT gradient (f,)
+    float64. Returns the sum of the losses.
     """
     n_classes = start.shape[1]
     joint = np.empty(n_classes)

@@ -1,4 +1,4 @@
-"""What a member selects, how its terms are weighted, and the temperature of the pool."""
+"""Attribute selection and term weights of members, and the temperature of the pool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_STEPS, MOST_STEP, ENOUGH = 100, 3.0, 1e-4
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows that weights are fitted to."""
+    """Rows used to fit weights."""
 
     y: Codes  # (n,) uint8
     log_prior: Floats  # (n, n_classes) float64: log shares of the classes, the row itself left out
@@ -33,12 +33,12 @@ class Rows:
     weights: Floats | None = None
 
     def weight_array(self) -> Floats:
-        """(n,) float64: the weights, ones if there are none."""
+        """Return the row weights, (n,) float64; ones if there are none."""
         return read_only_array(np.ones(self.y.size) if self.weights is None else self.weights)
 
 
 def leave_one_out_log_prior(class_counts: Integers, y: Codes) -> Floats:
-    """(n, n_classes) float64: log shares of the classes without each row, smoothed by one row."""
+    """Return the log class shares without each row, smoothed by one row, (n, n_classes) float64."""
     n = np.asarray(class_counts, np.float64)
     share = 1.0 / n.size
     log_prior = np.tile(np.log((n + share) / n.sum()), (y.size, 1))
@@ -47,10 +47,10 @@ def leave_one_out_log_prior(class_counts: Integers, y: Codes) -> Floats:
 
 
 def attribute_prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, threads: int) -> Floats:
-    """(k + 1, m + 1) float64: mean squared loss for each largest number of parents and each prefix of the attributes.
+    """Mean squared loss for each maximum number of parents and each prefix of the attributes, (k + 1, m + 1) float64.
 
-    `log_p` (n, m, k + 1, n_classes) float32 is of the row left out; `depths` are how many parents each of the m
-    attributes has. The result does not depend on the number of threads.
+    `log_p` (n, m, k + 1, n_classes) float32 are leave-one-out log probabilities; `depths` is the number of
+    parents of each of the m attributes. The result does not depend on the number of threads.
 
     References
     ----------
@@ -67,7 +67,7 @@ def attribute_prefix_losses(log_p: Float32s, depths: Sequence[int], rows: Rows, 
 
 
 def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
-    """The results of all blocks, in order."""
+    """Return the results of all blocks of rows, in order."""
     edges = [(first, min(first + BLOCK_ROWS, n)) for first in range(0, n, BLOCK_ROWS)]
     if threads <= 1 or len(edges) == 1:
         return [of_block(*edge) for edge in edges]
@@ -76,7 +76,7 @@ def _blocks(of_block: Callable[[int, int], T], n: int, threads: int) -> list[T]:
 
 
 def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -> Floats:
-    """The weights (f,) float64 of least log loss, drawn towards a start (f,).
+    """Fit the weights (f,) float64 that minimize the log loss, regularized towards a start (f,).
 
     Minimises mean log loss + (10 / 2n) |w - start|², which is convex, by L-BFGS. `terms` (n, f, n_classes) float32 are
     what each weight multiplies. The result does not depend on the number of threads.
@@ -106,7 +106,7 @@ def fit_term_weights(terms: Float32s, rows: Rows, start: Floats, threads: int) -
 
 
 def fit_pool_temperature(pooled: Floats, rows: Rows) -> float:
-    """T of least log loss of T · pooled, with the prior (10 / 2n) (log T)².
+    """Return the temperature T that minimizes the log loss of T · pooled, with the prior (10 / 2n) (log T)².
 
     `pooled` (n, n_classes) float64 are mean log scores of the members, the row left out.
     """
@@ -121,12 +121,12 @@ def fit_pool_temperature(pooled: Floats, rows: Rows) -> float:
 
 
 def mean_log_loss(scores: Floats, rows: Rows) -> float:
-    """Of log scores (n, n_classes), in nats."""
+    """Return the mean log loss of log scores (n, n_classes), in nats."""
     return _mean_loss(_against_true(scores, rows), rows.weights)
 
 
 def _against_true(scores: Floats, rows: Rows) -> Floats:
-    """Log scores (n, n_classes) less that of each row's own class."""
+    """Subtract the score of each row's own class from log scores (n, n_classes)."""
     return scores - scores[np.arange(rows.y.size), rows.y][:, np.newaxis]
 
 
@@ -139,7 +139,8 @@ def _mean_loss(against: Floats, weights: Floats | None) -> float:
 
 
 def representative_rows(y: Codes, class_counts: Integers, n: int) -> tuple[Integers, Floats | None]:
-    """Rows to fit to: the first n, and more of a class that has less than `LEAST_OF_CLASS` there; with their weights.
+    """Select rows for fitting: the first n, plus rows of each class with fewer than `LEAST_OF_CLASS` among them, and
+    their weights.
 
     A weight is the table's rows of a class for each of its rows here, one in the mean; there are none if the first n have
     enough of every class. `y` (n_drawn,) codes, `class_counts` (n_classes,) int64 of the table. Returns (m,) int64
@@ -157,9 +158,10 @@ def representative_rows(y: Codes, class_counts: Integers, n: int) -> tuple[Integ
 
 
 def class_offsets(scores: Floats, class_counts: Integers, weights: Floats | None = None) -> Floats:
-    """(n_classes,) float64 to add to log scores (n, n_classes), so that the mean probability of a class is its share.
+    """Return the offsets (n_classes,) float64 for log scores (n, n_classes) that make each class's mean probability
+    equal its share.
 
-    Rows are left out of what scores them; `weights` (n,) as of `Rows`. A class without rows gets no offset.
+    Scores leave their own row out; `weights` (n,) as in `Rows`. A class without rows gets no offset.
     """
     share = class_counts / class_counts.sum()
     is_known = class_counts > 0

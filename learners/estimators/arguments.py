@@ -1,4 +1,4 @@
-"""Arguments of public methods, looked at by their annotations; and constructors, from the parameters of learners, each of which is stated once."""
+"""Check arguments of public methods by their annotations, and build constructors from the learners' parameters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class Kind(NamedTuple):
-    """What an argument of an annotation must be, and how that is asked for."""
+    """Types that an annotation accepts, and the wording of the error message."""
 
     types: type | tuple[type, ...]
     wish: str
@@ -49,7 +49,7 @@ KINDS = {
 
 
 def check_argument(name: str, value: object, annotation: str) -> None:
-    """Refuse a value that is not what an annotation says; annotations that `KINDS` does not have say nothing.
+    """Refuse a value that does not match an annotation; annotations missing from `KINDS` are not checked.
 
     Raises InvalidParameter.
     """
@@ -65,7 +65,7 @@ def check_argument(name: str, value: object, annotation: str) -> None:
 
 
 def with_argument_checks(method: Callable[P, R]) -> Callable[P, R]:
-    """A function that looks at its arguments first."""
+    """Wrap a function so that it checks its arguments first."""
     signature = inspect.signature(method)
 
     @wraps(method)
@@ -78,7 +78,7 @@ def with_argument_checks(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_common_arguments(estimator: Any) -> None:
-    """Look at what every estimator takes besides the parameters of its learner. Raises InvalidParameter."""
+    """Check the arguments common to all estimators. Raises InvalidParameter."""
     for name, kind in {"target": "str", "schema": "Schema", "columns": "Mapping", "threads": "int"}.items():
         check_argument(name, getattr(estimator, name, None), f"{kind} | None")
     if (estimator.threads or 1) < 1:
@@ -87,7 +87,7 @@ def check_common_arguments(estimator: Any) -> None:
 
 @dataclass(frozen=True)
 class Common:
-    """What every estimator has besides.
+    """Parameters common to all estimators.
 
     Parameters
     ----------
@@ -138,10 +138,10 @@ def set_estimator_constructor(
     positional: Collection[str] = (),
     without: Collection[str] = (),
 ) -> None:
-    """Give an estimator the constructor that scikit-learn asks for, and say in its docstring what it takes.
+    """Give an estimator the constructor that scikit-learn requires, and document its parameters.
 
-    The constructor takes keywords, keeps them as attributes and checks nothing: `fit` does, as `clone` and
-    `set_params` expect.
+    The constructor stores keywords as attributes without checks; `fit` checks them, as `clone` and `set_params`
+    expect.
 
     `renamed`: parameters that have another name here, as theirs is that of a method.
     `base`: of classifiers: its docstring has their attributes.
@@ -195,9 +195,9 @@ def train_estimator_model(
     on_progress: OnProgress | None,
     hints: Sequence[str] = (),
 ) -> Any:
-    """The model of some rows, as an estimator's threads learn it, with a bar if it shows one.
+    """Train a model with an estimator's threads and, if verbose, a progress bar.
 
-    Warned is of options that do nothing, and of hints, before learning, which may fail for want of columns.
+    Warns of options without effect, and of hints, before learning, which may fail for lack of columns.
     """
     parts = [rows] if isinstance(rows, Source) else [part.source for part in rows]
     for message in [
@@ -210,6 +210,6 @@ def train_estimator_model(
 
 
 def _renamed(head: str, renamed: Mapping[str, str]) -> str:
-    """The head of an entry with the names that its parameters have here."""
+    """Rename the parameters in the head of a docstring entry."""
     names, separator, rest = head.partition(" : ")
     return ", ".join(renamed.get(name, name) for name in names.split(", ")) + separator + rest

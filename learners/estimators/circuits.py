@@ -1,4 +1,4 @@
-"""Sum-product networks as an estimator, whichever way they are learned."""
+"""Estimator of sum-product networks, for every learning method."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ def _with_class(network: SumProductNetwork) -> bool:
 
 
 class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
-    """A sum-product network over the columns of a table, the class among them if there is one.
+    """A sum-product network over the columns of a table, including the class if there is one.
 
-    `learning` says how: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
+    `learning` selects the method: "em", "adf", "bmm", or "gibbs" for a posterior over circuits.
 
     Attributes
     ----------
@@ -91,7 +91,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     verbose: bool
 
     def fit(self, X: Any, y: Any = None, on_progress: OnProgress | None = None) -> Self:
-        """Learn from a table.
+        """Learn a network from a table.
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     def of_model(
         cls, model: CircuitModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
     ) -> Self:
-        """A fitted estimator of a model that was learned elsewhere, as of the classifiers; `sample` gives Arrow tables."""
+        """Create a fitted estimator from a model that was learned elsewhere; `sample` returns Arrow tables."""
         own = cls._get_param_names()
         by_own_name = {RENAMED.get(name, name): value for name, value in parameters.items()}
         estimator = cls(**{name: value for name, value in by_own_name.items() if name in own})
@@ -140,14 +140,14 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return estimator
 
     def _take(self, model: CircuitModel, arrow_schema: pa.Schema, *, is_named: bool) -> None:
-        """Become the estimator of a model."""
+        """Set the fitted attributes from a model."""
         self.arrow_schema_ = pa.schema([field.remove_metadata() for field in arrow_schema])
         names = [name for name in arrow_schema.names if name != model.schema.target]
         self._know(model, names, is_named=is_named)
 
     def score_samples(self, X: Any) -> Floats:
-        """(n_rows,) float64: log-likelihood of each row, in nats; of the columns that X has, the class among them, and what is missing
-        summed out.
+        """Compute the log-likelihood of each row, (n_rows,) float64, in nats, over the columns of X, including the
+        class; missing columns are marginalized.
 
         Raises SchemaError.
         """
@@ -156,7 +156,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return np.concatenate([*parts, np.empty(0)])
 
     def score(self, X: Any, y: None = None) -> float:
-        """Mean log-likelihood of a row, in nats."""
+        """Return the mean log-likelihood per row, in nats."""
         return float(self.score_samples(X).mean())
 
     predict_proba = available_if(_with_class)(Explaining.predict_proba)
@@ -164,9 +164,10 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
     predict_interval = available_if(_with_class)(Explaining.predict_interval)
 
     def query(self, query: Query) -> Answer:
-        """The answer to `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise`, see `circuits.queries.queries.answer_all`.
+        """Answer a `Marginal`, `Conditional`, `Moments`, `Sample`, `Map`, `Impute` or `Surprise` query; see
+        `circuits.queries.queries.answer_all`.
 
-        With `learning="gibbs"` it has standard errors and intervals.
+        With `learning="gibbs"`, answers include standard errors and intervals.
 
         Raises UnknownColumn, InvalidEvidence, ImpossibleEvidence or SchemaError.
         """
@@ -175,7 +176,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     @with_argument_checks
     def impute(self, X: Any, how: How = "mode", seed: int = 0) -> Any:
-        """A table whose missing cells are filled.
+        """Fill the missing cells of a table.
 
         Parameters
         ----------
@@ -203,7 +204,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
 
     @with_argument_checks
     def sample(self, n_samples: int = 1, random_state: Any = None, given: Mapping[str, RawValue] | None = None) -> Any:
-        """Rows drawn from the network.
+        """Draw rows from the network.
 
         Parameters
         ----------
@@ -247,7 +248,9 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
         return (encode(batch, self._model().schema) for batch in self._columns.watch_times(self._batches(X)))
 
     def _batches(self, X: Any, with_class: bool = False, every: bool = False) -> Iterator[pa.RecordBatch]:
-        """The rows with the columns of the model, or all of theirs; columns without names have those of training."""
+        """Yield the rows with the model's columns, or with all columns if `every`; unnamed columns take the names from
+        training.
+        """
         known, schema = self._columns, self._model().schema
         if is_source_or_paths(X):
             source = open_source_or_paths(X, schema)
@@ -266,7 +269,7 @@ class SumProductNetwork(Explaining, DensityMixin, BaseEstimator):
             yield batch if every else batch.select([name for name in batch.schema.names if name in columns])
 
     def _source_of(self, X: Any, y: Any) -> tuple[Source, str | None, bool]:
-        """The rows to learn from, the class column if there is one, and whether the caller has named the columns."""
+        """Return the training rows, the class column if there is one, and whether the caller named the columns."""
         check_common_arguments(self)
         target = y if isinstance(y, str) else self.target
         if is_source_or_paths(X):
@@ -296,7 +299,7 @@ set_estimator_constructor(SumProductNetwork, CircuitParameters, RENAMED, without
 def _without_gaps(
     model: CircuitModel, batch: pa.RecordBatch, how: How, seed: int, first_row: int = 0
 ) -> pa.RecordBatch:
-    """A batch whose missing cells are filled; of the model's columns those that it has."""
+    """Return a batch with its missing cells filled, for the model's columns that the batch has."""
     columns, places = model.columns, {name: place for place, name in enumerate(batch.schema.names)}
     x, is_missing = rows_of_batch(columns, batch), missing_cells(columns, batch)
     known = set(model.circuit.scope(model.circuit.root))

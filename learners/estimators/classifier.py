@@ -1,4 +1,4 @@
-"""What all learners share as scikit-learn classifiers, and Bayesian network classifiers and ensembles of them."""
+"""The scikit-learn classifiers: their common base, Bayesian network classifiers and ensembles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from learners.schema.schema import Value
 
 
 class Classifier(Explaining, ClassifierMixin, BaseEstimator):
-    """What all learners share as scikit-learn classifiers.
+    """Base class of all learners as scikit-learn classifiers.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             set_estimator_constructor(cls, recipes.learner_recipe(cls._learner).parameters, base=Classifier)
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, on_progress: OnProgress | None = None) -> Self:
-        """Learn from a table.
+        """Learn a model from a table.
 
         Parameters
         ----------
@@ -120,11 +120,11 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         sample_weight: Any = None,
         on_progress: OnProgress | None = None,
     ) -> Self:
-        """Learn from more rows: the model is that of all rows so far, bit for bit, whatever their order.
+        """Learn from more rows; the model equals, bit for bit, that of all rows so far, in any order.
 
-        The counts of earlier rows are added to. What they cannot tell is counted again from the earlier rows, which are
-        kept for that: everything if `schema` is not given and the new rows change it, and the families of a new
-        structure. With `schema` given, NB reads the new rows only.
+        Counts are added to those of earlier rows. Earlier rows are kept and read again for counts that were not
+        collected before: everything if `schema` is not given and the new rows change it, and the families of a new
+        structure. With `schema` given, NB reads only the new rows.
 
         Parameters
         ----------
@@ -152,10 +152,10 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         return self._fitted(parts, target, on_progress, is_named=is_named)
 
     def merged(self, other: Self, on_progress: OnProgress | None = None) -> Self:
-        """The estimator that learning from the rows of both would have given, bit for bit.
+        """Return the estimator that learning from the rows of both would give, bit for bit.
 
-        What both have counted is added; only what neither has (the families of a new structure, or everything if the
-        schema was not given and differs) is counted again, from the data that the two were fitted to.
+        Counts of both are added. Only counts that neither has (the families of a new structure, or everything if the
+        schema was not given and differs) are collected again, from the data that the two were fitted to.
 
         Raises LearnerError if the two differ in class, parameters or target.
         """
@@ -195,7 +195,8 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
     def of_model(
         cls, model: Model, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
     ) -> Self:
-        """A fitted estimator of a model that was learned elsewhere; it has no rows to add others to.
+        """Create a fitted estimator from a model that was learned elsewhere; it has no training rows for `partial_fit`
+        or `merged`.
 
         Parameters
         ----------
@@ -214,12 +215,12 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         return estimator
 
     def _take(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
-        """Become the estimator of a model."""
+        """Set the fitted attributes from a model."""
         self._know(model, names, is_named=is_named)
         self.target_ = cast(str, model.schema.target)
 
     def predict_proba(self, X: Any) -> Floats:
-        """Class probabilities.
+        """Predict class probabilities.
 
         Parameters
         ----------
@@ -256,17 +257,17 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         return super().predict_proba(X)
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """(n_rows, n_classes) float64: the logarithms of `predict_proba`."""
+        """Return the logarithms of `predict_proba`, (n_rows, n_classes) float64."""
         with np.errstate(divide="ignore"):
             logs: Floats = np.log(self.predict_proba(X))
         return logs
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The share of rows whose most probable class is theirs; y has the (n_rows,) classes."""
+        """Return the accuracy: the share of rows whose most probable class equals y, (n_rows,)."""
         return weighted_accuracy(self.predict(X), y, sample_weight)
 
     def record_classifier(self) -> Callable[[Mapping[str, Any]], Floats]:
-        """The fastest way for one row at a time.
+        """Return a function that classifies one row at a time with the least overhead.
 
         Returns
         -------
@@ -278,7 +279,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
         return self._known().classify
 
     def _chunks(self, X: Any) -> Iterator[Chunk]:
-        """The rows, encoded; files and streams batch by batch."""
+        """Yield the rows, encoded; files and streams batch by batch."""
         known = self._known()
         schema = known.model.schema
         if is_source_or_paths(X):
@@ -306,7 +307,7 @@ class Classifier(Explaining, ClassifierMixin, BaseEstimator):
             yield encode(batch, schema, with_class=False)
 
     def _source_of(self, X: Any, y: Any, sample_weight: Any, is_more: bool = False) -> tuple[Source, str, bool]:
-        """The rows to learn from, the name of their class column, and whether the caller has named the columns."""
+        """Return the training rows, the name of their class column, and whether the caller named the columns."""
         check_common_arguments(self)
         named = y if isinstance(y, str) else self.target
         if isinstance(X, pads.Dataset) and sample_weight is None and (y is None or isinstance(y, str)):
@@ -369,9 +370,9 @@ class SKDB(Querying, Classifier):
 
 
 class FewPassClassifier(Querying, Classifier):
-    """The default learner: networks pooled and corrected by boosted trees, as much of it as a budget allows.
+    """The default learner: networks pooled and corrected by boosted trees, within a budget.
 
-    `model_.facts["choice"]` says in words what was learned and why.
+    `model_.facts["choice"]` explains in words what was learned and why.
     """
 
     _learner = "auto"

@@ -1,4 +1,4 @@
-"""The columns that a fitted estimator knows, what it says of others, each thing once; and one row out of whatever holds one, without making a table of it."""
+"""Columns of a fitted estimator, warnings about other columns, and extraction of single rows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PLAIN = frozenset("iufb")
 
 
 def issue_column_warning(message: str) -> None:
-    """Warn whoever has called the estimator."""
+    """Issue a ColumnWarning at the line that called the estimator."""
     warnings.warn(message, ColumnWarning, stacklevel=_depth())
 
 
 def _depth() -> int:
-    """How many frames of ours lie between the warning and the caller."""
+    """Return the number of stack frames inside `learners` between the warning and the caller."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("learners."):
         depth, frame = depth + 1, frame.f_back
@@ -37,7 +37,7 @@ def _depth() -> int:
 
 
 class KnownColumns:
-    """What an estimator was fitted to.
+    """Columns that an estimator was fitted to.
 
     `estimator`: name of its class, for messages.
     `names`: all columns of the table but the target, used or not.
@@ -66,19 +66,19 @@ class KnownColumns:
         return vars(self) | {"_classify": None, "frame_columns": (None, [])}
 
     def classify(self, record: Mapping[str, Any]) -> Floats:
-        """(n_classes,) float64: the probabilities of one row."""
+        """Return the class probabilities of one row, (n_classes,) float64."""
         if self._classify is None:
             self._classify = record_classifier(self.model)
         return self._classify(record)
 
     def warn_once(self, message: str) -> None:
-        """Warn, unless this was said before."""
+        """Issue a warning unless the same message was issued before."""
         if message not in self._messages:
             self._messages.add(message)
             issue_column_warning(message)
 
     def watch_times(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; once they have passed, a warning where all rows are later than those of training, unless it was said before."""
+        """Yield the batches, then warn once if all rows are later than the training rows."""
         if self.has_warned_of_later or not self.text_numbers:
             yield from batches
             return
@@ -89,7 +89,9 @@ class KnownColumns:
             issue_column_warning(message)
 
     def check_record(self, record: Mapping[str, Any]) -> None:
-        """Look at the columns of a row; it need not have all of them. Raises SchemaError if it has none of the model's."""
+        """Check the columns of a row; some may be absent. Raises SchemaError if the row has none of the model's
+        columns.
+        """
         if not record.keys() <= self.known:
             self._warn_of_unknown([name for name in record if name not in self.known])
         elif record:
@@ -97,7 +99,7 @@ class KnownColumns:
         self._require_some(record)
 
     def check_names(self, names: Sequence[str]) -> None:
-        """Look at the columns of a table: those that are absent or unknown are told.
+        """Check the columns of a table and warn of absent or unknown ones.
 
         Raises SchemaError if it has none of the model's.
         """
@@ -128,9 +130,9 @@ class KnownColumns:
             raise SchemaError(f"None of the model's columns ({some}) is in the data.")
 
     def names_by_position(self, n_columns: int, is_named: bool) -> tuple[str, ...] | None:
-        """Names for columns that can only be told by their position; None if their own names tell them.
+        """Return names for columns that are matched by position; None if they are matched by name.
 
-        Raises SchemaError if there are more or fewer than there were in training.
+        Raises SchemaError if the number of columns differs from training.
         """
         if is_named and self.is_named:
             return None
@@ -152,7 +154,7 @@ class KnownColumns:
 
 
 def model_arrow_schema(schema: Schema, names: Sequence[str]) -> pa.Schema:
-    """The columns of a model with the types that they had in training, as far as their names tell these; the class last.
+    """Return the columns of a model with their training types, as far as the schema records them; the class last.
 
     `names`: of all columns but the target, used or not.
     """
@@ -174,7 +176,7 @@ def _arrow_type(attribute: Attribute) -> pa.DataType:
 
 
 def single_row_record(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
-    """The row of a dict, or of a frame with one row, from column to raw value; None of anything else.
+    """Return the row of a dict, or of a one-row frame, as a mapping from column to raw value; None for other input.
 
     Raises SchemaError if it has none of the model's columns.
     """
@@ -199,9 +201,10 @@ def single_row_record(X: Any, known: KnownColumns) -> Mapping[str, Any] | None:
 
 
 def _values(frame: Any) -> list[Any]:
-    """The values of a frame's only row; what pandas calls missing is None.
+    """Return the values of a frame's only row, with pandas' missing values as None.
 
-    `_iter_column_arrays` is how pandas itself walks over columns: it takes a third of the time of `iloc[0]`.
+    `_iter_column_arrays`, which pandas itself uses to iterate over columns, takes a third of the time of
+    `iloc[0]`.
     """
     arrays = getattr(frame, "_iter_column_arrays", None)
     values = list(map(_first, arrays())) if arrays is not None else frame.iloc[0].tolist()

@@ -1,4 +1,4 @@
-"""What estimators answer of rows, and why: classes, intervals, contributions of the columns; and of queries."""
+"""Methods of estimators on rows: classes, intervals and explanations; and on queries."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from learners.schema import Chunk
 
 
 class Explaining:
-    """What estimators with a class answer, and tell of their answers."""
+    """Prediction and explanation methods of estimators with a class."""
 
     def predict_proba(self, X: Any) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes), in the order of `classes_`.
+        """Predict P(class | attributes), (n_rows, n_classes) float64, in the order of `classes_`.
 
         Raises AttributeError if no class was learned; SchemaError or InvalidPrediction.
         """
@@ -37,17 +37,18 @@ class Explaining:
         return check_answer_distributions(np.concatenate([*parts, np.empty((0, model.schema.n_classes))]))
 
     def predict(self, X: Any) -> Array:
-        """(n_rows,): the most probable class of each row. Raises as `predict_proba` does."""
+        """Predict the most probable class of each row, (n_rows,). Raises the errors of `predict_proba`."""
         most_probable = self.predict_proba(X).argmax(axis=1)
         return self.classes_[most_probable]
 
     @with_argument_checks
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Low and high ends, (n_rows, n_classes) float64 each, of intervals of the class probabilities.
+        """Return the lower and upper bounds of intervals of the class probabilities, (n_rows, n_classes) float64 each.
 
-        They hold what chance in the training rows leaves open at this level, given structure, weights and trees, and so the true
-        probability less often: see docs/explanation/hdp.md. Of circuits with `learning="gibbs"` they are central credible intervals of
-        this posterior probability. Other models need estimator hdp or hdp-map.
+        They cover, at this level, the uncertainty due to sampling of the training rows, given structure, weights and
+        trees, and so contain the true probability less often: see docs/explanation/hdp.md. Circuits with
+        `learning="gibbs"` give central credible intervals of this posterior probability. Other models need estimator
+        hdp or hdp-map.
 
         Raises InvalidParameter if the model has no posterior, or the level is not between 0 and 1.
         """
@@ -58,7 +59,7 @@ class Explaining:
         return low, high
 
     def explain(self, X: Any) -> Explanation:
-        """Why each row gets its class; see `learners.explain`.
+        """Explain the prediction of each row; see `learners.explain`.
 
         Parameters
         ----------
@@ -94,12 +95,12 @@ class Explaining:
 
     @property
     def feature_importances_(self) -> Floats:
-        """(n_features_in_,) float64: the share of each column in what the columns tell of the class."""
+        """Share of each column in the class information of all columns, (n_features_in_,) float64."""
         known = self._known()
         return column_importances(known.model, known.names)
 
     def _know(self, model: Model, names: Sequence[str], *, is_named: bool) -> None:
-        """Become the estimator of a model of some columns, in whose order they are, and of its classes if it has any."""
+        """Set the fitted attributes of a model, its columns in order, and its classes, if any."""
         self.model_ = model
         self._columns = KnownColumns(type(self).__name__, model, names, is_named)
         for name in ("classes_", "feature_names_in_"):
@@ -117,7 +118,7 @@ class Explaining:
         return tags
 
     def _known(self) -> KnownColumns:
-        """The model and its columns."""
+        """Return the model and its columns; raises if the estimator is not fitted."""
         try:
             return self._columns
         except AttributeError:
@@ -126,23 +127,24 @@ class Explaining:
 
     @abstractmethod
     def _chunks(self, X: Any) -> Iterator[Chunk]:
-        """The rows of a table as codes, a part at a time."""
+        """Yield the rows of a table as codes, in chunks."""
 
 
 class Querying:
-    """An estimator whose network, or that of its joint member, answers queries."""
+    """Mixin for estimators whose network, or joint member, answers queries."""
 
     _circuit: tuple[Model, CircuitModel] | None = None
 
     def _compiled(self) -> CircuitModel:
-        """The model as a circuit, made once."""
+        """Compile the model to a circuit, once."""
         model: Model = vars(self)["model_"]
         if self._circuit is None or self._circuit[0] is not model:
             self._circuit = (model, compile_model_circuit(model))
         return self._circuit[1]
 
     def query(self, query: Query) -> dict[str, Any]:
-        """The answer to `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise`, see `registry.networks.network_answers.answer_network_queries`.
+        """Answer a `Marginal`, `Conditional`, `Sample`, `Map`, `Impute` or `Surprise` query; see
+        `registry.networks.network_answers.answer_network_queries`.
 
         Raises InvalidParameter, UnknownColumn, InvalidEvidence, ImpossibleEvidence, SchemaError, NetworkTooLarge or TablesTooLarge.
         """

@@ -1,4 +1,4 @@
-"""The classes and weights of rows, as they are given beside a table."""
+"""Class labels and weights that are given beside a table."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from learners.schema.schema import Value
 
 
 def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
-    """The class of each row, as a column.
+    """Convert class labels to a column.
 
-    Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
+    Raises InvalidParameter if these are not class labels; SchemaError if they have several types.
     """
     if isinstance(y, pa.Array | pa.ChunkedArray):
         return y
@@ -38,7 +38,7 @@ def class_label_column(y: Any, name: str) -> pa.Array | pa.ChunkedArray:
 
 
 def append_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, str]:
-    """The rows with their classes as one more column, and its name: that of y, or of the target.
+    """Append the class column to the rows; returns them with its name, taken from y or the target.
 
     Raises InvalidParameter if the rows have a column of that name.
     """
@@ -50,7 +50,7 @@ def append_class_column(rows: Rows, y: Any, target: str | None) -> tuple[Rows, s
 
 
 def sample_weight_counts(sample_weight: Any) -> pa.Array:
-    """Weights as the number of times that each row counts, int64.
+    """Convert weights to the number of times that each row counts, int64.
 
     `sample_weight`: (n,) array-like of whole numbers.
     Raises InvalidParameter if one is negative or a fraction: the models are made of counts, and a part of a row cannot be
@@ -77,7 +77,7 @@ def sample_weight_counts(sample_weight: Any) -> pa.Array:
 
 
 def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
-    """The share of predictions that are right. Raises InvalidParameter."""
+    """Return the share of correct predictions. Raises InvalidParameter."""
     from sklearn.metrics import accuracy_score
 
     if np.shape(y)[:1] != predicted.shape:
@@ -92,16 +92,16 @@ def weighted_accuracy(predicted: Any, y: Any, sample_weight: Any) -> float:
 
 
 def unused_column_name(name: str, names: Collection[str]) -> str:
-    """The name itself, or one that no column has."""
+    """Return the name, extended by underscores until no column has it."""
     while name in names:
         name += "_"
     return name
 
 
 def declared_class_labels(classes: Any) -> list[Value]:
-    """Declared classes as the schema has them.
+    """Convert declared classes to schema values.
 
-    Raises InvalidParameter if these are no classes; SchemaError if they are of several types.
+    Raises InvalidParameter if these are not classes; SchemaError if they have several types.
     """
     labels: Sequence[Any] = np.asarray(classes).ravel().tolist()
     if not all(isinstance(name, str | bool | int | float) for name in labels):
@@ -114,7 +114,7 @@ def declared_class_labels(classes: Any) -> list[Value]:
 def passes_with_declared_classes(
     passes: Generator[Any, Any, Model], classes: Sequence[Value]
 ) -> Generator[Any, Any, Model]:
-    """The same passes of a learner, with classes that may not have occurred yet.
+    """Run the passes of a learner with additional classes that may not have occurred yet.
 
     Raises InvalidParameter if they are of another type than those of the rows.
     """

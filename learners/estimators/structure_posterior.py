@@ -47,7 +47,7 @@ class NetworkxMissing(LearnerError, ImportError):
 
 
 class StructurePosterior(Querying, BaseEstimator):
-    """How probable each edge, path and effect between the columns of a table is, whatever the graph.
+    """Posterior probability of each edge, path and effect between the columns of a table, averaged over graphs.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class StructurePosterior(Querying, BaseEstimator):
     verbose: bool
 
     def fit(self, X: Any, y: None = None, on_progress: OnProgress | None = None) -> Self:
-        """Learn from a table.
+        """Learn the posterior from a table.
 
         Parameters
         ----------
@@ -112,12 +112,12 @@ class StructurePosterior(Querying, BaseEstimator):
     def of_model(
         cls, model: OrderModel, parameters: Mapping[str, Any], names: Sequence[str], *, is_named: bool = True
     ) -> Self:
-        """A fitted estimator of a posterior that was learned elsewhere, as of the classifiers; it knows its columns itself."""
+        """Create a fitted estimator from a posterior that was learned elsewhere; the column names come from the model."""
         own = cls._get_param_names()
         return cls(**{name: value for name, value in parameters.items() if name in own})._taking(model)
 
     def _taking(self, model: OrderModel) -> Self:
-        """The estimator, with a model."""
+        """Set the fitted attributes from a model and return the estimator."""
         self.model_ = model
         self.feature_names_in_ = model.names
         self.edge_probabilities_: Floats = model.probabilities
@@ -132,10 +132,11 @@ class StructurePosterior(Querying, BaseEstimator):
         )
 
     def query(self, query: AnyQuery) -> dict[str, Any]:
-        """The answer to `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score`; see `learners.orders.queries.queries.GraphQueries.answer`.
+        """Answer an `Edges`, `Graph`, `Graphs`, `Paths`, `Effects` or `Score` query; see
+        `learners.orders.queries.queries.GraphQueries.answer`.
 
-        All other queries are answered by the most probable graph with its expected parameters, or by the query's `graph`: see
-        `registry.networks.network_answers.answer_network_queries`.
+        All other queries are answered with the most probable graph and its expected parameters, or with the query's
+        `graph`: see `registry.networks.network_answers.answer_network_queries`.
 
         Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian or NoRows; NoTables or NetworkTooLarge if the
         most probable graph is too large to answer.
@@ -147,10 +148,10 @@ class StructurePosterior(Querying, BaseEstimator):
 
     @with_argument_checks
     def score_samples(self, X: Any, average: Average | None = None) -> Floats:
-        """(n,) float64: log density of each row, given the rows of `fit`, with parameters averaged out.
+        """Compute the log density of each row, given the rows of `fit`, with parameters integrated out, (n,) float64.
 
-        `average`: over which graphs; without it, the most probable graph alone. Raises UnknownColumn, InvalidParameter,
-        ImpossibleEdges, NoRows or NoTables.
+        `average`: the graphs to average over; by default the most probable graph alone. Raises UnknownColumn,
+        InvalidParameter, ImpossibleEdges, NoRows or NoTables.
         """
         model, source = self._model(), self._source_of(X)
         if average is None:
@@ -161,19 +162,20 @@ class StructurePosterior(Querying, BaseEstimator):
         return np.concatenate([np.empty(0), *parts])
 
     def network(self) -> CircuitModel:
-        """The most probable graph as a model of the joint distribution, made once."""
+        """Compile the most probable graph to a model of the joint distribution, once."""
         self._model()
         return self._compiled()
 
     def order_circuit(self) -> CircuitModel:
-        """The posterior over graphs as a circuit, whose variables are the columns' parent sets: see `order_circuits`.
+        """Return the posterior over graphs as a circuit whose variables are the columns' parent sets; see
+        `order_circuits`.
 
         Raises TooManyParentSets.
         """
         return order_circuit(self._model())
 
     def to_networkx(self) -> networkx.DiGraph:
-        """The most probable graph; every edge has its `probability`. Raises NetworkxMissing."""
+        """Return the most probable graph, with the `probability` of each edge. Raises NetworkxMissing."""
         try:
             import networkx
         except ImportError as error:

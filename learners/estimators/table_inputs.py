@@ -1,4 +1,4 @@
-"""The forms in which a table may be given, as record batches."""
+"""Convert tables in any supported form to record batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACCEPTED = (
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in memory, or of a stream that can be walked once."""
+    """Rows in memory, or from a stream that can be read once."""
 
     arrow_schema: pa.Schema
     batches: Iterable[pa.RecordBatch]
@@ -38,20 +38,20 @@ class Rows:
     n_rows: int | None = None  # None of a stream, whose length shows at its end
 
     def source(self) -> Source:
-        """The rows, kept so that passes can walk them several times."""
+        """Return the rows as a source that can be read several times."""
         return source_from_row_stream(self.arrow_schema, self.batches, uuid4().hex)
 
     def renamed(self, names: Iterable[str]) -> Rows:
-        """The same columns under other names."""
+        """Rename the columns."""
         fields = [field.with_name(name) for field, name in zip(self.arrow_schema, names, strict=True)]
         schema = pa.schema(fields)
         batches = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in self.batches)
         return Rows(schema, batches, self.is_named, self.n_rows)
 
     def with_column(self, name: str, values: pa.Array | pa.ChunkedArray, argument: str = "y") -> Rows:
-        """The rows with one more column, which an argument of that name gives.
+        """Append a column of values, given by the argument of this name.
 
-        Raises InvalidParameter if there is not one value for each row.
+        Raises InvalidParameter if the number of values differs from the number of rows.
         """
         if self.n_rows is not None and self.n_rows != len(values):
             raise InvalidParameter(
@@ -77,37 +77,37 @@ def _extended(
 
 
 def are_paths(X: Any) -> bool:
-    """Whether it is a path, or a sequence of nothing but paths."""
+    """Return whether X is a path or a nonempty sequence of paths."""
     is_list = isinstance(X, list | tuple) and bool(X) and all(isinstance(entry, str | os.PathLike) for entry in X)
     return isinstance(X, str | os.PathLike) or is_list
 
 
 def is_source_or_paths(X: Any) -> bool:
-    """Whether `open_source_or_paths` reads it."""
+    """Return whether X is a source or paths, as `open_source_or_paths` accepts."""
     return isinstance(X, Source) or are_paths(X)
 
 
 def open_source_or_paths(X: Any, schema: Schema | None, columns: Overrides | None = None, y: Any = None) -> Source:
-    """The source of paths, or the one that X is. Raises InvalidParameter if classes are given beside them."""
+    """Open paths as a source, or return X if it is one. Raises InvalidParameter if class labels accompany paths."""
     if y is not None and not isinstance(y, str):
         raise InvalidParameter("y", type(y).__name__, "with paths, give the name of the class column")
     return X if isinstance(X, Source) else Source.open(X, types=declared_text_types(schema, columns))
 
 
 def is_record(X: Any) -> bool:
-    """Whether it is one row as a mapping from column to value; a mapping from column to values is a table."""
+    """Return whether X is one row, a mapping from column to value; a mapping from column to several values is a table."""
     if not isinstance(X, Mapping) or hasattr(X, "tocsr"):  # scipy has sparse matrices that are dicts
         return False
     return all(isinstance(value, str | bytes) or not hasattr(value, "__len__") for value in X.values())
 
 
 def are_records(X: Any) -> bool:
-    """Whether it is a sequence of rows, each a mapping."""
+    """Return whether X is a sequence of rows, each a mapping."""
     return isinstance(X, list | tuple) and all(isinstance(entry, Mapping) for entry in X)
 
 
 def is_pandas_frame(X: Any) -> bool:
-    """Whether it is a pandas DataFrame, told without importing pandas."""
+    """Return whether X is a pandas DataFrame, without importing pandas."""
     return _library_of(X) == "pandas" and hasattr(X, "columns")
 
 
@@ -116,7 +116,7 @@ def _library_of(X: Any) -> str:
 
 
 def source_from_arrow_dataset(dataset: pads.Dataset) -> Source | None:
-    """The files of a dataset, to be read in passes, if they alone are its rows."""
+    """Return a source over the files of a dataset if these contain exactly its rows and columns, else None."""
     try:
         if not isinstance(dataset, pads.FileSystemDataset) or not dataset.files:
             return None
@@ -131,7 +131,7 @@ def source_from_arrow_dataset(dataset: pads.Dataset) -> Source | None:
 
 
 def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
-    """How many rows the row groups of a dataset have; None if a filter may leave rows out."""
+    """Return the number of rows in the row groups of a dataset; None if a filter may exclude rows."""
     try:
         return sum(group.num_rows for fragment in dataset.get_fragments() for group in fragment.row_groups)
     except ValueError:  # pyarrow does not give the fragments of a filtered dataset
@@ -139,7 +139,7 @@ def _n_chosen(dataset: pads.FileSystemDataset) -> int | None:
 
 
 def rows_as_record_batches(X: Any, estimator: Any) -> Rows:
-    """Rows in any form but paths, as record batches.
+    """Convert rows in any form except paths to record batches.
 
     `X`: table, stream or array.
     `estimator`: in whose name scikit-learn complains of an array.
@@ -201,7 +201,7 @@ def _read(reader: pa.RecordBatchReader, what: str) -> Iterator[pa.RecordBatch]:
 
 
 def _of_lazy_frame(frame: Any) -> Rows:
-    """A polars LazyFrame, whose result polars computes piece by piece."""
+    """Convert a polars LazyFrame, computed piece by piece."""
     schema = _opened(frame, lambda: pa.RecordBatchReader.from_stream(frame.head(0).collect()).schema)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -212,7 +212,7 @@ def _of_lazy_frame(frame: Any) -> Rows:
 
 
 def _plain(rows: Rows) -> Rows:
-    """Without types that a stream may have and Parquet files have not: views of text, and extensions."""
+    """Replace types that streams allow but Parquet files do not: string views and extension types."""
     fields = [field.with_type(_plain_type(field.type)) for field in rows.arrow_schema]
     schema = pa.schema(fields)
     if schema.types == rows.arrow_schema.types:
@@ -271,7 +271,7 @@ def _table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
 
 
 def values_to_arrow_column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
-    """Values as a column. Raises SchemaError if they have no common type."""
+    """Convert values to a column. Raises SchemaError if they have no common type."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     # pandas' marks of what is missing stand in lists and arrays of objects; NaN in an array of numbers stays NaN.
@@ -323,7 +323,7 @@ def _column(array: Any, i: int) -> Any:
 
 
 def _is_mixed(X: Any) -> bool:
-    """Whether numpy would turn numbers into text because there is text beside them."""
+    """Return whether numpy would convert numbers to text because some cells are text."""
     return (
         bool(X)
         and all(isinstance(row, list | tuple) for row in X)
@@ -333,7 +333,7 @@ def _is_mixed(X: Any) -> bool:
 
 
 def _of_sparse(matrix: Any, names: list[str]) -> Rows:
-    """A sparse matrix, made dense slice by slice."""
+    """Convert a sparse matrix, made dense slice by slice."""
     n_rows = matrix.shape[0]
     step = max(1, min(SLICE_ROWS, SLICE_CELLS // max(1, len(names))))
     schema = pa.schema([(name, pa.from_numpy_dtype(matrix.dtype)) for name in names])

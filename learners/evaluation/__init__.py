@@ -1,4 +1,4 @@
-"""How good learners are: cross-validation, comparison, metrics.
+"""Evaluation of learners: cross-validation, comparison, metrics.
 
 >>> from learners.evaluation.comparison import compare
 >>> from learners.evaluation.crossvalidation import cross_validate

@@ -1,4 +1,4 @@
-"""What each column is worth on rows whose class is known: how much more a model loses once the column says nothing of its row."""
+"""Permutation importance: the increase of a model's log loss when a column's values are shuffled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_COLUMNS = 200
 
 
 class ColumnLoss(NamedTuple):
-    """What one column is worth."""
+    """Permutation importance of one column."""
 
     column: str
     loss: float  # by which the mean log loss grows, in nats
@@ -26,10 +26,10 @@ class ColumnLoss(NamedTuple):
 
 
 class ColumnLosses:
-    """Collects rows, and measures on them what each column is worth.
+    """Collects labelled rows and measures the permutation importance of each column.
 
-    The values of a column are dealt out among the rows anew, all others stay. No order of the columns enters, so columns
-    that say the same share what they tell.
+    The values of one column are permuted among the rows, the others stay. The result does not depend on the order
+    of the columns, and redundant columns share their importance.
 
     Parameters
     ----------
@@ -48,14 +48,14 @@ class ColumnLosses:
         self._chunks: list[Chunk] = []
 
     def add(self, rows: Chunk) -> None:
-        """Keep rows of known classes, as many as are needed: evenly spaced ones of each chunk."""
+        """Keep rows of known classes, at most the required number, evenly spaced in each chunk."""
         assert rows.y is not None
         known = np.flatnonzero(rows.y < self.model.schema.n_classes)
         if known.size:
             self._chunks.append(rows.rows(known[:: max(1, -(-known.size // self._most))]))
 
     def measure(self) -> list[ColumnLoss]:
-        """The columns, the one that is worth most first; empty without rows."""
+        """Return the columns by decreasing importance; empty without rows."""
         rows = self._rows()
         if rows is None or rows.n_rows < 2:
             return []
@@ -69,7 +69,7 @@ class ColumnLosses:
         return sorted(found, key=lambda each: -each.loss)
 
     def _rows(self) -> Chunk | None:
-        """At most so many of the rows, evenly spaced."""
+        """Return at most `_most` of the kept rows, evenly spaced; None without rows."""
         if not self._chunks:
             return None
         y = np.concatenate([chunk.y for chunk in self._chunks if chunk.y is not None])
@@ -79,7 +79,7 @@ class ColumnLosses:
         return whole.rows(np.arange(0, y.size, max(1, -(-y.size // self._most))))
 
     def _shuffled(self, rows: Chunk, i: int, order: Integers) -> Chunk:
-        """The rows with the values of one column permuted."""
+        """Permute the values of one column."""
         x = rows.x.copy()
         x[i] = x[i, order]
         numbers = None if rows.numbers is None else rows.numbers.copy()
@@ -90,7 +90,7 @@ class ColumnLosses:
         return Chunk(x, rows.y, numbers)
 
     def _losses(self, rows: Chunk) -> Floats:
-        """(n_rows,) float64: log loss of each row."""
+        """Return the log loss of each row, (n_rows,) float64."""
         parts = []
         for part in split_chunk_into_blocks(rows, self.model.schema.n_classes):
             assert part.y is not None

@@ -1,4 +1,4 @@
-"""What the outcomes of a cross-validation say about learners: means, wins and losses, sign tests, ratios."""
+"""Compare learners by the outcomes of a cross-validation: means, wins and losses, sign tests, ratios."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DECIMALS = 4
 
 @dataclass(frozen=True)
 class Versus:
-    """How learner a does against learner b, data set by data set; less is better."""
+    """Comparison of learner a with learner b over data sets; lower scores are better."""
 
     a: str
     b: str
@@ -33,13 +33,13 @@ class Versus:
 
     @property
     def record(self) -> str:
-        """wins–draws–losses."""
+        """Wins, draws and losses, written wins–draws–losses."""
         return f"{self.wins}–{self.draws}–{self.losses}"
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Means over all folds and repetitions."""
+    """Mean scores over all folds and repetitions."""
 
     data_sets: tuple[str, ...]
     learners: tuple[str, ...]
@@ -52,13 +52,13 @@ class Comparison:
     notes: tuple[Outcome, ...] = ()  # trials whose answers were unusual
 
     def column(self, score: str, learner: str) -> Floats:
-        """(n_data_sets,) means of one learner. Raises InvalidParameter if it was not compared."""
+        """Return the means of one learner, (n_data_sets,). Raises InvalidParameter if it was not compared."""
         if learner not in self.learners:
             raise InvalidParameter("learner", learner, f"compared were {', '.join(self.learners)}")
         return self.means[score][:, self.learners.index(learner)]
 
     def versus(self, score: str, a: str, b: str) -> Versus:
-        """Learner a against learner b on the data sets that both have.
+        """Compare learner a with learner b on the data sets that both have.
 
         References
         ----------
@@ -75,7 +75,9 @@ class Comparison:
         return Versus(a, b, wins, int((rounded == 0).sum()), losses, sign_test(wins, losses), median)
 
     def mean_ranks(self, score: str) -> Floats:
-        """(n_learners,) mean rank over the data sets that all learners have; equal means share their ranks."""
+        """Return the mean rank of each learner over the data sets that all have, (n_learners,); equal means share their
+        ranks.
+        """
         means = np.round(self.means[score], DECIMALS)
         means = means[~np.isnan(means).any(axis=1)]
         below = (means[:, :, None] > means[:, None, :]).sum(axis=2)
@@ -84,7 +86,7 @@ class Comparison:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Two-tailed p-value of the hypothesis that wins and losses are equally likely.
+    """Return the two-tailed p-value of the hypothesis that wins and losses are equally likely.
 
     References
     ----------
@@ -96,7 +98,7 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def compare(outcomes: Iterable[Outcome]) -> Comparison:
-    """Summarise outcomes; those with a limit on the training rows are left out.
+    """Summarize outcomes, except those with a limit on the training rows.
 
     Raises EmptyData if there are no outcomes; InvalidParameter.
     """
@@ -144,7 +146,7 @@ class LearningCurve:
 
 
 def learning_curves(outcomes: Iterable[Outcome], score: str = "rmse") -> list[LearningCurve]:
-    """One curve per data set and learner: trials with the same limit make a point, at their mean number of rows."""
+    """Return one curve per data set and learner; trials with the same limit form a point at their mean number of rows."""
     points: dict[tuple[str, str], dict[int | None, list[Outcome]]] = {}
     for outcome in outcomes:
         if outcome.error is None:
@@ -163,6 +165,6 @@ def learning_curves(outcomes: Iterable[Outcome], score: str = "rmse") -> list[Le
 
 
 def _spread(trials: Sequence[Outcome], score: str) -> tuple[float, float]:
-    """Mean and sample standard deviation of a score, NaN where there is none."""
+    """Return the mean and sample standard deviation of a score, NaN if undefined."""
     values = np.array([trial.scores[score] for trial in trials])
     return values.mean() if values.size else np.nan, values.std(ddof=1) if values.size > 1 else np.nan

@@ -1,4 +1,4 @@
-"""Repeated cross-validation of learners over data sets: parallel over processes, and resumable by a log of JSON lines."""
+"""Repeated cross-validation of learners over data sets, parallel over processes and resumable from a JSON Lines log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from learners.evaluation.trial import Key, Outcome, Trial, run_trial
 
 @dataclass(frozen=True)
 class TrialProgress:
-    """How far a cross-validation is."""
+    """Progress of a cross-validation."""
 
     # `n_done`, `n_total`: trials; those found in the log count as done.
     n_done: int
@@ -38,7 +38,7 @@ def cross_validation_trials(
     seed: int = 0,
     limits: Sequence[int | None] = (None,),
 ) -> list[Trial]:
-    """Every trial of a cross-validation; the trials of one data set follow each other."""
+    """Return every trial of a cross-validation, grouped by data set."""
     return [
         Trial(data, spec.text, spec.code_version(), seed + repetition, fold, n_folds, limit)
         for data in data_sets
@@ -153,7 +153,7 @@ def cross_validate(
 
 
 def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outcome]:
-    """The outcomes as they come."""
+    """Yield the outcomes as trials finish."""
     if jobs == 1:
         yield from map(partial(run_trial, threads=threads), trials)
         return
@@ -171,9 +171,9 @@ def _measured(trials: Sequence[Trial], jobs: int, threads: int) -> Iterator[Outc
 
 
 class OutcomeLog:
-    """A file with one outcome a line, the newest last.
+    """A file with one outcome per line, the newest last.
 
-    A last line that was only half written is dropped and its trial done again.
+    An incomplete last line is dropped and its trial repeated.
 
     `path`: need not exist.
     """
@@ -194,11 +194,11 @@ class OutcomeLog:
                 ) from error
 
     def finished(self) -> dict[Key, Outcome]:
-        """The outcomes of the trials that did not fail, by their key."""
+        """Return the outcomes of successful trials by key."""
         return {outcome.key: outcome for outcome in self if outcome.error is None}
 
     def append(self, outcome: Outcome) -> None:
-        """Add an outcome; it is on disk when this returns."""
+        """Append an outcome and sync it to disk."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fields = {name: value for name, value in asdict(outcome).items() if value is not None}
         with self.path.open("ab+") as file:

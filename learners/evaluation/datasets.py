@@ -1,4 +1,4 @@
-"""The data sets that learners are compared on: files with a class column; and which of their rows train and which test."""
+"""Data sets for comparing learners: files with a class column, and their division into training and test rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from learners.schema.schema import Value
 
 @dataclass(frozen=True)
 class DataSet:
-    """One table: a file, or all files that a glob or URI names."""
+    """One table: a file, or all files that match a glob or URI."""
 
     name: str  # the file's name without its ending, or the glob
     path: str
@@ -39,7 +39,7 @@ class DataSet:
 
     @property
     def overrides(self) -> dict[str, Any]:
-        """What is said of its columns."""
+        """Column overrides of the data set."""
         return json.loads(self.columns) if self.columns else {}
 
 
@@ -53,14 +53,14 @@ class Loaded:
     y: Integers  # (n_rows,) int64: index into `classes`
 
     def train_table(self, name: str, rows: Integers) -> pa.Table:
-        """The rows (n,) as a table with the target under its name."""
+        """Return the rows (n,) as a table with the target column under this name."""
         return self.attributes.take(rows).append_column(name, self.target.take(pa.array(rows)))
 
 
 def find_data_sets(
     paths: Sequence[str | Path], target: str | None = None, columns: Mapping[str, Any] | None = None
 ) -> list[DataSet]:
-    """The files of folders, the files given, and the tables of globs and URIs.
+    """Find data sets in folders, files, globs and URIs.
 
     `paths`: folders, each file of which is a data set (the Parquet files, or else all of known formats); files of any format
     that `Source.open` reads; globs and URIs, each of which is one table.
@@ -112,7 +112,7 @@ def _source(path: str, columns: Mapping[str, Any]) -> Source:
 
 @lru_cache(maxsize=2)
 def load_data_set(data: DataSet) -> Loaded:
-    """Read a data set; the last two stay in memory, as trials of one set follow each other.
+    """Read a data set; the last two stay in memory, because trials of one data set follow each other.
 
     Raises SchemaError if the target has missing values or a type that cannot be classes; SourceError.
     """
@@ -139,9 +139,9 @@ def load_data_set(data: DataSet) -> Loaded:
 
 
 def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integers, Integers]]:
-    """Shuffled folds with about the same class shares, as scikit-learn's StratifiedKFold makes them.
+    """Split rows into shuffled folds with similar class shares, as scikit-learn's StratifiedKFold does.
 
-    A class with fewer rows than folds is in some of them only.
+    A class with fewer rows than folds occurs in only some of them.
 
     `y`, (n_rows,) int64: classes.
     `seed`: the same seed gives the same folds.
@@ -162,7 +162,9 @@ def stratified_folds(y: Integers, n_folds: int, seed: int) -> list[tuple[Integer
 
 
 def nested_row_sample(rows: Integers, limit: int | None, seed: int) -> Integers:
-    """At most `limit` of the rows, ascending; for the same seed fewer rows are a subset of more, as a learning curve needs."""
+    """Draw at most `limit` of the rows, ascending; with the same seed, smaller samples are subsets of larger ones, as
+    learning curves need.
+    """
     if limit is None or limit >= rows.size:
         return rows
     return np.sort(np.random.default_rng(seed).permutation(rows)[:limit])

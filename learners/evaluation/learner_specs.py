@@ -1,4 +1,4 @@
-"""Learners named in one word of text, and the code they consist of."""
+"""Learners specified in one word of text, and digests of their code."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class LearnerSpec:
 
     @property
     def is_peer(self) -> bool:
-        """Whether it exists for evaluation only."""
+        """True if the learner exists for evaluation only."""
         return self.name not in recipes.LEARNERS
 
     @classmethod
     def parse(cls, text: str) -> LearnerSpec:
-        """Read `name` or `name:parameter=value,parameter=value`; values are JSON if they can be, else text.
+        """Parse `name` or `name:parameter=value,parameter=value`; values are parsed as JSON if possible, else kept as
+        text.
 
-        Raises InvalidParameter if there is no such learner or parameter, or the value is not allowed.
+        Raises InvalidParameter if the learner or parameter does not exist, or the value is not allowed.
         """
         name, _, rest = text.strip().partition(":")
         parameters: dict[str, object] = {}
@@ -63,9 +64,9 @@ class LearnerSpec:
         return cls(f"{name}:{words}" if words else name, name, ordered)
 
     def code_version(self) -> str:
-        """Digest of the source of all modules that the learner and its measurement import.
+        """Return a digest of the source of all modules that the learner and its measurement import.
 
-        So results are measured again when the learner changes, and kept when something else does.
+        Results are measured again only when this code changes.
         """
         root = "learners.evaluation.peers" if self.is_peer else _home(recipes.LEARNERS[self.name].passes)
         return learner_source_digest((root, *MEASURING))
@@ -79,7 +80,7 @@ def _home(function: Callable[..., object]) -> str:
 
 @cache
 def learner_source_digest(roots: tuple[str, ...]) -> str:
-    """SHA-256 (16 hex digits) of the source files of modules and of all of `learners` that they import."""
+    """Return the SHA-256 (16 hex digits) of the source files of modules and of all `learners` modules that they import."""
     pending, sources, libraries = list(roots), {}, set()
     while pending:
         name = pending.pop()
@@ -102,7 +103,7 @@ def learner_source_digest(roots: tuple[str, ...]) -> str:
 
 
 def _source_of(name: str) -> Path | None:
-    """The file of a module; None for a name that is a function or a class in one."""
+    """Return the file of a module; None if the name is a function or class."""
     try:
         spec = importlib.util.find_spec(name)
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""How good probabilities are."""
+"""Metrics of predicted class probabilities."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NO_ROWS = (
 
 @dataclass(frozen=True)
 class Metrics:
-    """Losses of predicted class probabilities; less is better."""
+    """Losses of predicted class probabilities; lower is better."""
 
     zero_one_loss: float  # share of rows whose most probable class is wrong
     rmse: float  # sqrt(mean (1 - p(true class))^2), the definition of Petitjean et al. (2018), section 6
@@ -32,7 +32,7 @@ class Metrics:
 
 
 def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
-    """Compare probabilities with the true classes.
+    """Compute the metrics of probabilities against the true classes.
 
     `probabilities`, (n, n_classes) float64.
     `y`, (n,) integers.
@@ -42,7 +42,7 @@ def evaluate(probabilities: ArrayLike, y: ArrayLike) -> Metrics:
 
 
 class RowScores(NamedTuple):
-    """What metrics need of each row, each (n,): however many classes there are, so many numbers."""
+    """Per-row statistics that metrics need, each (n,), independent of the number of classes."""
 
     of_true: Floats  # probability of the true class
     squares: Floats  # sum of the squared probabilities
@@ -52,7 +52,7 @@ class RowScores(NamedTuple):
 
 
 def score_probability_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
-    """Of probabilities (n, n_classes) and the true classes (n,), of which one beyond the last has probability zero."""
+    """Score probabilities (n, n_classes) against the true classes (n,); a class beyond the last has probability zero."""
     probabilities, y = np.asarray(probabilities, np.float64), np.asarray(y, np.int64)
     if not y.size:
         return RowScores(np.empty(0), np.empty(0), np.empty(0), np.empty(0, np.uint16), np.empty(0, bool))
@@ -63,7 +63,7 @@ def score_probability_rows(probabilities: ArrayLike, y: ArrayLike) -> RowScores:
 
 
 def metrics_from_row_scores(parts: Sequence[RowScores]) -> Metrics:
-    """The metrics of rows that were scored part by part.
+    """Compute the metrics of rows that were scored in parts.
 
     Raises EmptyData without rows.
     """
@@ -84,10 +84,10 @@ def metrics_from_row_scores(parts: Sequence[RowScores]) -> Metrics:
 
 
 def class_prior_baseline_losses(y: ArrayLike, n_classes: int) -> dict[str, float]:
-    """What knowing the class shares and no attribute loses: the floor that a model shall not fall below.
+    """Return the losses of predicting the class shares alone: the baseline that a model should beat.
 
-    Each row is answered with the shares among the other rows and one row more of each class, so that no row helps to
-    predict itself. Where equal probabilities lose less, theirs is the loss.
+    Each row is predicted from the class shares of the other rows plus one row of each class, so that no row helps
+    to predict itself. If equal probabilities have a lower loss, that is used instead.
 
     `y`, (n,) integers in [0, n_classes]: the last one stands for classes that nobody knows: of them too the shares are
     wrong, as a model is.
@@ -124,7 +124,7 @@ def class_prior_baseline_losses(y: ArrayLike, n_classes: int) -> dict[str, float
 def reliability_diagram_points(
     confidence: Floats, is_right: Mask, n_bins: int = CALIBRATION_BINS
 ) -> list[tuple[float, float, int]]:
-    """Points of a reliability diagram: mean confidence, share of right answers, and rows of each occupied bin.
+    """Return the points of a reliability diagram: mean confidence, accuracy, and number of rows of each nonempty bin.
 
     `confidence`, `is_right`, (n_rows,) float64 and bool: of the most probable class of each row.
     """

@@ -1,4 +1,4 @@
-"""What there is to say of one model on rows whose class is known: the numbers of its report, and how the rows of each class spread over the columns."""
+"""Report of a model on labelled rows: its metrics, and the distribution of each class's rows over the columns."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ UNKNOWN = "(a class not learned)"
 
 
 class Mistake(NamedTuple):
-    """Rows of one class that were taken for another."""
+    """Rows of one class that were predicted as another."""
 
     of_class: str
     predicted: str
@@ -46,7 +46,7 @@ class Mistake(NamedTuple):
 
 
 class Share(NamedTuple):
-    """How much of what the columns tell one of them tells."""
+    """Share of one column in the class information of all columns."""
 
     column: str
     share: float
@@ -57,7 +57,7 @@ class Share(NamedTuple):
 
 
 class Point(NamedTuple):
-    """A point of a reliability diagram."""
+    """One point of a reliability diagram."""
 
     confidence: float
     right: float
@@ -66,7 +66,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ModelReport:
-    """How good a model is on some rows, and what it is made of."""
+    """Quality of a model on some rows, and the importance of its columns."""
 
     metrics: Metrics
     floor: dict[str, float]  # what knowing the class shares alone loses on the same rows
@@ -86,25 +86,27 @@ class ModelReport:
 
     @property
     def gain(self) -> float:
-        """By which share the log loss is less than that of the class shares; negative where it is more."""
+        """Relative reduction of the log loss against the class shares; negative if it is higher."""
         return 1.0 - self.metrics.log_loss / self.floor["log_loss"] if self.floor["log_loss"] > 0 else 0.0
 
     @property
     def verdict(self) -> str:
-        """One sentence."""
+        """Summary of the report in one sentence."""
         right, points = 100 * (1 - self.metrics.zero_one_loss), 100 * self.metrics.ece
         unit = "point" if f"{points:.0f}" == "1" else "points"
         better = "better" if self.gain >= 0 else "worse"
         return f"Right {right:.0f} of 100; calibrated within {points:.0f} {unit}; {abs(self.gain):.0%} {better} than the class shares."
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as JSON holds it, with the verdict; many classes are named in the mistakes only."""
+        """Return the report as JSON-compatible values, with the verdict; with many classes, only the mistakes name
+        them.
+        """
         report = asdict(self) | {"confusion": self.confusion.tolist(), "verdict": self.verdict}
         return report if self.confusion.size else report | {"classes": []}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> ModelReport:
-        """Read what `to_dict` wrote."""
+        """Build a report from the output of `to_dict`."""
         return cls(
             Metrics(**content["metrics"]),
             dict(content["floor"]),
@@ -120,7 +122,7 @@ class ModelReport:
 
 
 def report_column_counts(model: Model) -> ColumnCounts:
-    """What a report counts of rows, to be given their chunks: the columns that tell most of the class."""
+    """Return empty counts for a report, over the columns with the most class information."""
     names = [attribute.name for attribute in model.schema.attributes]
     telling = [share.column for share in _shares(model, names)] or names
     return ColumnCounts(model, telling[:MOST_COLUMNS] if model.schema.n_classes <= MOST_CLASSES else [])
@@ -133,7 +135,7 @@ def model_report_from_scores(
     counted: ColumnCounts | None = None,
     losses: Sequence[ColumnLoss] = (),
 ) -> ModelReport:
-    """The report of a model on rows that were scored part by part.
+    """Build the report of a model on rows that were scored in parts.
 
     `y`, (n,) integers: codes of the true classes; the one beyond the last stands for classes that the model does not know.
     `counted`: of the same rows.
@@ -160,7 +162,7 @@ def model_report_from_scores(
 
 
 def _confusion(y: Integers, predicted: Integers, classes: Sequence[str]) -> tuple[Integers, tuple[Mistake, ...]]:
-    """All cells of a few classes, and the most frequent mistakes."""
+    """Return the confusion matrix, if there are few classes, and the most frequent mistakes."""
     n = len(classes)
     cells, counts = np.unique(y * n + predicted, return_counts=True)
     dense = np.zeros(n * n if n <= MOST_CLASSES else 0, np.int64)
@@ -189,7 +191,7 @@ def _shares_of_losses(losses: Sequence[ColumnLoss]) -> tuple[Share, ...]:
 
 
 class ColumnRows(NamedTuple):
-    """One column."""
+    """Rows of each class by value of one column."""
 
     column: str
     # Its values or intervals; of more than `MOST_VALUES`, neighbouring intervals are one, and rare values are the
@@ -203,13 +205,13 @@ class ColumnRows(NamedTuple):
 
     @classmethod
     def read(cls, stored: Sequence[Any]) -> ColumnRows:
-        """As JSON has it."""
+        """Build the record from its JSON form."""
         column, values, rows, change, is_changed = stored
         return cls(column, tuple(values), tuple(map(tuple, rows)), change, is_changed)
 
 
 class ColumnCounts:
-    """Rows by class and code of some columns, added up chunk by chunk.
+    """Counts of rows by class and code for some columns, added chunk by chunk.
 
     `model`: a classifier.
     `columns`: of its attributes.
@@ -223,14 +225,14 @@ class ColumnCounts:
         self._counts = [np.zeros((n_classes, self._attribute(i).n_values + 1), np.int64) for i in self._places]
 
     def add(self, rows: Chunk) -> None:
-        """Count rows whose class is known."""
+        """Count rows of known class."""
         y, x = np.asarray(rows.y, np.int64), self._watched.recoded(rows.x)
         for i, counts in zip(self._places, self._counts, strict=True):
             cells = np.bincount(y * counts.shape[1] + x[i], minlength=counts.size)
             np.add(counts, cells.reshape(counts.shape), out=counts)
 
     def rows(self) -> tuple[ColumnRows, ...]:
-        """Each column; the classes are those of the model."""
+        """Return the counts of each column, by the model's classes."""
         return tuple(self._rows(i, counts) for i, counts in zip(self._places, self._counts, strict=True))
 
     def _rows(self, i: int, counts: Integers) -> ColumnRows:
@@ -250,7 +252,9 @@ class ColumnCounts:
 
 
 def _of_training(model: LookupModel | None, i: int) -> Integers | None:
-    """(n_values + 1,) int64: the rows of training by the code of an attribute, where the model keeps them."""
+    """Return the number of training rows with each code of an attribute, (n_values + 1,) int64, if the model keeps
+    them.
+    """
     if model is None or i not in model.network.order:
         return None
     tree = model.trees[model.network.order.index(i)]
@@ -261,7 +265,7 @@ def _of_training(model: LookupModel | None, i: int) -> Integers | None:
 
 
 def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], list[Integers]]:
-    """The codes that stand together, and the names of these groups."""
+    """Return the names of groups of codes that are shown together, and the codes of each group."""
     labels = attribute.unique_labels()
     values = np.arange(int(attribute.has_missing), attribute.n_values)
     if attribute.kind == "numeric" and values.size > MOST_VALUES:
@@ -279,5 +283,5 @@ def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], li
 
 
 def _joined(first: str, last: str) -> str:
-    """Several neighbouring intervals as one: (a, b] and (c, d] are (a, d]."""
+    """Join adjacent intervals: (a, b] and (c, d] become (a, d]."""
     return first if first == last else f"{first.partition(',')[0]},{last.partition(',')[2]}"

@@ -1,7 +1,7 @@
-"""Classifiers of other libraries on raw columns: to compare with, never to serve.
+"""Classifiers of other libraries on raw columns, for comparison only, never for serving.
 
-Numeric columns are given as they are, missing values as NaN. Nominal columns become the ordinal codes of the values in
-alphabetical order (the random forest) or categories (XGBoost); missing and unseen ones are NaN.
+Numeric columns keep their values, with missing values as NaN. Nominal columns become ordinal codes in
+alphabetical order (random forest) or categories (XGBoost); missing and unseen values are NaN.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RawXGBoostParameters(Parameters):
 
 
 class DiscretisedColumns:
-    """Turns columns into the codes that the network classifiers see.
+    """Encodes columns with the codes that the network classifiers use.
 
     `table`: training rows without the target.
     `y`, (n_rows,) integers: their classes.
@@ -68,12 +68,12 @@ class DiscretisedColumns:
             raise SchemaError("No column is left to learn from: no cut point tells the classes apart.")
 
     def numbers_of(self, table: pa.Table) -> Floats:
-        """(n_rows, n_attributes) codes."""
+        """Return the codes, (n_rows, n_attributes)."""
         return np.ascontiguousarray(encode(table, self.schema).x.T)
 
 
 def fit_peer_random_forest(table: pa.Table, y: Any, parameters: ForestParameters, seed: int, threads: int) -> Predict:
-    """scikit-learn's random forest."""
+    """Train scikit-learn's random forest."""
     from sklearn.ensemble import RandomForestClassifier
 
     columns = DiscretisedColumns(table, y) if parameters.discretised else RawColumns(table)
@@ -83,10 +83,10 @@ def fit_peer_random_forest(table: pa.Table, y: Any, parameters: ForestParameters
 
 
 def fit_peer_raw_xgboost(table: pa.Table, y: Any, parameters: RawXGBoostParameters, seed: int, threads: int) -> Predict:
-    """XGBoost on raw numbers, as a user of the library would train it.
+    """Train XGBoost on raw numbers, as a user of the library would.
 
-    The learner `xgboost` bins numbers by our schema instead, so that it serves like other models; this one shows what
-    that costs.
+    The learner `xgboost` bins numbers by our schema instead, so that it is served like other models; this one
+    measures the cost of that.
     """
     import xgboost
 
@@ -132,7 +132,7 @@ PEERS: dict[str, Peer] = {
 
 
 class RawColumns:
-    """Turns columns into numbers, with the values of the training rows.
+    """Converts columns to numbers, with the nominal values of the training rows.
 
     `table`: training rows without the target; columns without a value are left out.
     """
@@ -151,7 +151,7 @@ class RawColumns:
                 self.values[name] = occurring.take(pc.sort_indices(occurring))
 
     def numbers_of(self, table: pa.Table) -> Floats:
-        """(n_rows, n_columns) float64; NaN where a value is missing or, for nominal columns, unknown."""
+        """Return the numbers, (n_rows, n_columns) float64; NaN for missing values and unknown nominal values."""
         return np.stack([self._column(table[name].combine_chunks(), name) for name in self.names], axis=1)
 
     def _column(self, column: pa.Array, name: str) -> Floats:

@@ -1,4 +1,4 @@
-"""A comparison as files: Markdown for people, CSV and JSON for programs, pictures for both."""
+"""Reports of a comparison: Markdown, CSV and JSON files, and pictures."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def write_report(
 def comparison_report_markdown(
     comparison: Comparison, title: str, command: str, protocol: str, pictures: Sequence[Path] = ()
 ) -> str:
-    """The comparison as a page."""
+    """Return the comparison as a Markdown page."""
     lines = [f"# {title}", "", "```sh", command, "```", "", protocol, ""]
     lines += [
         "Less is better everywhere. Wins–draws–losses count data sets by their means, which draw when equal to four "
@@ -110,7 +110,7 @@ def comparison_report_markdown(
 
 
 def comparison_report_summary(comparison: Comparison, command: str) -> dict[str, object]:
-    """The comparison as JSON has it."""
+    """Return the comparison as JSON-compatible values."""
     return {
         "command": command,
         "learners": list(comparison.learners),
@@ -137,7 +137,7 @@ def comparison_report_summary(comparison: Comparison, command: str) -> dict[str,
 
 
 def file_name_slug(text: str) -> str:
-    """A learner's or data set's name as part of a file name."""
+    """Convert a learner's or data set's name to part of a file name."""
     return "".join(c if c.isalnum() or c in "-_." else "-" for c in text)
 
 
@@ -242,7 +242,7 @@ def draw_scatter(
     scale: Literal["linear", "log"] = "linear",
     n_named: int = 5,
 ) -> None:
-    """Learner a (vertical) against learner b (horizontal), one point a data set; a wins below the diagonal.
+    """Plot learner a (vertical) against learner b (horizontal), one point per data set; below the diagonal, a wins.
 
     `score`: one of `comparison.SCORES`.
     `a`, `b`: learners.
@@ -276,7 +276,7 @@ def draw_scatter(
 
 
 def draw_learning_curves(curves: Sequence[LearningCurve], score: str, path: Path, title: str) -> None:
-    """A line per curve with its deviation, over the number of training rows on a logarithmic axis."""
+    """Plot each curve with its deviation over the number of training rows, on a logarithmic axis."""
     figure, axes = _canvas(6, 4.2)
     for curve in curves:
         axes.errorbar(

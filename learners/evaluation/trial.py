@@ -1,4 +1,4 @@
-"""One trial: a learner trained on one fold of a data set and measured on the rest."""
+"""One trial: train a learner on folds of a data set and evaluate it on the remaining fold."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Key = tuple[str, str, str, str, int, int, int, int | None]
 
 @dataclass(frozen=True)
 class Trial:
-    """What is to be measured."""
+    """Data, learner and fold of one evaluation."""
 
     data: DataSet
     learner: str  # as `LearnerSpec.text`
@@ -44,13 +44,13 @@ class Trial:
 
     @property
     def key(self) -> Key:
-        """What decides the outcome: the content of the data, not its name or place."""
+        """Values that determine the outcome: the content of the data instead of its name or path."""
         return (self.data.content, self.data.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a trial gave."""
+    """Result of a trial."""
 
     # `data`, `content`, `target`, `learner`, `code`, `seed`, `fold`, `n_folds`, `limit`: the trial.
     data: str
@@ -73,14 +73,14 @@ class Outcome:
 
     @property
     def key(self) -> Key:
-        """As that of the trial."""
+        """Key of the trial."""
         return (self.content, self.target, self.learner, self.code, self.seed, self.fold, self.n_folds, self.limit)
 
 
 def run_trial(trial: Trial, threads: int = 1) -> Outcome:
-    """Train and measure; a failure is an outcome, too.
+    """Train and evaluate; a failure is returned as an outcome with an error.
 
-    Classes that are not among the training rows get probability zero.
+    Classes that are missing from the training rows get probability zero.
     """
     outcome = Outcome(trial.data.name, *trial.key)
     try:
@@ -107,7 +107,9 @@ NOTHING_LEFT = "no attribute was left: the class shares are predicted"
 
 
 def _train(trial: Trial, data: Loaded, rows: Integers, threads: int) -> tuple[Predict, str | None]:
-    """A function from rows to (n_rows, len(data.classes)) probabilities, and what is unusual about it."""
+    """Train the learner; returns a function from rows to (n_rows, len(data.classes)) probabilities, and a note on
+    special cases.
+    """
     n_classes = len(data.classes)
     occurring, codes = np.unique(data.y[rows], return_inverse=True)
     if occurring.size == 1:
@@ -139,7 +141,7 @@ def _constant(y: Integers, n_classes: int) -> Predict:
 
 
 def _spread(probabilities: Floats, columns: Integers, n_classes: int) -> Floats:
-    """The probabilities (n, m) in their columns (m,) of all the classes; zero elsewhere."""
+    """Expand probabilities (n, m) to all classes, placing them in columns (m,); zero elsewhere."""
     spread = np.zeros((len(probabilities), n_classes))
     spread[:, columns] = probabilities
     return spread
@@ -147,7 +149,7 @@ def _spread(probabilities: Floats, columns: Integers, n_classes: int) -> Floats:
 
 @cache
 def _warm_up(learner: str, threads: int) -> None:
-    """Compile or import what the learner or peer needs, so that the first trial's time is like that of the others."""
+    """Compile and import the learner's code, so that the first trial's time is comparable."""
     spec = LearnerSpec.parse(learner)
     words, numbers = ["a", "b", None, "c"] * 10, [0.5, 1.5, 2.5, None] * 10
     rows = pa.table({"x": words, "z": words[1:] + words[:1], "number": numbers})

@@ -1,1 +1,1 @@
-"""Compiled loops: what imports numba, and only here."""
+"""Compiled kernels; only this package imports numba."""

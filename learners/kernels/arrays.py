@@ -1,4 +1,4 @@
-"""Array types by what they hold, named once; docstrings give the shapes. And how arrays become read-only, distinct, or one of many."""
+"""Array type names by content, with shapes in docstrings; and helpers for read-only, unique and concatenated arrays."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 def freeze_arrays(*arrays: Array) -> None:
     """Make arrays read-only.
 
-    To numba a read-only array is another type, and arrays mapped from a file are read-only: if all are, each kernel
-    compiles once.
+    Numba treats a read-only array as another type, and arrays mapped from a file are read-only: if all arrays
+    are, each kernel compiles once.
     """
     for array in arrays:
         array.setflags(write=False)
 
 
 def read_only_array(array: NDArray[Scalar]) -> NDArray[Scalar]:
-    """The array itself, or a contiguous copy of it, read-only."""
+    """Return the array, or a contiguous copy of it, as read-only."""
     contiguous = np.ascontiguousarray(array)
     freeze_arrays(contiguous)
     return contiguous
 
 
 def unique_integers(numbers: Integers) -> tuple[Integers, Integers]:
-    """The distinct numbers, ascending, and the place of each of (n,) numbers among them.
+    """Return the distinct numbers, ascending, and the index of each of (n,) numbers among them.
 
-    As `numpy.unique` with its inverse, in half the memory; where most numbers ascend in less time, too.
+    Equivalent to `numpy.unique` with its inverse, in half the memory; faster if most numbers ascend.
     """
     ordered = np.sort(numbers)  # `numpy.unique` alone takes longer: it puts integers into a hash table first
     is_first = np.ones(ordered.size, np.bool_)
@@ -56,9 +56,9 @@ def unique_integers(numbers: Integers) -> tuple[Integers, Integers]:
 
 
 def concatenate_arrays(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> NDArray[Scalar]:
-    """All parts (n, ...) one behind the other. The list is emptied from its end, so that they are in memory once.
+    """Concatenate the parts (n, ...), emptying the list from its end so that the data is in memory once.
 
-    `like` (any number, ...) is of the shape and type of the rows, even if there are no parts.
+    `like` (any number, ...) has the shape and type of the rows, in case there are no parts.
     """
     whole = np.empty((sum(map(len, parts)), *like.shape[1:]), like.dtype)
     end = len(whole)
@@ -70,11 +70,11 @@ def concatenate_arrays(parts: list[NDArray[Scalar]], like: NDArray[Scalar]) -> N
 
 
 def offsets_from_sizes(sizes: Sequence[int] | Integers) -> Integers:
-    """Where each of some ranges of these sizes begins, one behind the other, and where the last ends."""
+    """Return the start of each of consecutive ranges with these sizes, and the end of the last."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def concatenate_ranges(firsts: Integers, sizes: Integers) -> Integers:
-    """The numbers first, first + 1, … of every range, one range after the other."""
+    """Return the numbers first, first + 1, … of every range, concatenated."""
     ends = np.cumsum(sizes)
     return np.repeat(firsts - ends + sizes, sizes) + np.arange(ends[-1] if ends.size else 0)

@@ -1,7 +1,8 @@
-"""Where compiled kernels are kept, and under which name: that of what they were compiled from.
+"""Disk cache of compiled kernels, named by a hash of their sources.
 
-A name holds the text of a kernel's file and of all files of ours that it imports. So a new checkout, another folder or an
-unrelated change compiles nothing again, and a kernel never goes on with an older form of one that it calls.
+The name covers the text of a kernel's file and of all project files that it imports. So a new checkout,
+another folder or an unrelated change does not recompile anything, and a kernel never uses an outdated version
+of one that it calls.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ OUTDATED_S = 30 * 86_400.0  # what another release or branch has compiled may st
 
 
 def kernel_cache_folder() -> Path:
-    """NUMBA_CACHE_DIR, or a folder of this user's caches."""
+    """Return NUMBA_CACHE_DIR, or a folder in the user's cache."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     return Path(given) if given else platformdirs.user_cache_path("fewpass") / "kernels"
 
 
 def untrusted_cache_reason(folder: Path) -> str | None:
-    """Why nothing is loaded from a cache folder, or None if only this user, and root, can have put anything there.
+    """Return the reason not to load from a cache folder; None if only this user and root can write to it.
 
-    Compiled kernels are pickles and machine code: whoever writes them runs code as this user.
+    Compiled kernels are pickles and machine code: whoever writes them can run code as this user.
     """
     for path in dict.fromkeys((folder, *folder.absolute().parents, *folder.resolve().parents)):
         found = path.stat()
@@ -44,13 +45,15 @@ def untrusted_cache_reason(folder: Path) -> str | None:
 
 
 def _others_may_write(found: os.stat_result) -> bool:
-    """Also those of a group, unless it is the user's own, which has the same number on most systems."""
+    """Return whether others may write, including a group unless it is the user's own, which usually has the same
+    number.
+    """
     return bool(found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid != found.st_uid))
 
 
 @cache
 def is_trusted_cache_folder(folder: Path) -> bool:
-    """Whether kernels are loaded from a folder that exists and kept there; if not, a warning says so once."""
+    """Return whether kernels may be loaded from and saved to an existing folder; otherwise warns."""
     why = untrusted_cache_reason(folder)
     if why is not None:
         remedy = "Remove the folder, or set NUMBA_CACHE_DIR to one that only this user may write."
@@ -61,7 +64,7 @@ def is_trusted_cache_folder(folder: Path) -> bool:
 
 @cache
 def kernel_source_hash(file: Path) -> str:
-    """Hash of a file and of the files below its package that it imports, directly or not: 16 hexadecimal digits."""
+    """Hash a file and the files below its package that it imports, directly or indirectly: 16 hexadecimal digits."""
     found: dict[Path, bytes] = {}
     waiting = [file]
     while waiting:
@@ -79,12 +82,12 @@ def _digest_and_imports(path: Path) -> tuple[bytes, list[Path]]:
 
 
 def _root_of(file: Path) -> Path:
-    """The folder that holds the package `learners`: the file's own, or for a kernel elsewhere, this one."""
+    """Return the folder that contains the package `learners`: the file's own, or this one for a kernel elsewhere."""
     return next((folder.parent for folder in file.parents if folder.name == "learners"), Path(__file__).parents[2])
 
 
 def _imported(text: str, root: Path) -> list[Path]:
-    """Files that `from learners.… import …` may mean: modules, packages, and modules of packages."""
+    """Return the files that `from learners.… import …` may refer to: modules, packages, and modules of packages."""
     files = []
     for module, names in IMPORT.findall(text):
         folder = root.joinpath(*module.split("."))
@@ -94,9 +97,9 @@ def _imported(text: str, root: Path) -> list[Path]:
 
 
 def delete_outdated_kernels(folder: Path, prefix: str, current: str) -> None:
-    """Remove what was compiled long ago of other forms of a kernel.
+    """Delete files compiled long ago from other versions of a kernel.
 
-    The files of the kernel begin with `prefix`, those of its present form with `current`.
+    The files of the kernel begin with `prefix`, those of its current version with `current`.
     """
     oldest = time.time() - OUTDATED_S
     for path in folder.glob(f"{prefix}*"):

@@ -1,4 +1,4 @@
-"""What numba has no words for: bits, bytes at an address. Each refuses types that it would read wrongly.
+"""Numba intrinsics for bits and for bytes at an address; each refuses types that it would misread.
 
 A vector load takes two codes of 16 bits for four of 8.
 """
@@ -24,23 +24,23 @@ Intrinsic = tuple[Signature, Callable[[Target, ir.IRBuilder, Signature, Sequence
 
 
 def require_types(is_accepted: bool, accepts: str, *given: types.Type) -> None:
-    """Refuse to compile an intrinsic for types that it would read wrongly."""
+    """Refuse to compile an intrinsic for types that it would misread."""
     if not is_accepted:
         raise TypingError(f"{accepts}, not {' and '.join(map(str, given))}")
 
 
 def is_integer_type(kind: types.Type, bits: Sequence[int] = (8, 16, 32, 64)) -> bool:
-    """Whether a type is an integer of one of these widths; a counter's first value is a literal."""
+    """Return whether a type is an integer of one of these widths, including literals."""
     return isinstance(kind, types.Integer) and unliteral(kind).bitwidth in bits
 
 
 def is_contiguous_array_type(kind: types.Type, *items: types.Type) -> bool:
-    """Whether a type is a contiguous one-dimensional array of one of these items."""
+    """Return whether a type is a contiguous one-dimensional array of one of these items."""
     return isinstance(kind, types.Array) and kind.ndim == 1 and kind.layout == "C" and kind.dtype in items
 
 
 def require_lane_array_types(name: str, array: types.Type, slot: types.Type, item: types.Type) -> None:
-    """Refuse an array that is not made of rows of vectors."""
+    """Refuse an array whose rows are not vectors of lanes."""
     is_block = isinstance(array, types.Array) and array.ndim == 2 and array.layout == "C" and array.dtype == item
     require_types(is_block, f"{name} takes a C-contiguous array (n, n_lanes) of {item}", array)
     require_types(is_integer_type(slot), f"{name} takes an integer as slot", slot)
@@ -48,7 +48,7 @@ def require_lane_array_types(name: str, array: types.Type, slot: types.Type, ite
 
 @intrinsic
 def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
-    """Number of bits set in a uint64."""
+    """Return the number of set bits in a uint64."""
     require_types(is_integer_type(word, [64]), "popcount takes an integer of 64 bits", word)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -59,7 +59,9 @@ def popcount(typingctx: Context, word: types.Type) -> Intrinsic:
 
 @intrinsic
 def equal_bytes_bitmask(typingctx: Context, codes: types.Type, offset: types.Type, value: types.Type) -> Intrinsic:
-    """Bits r = 0..63 of a uint64: whether codes[offset + r] == value, for a one-dimensional uint8 array of enough rows."""
+    """Return a uint64 whose bit r = 0..63 is set if codes[offset + r] == value, for a one-dimensional uint8 array of
+    enough rows.
+    """
     # The kernel loads bytes whatever the array holds: of uint16 codes it would match halves, and counts become negative.
     require_types(
         is_contiguous_array_type(codes, types.uint8),
@@ -118,7 +120,7 @@ def add_four(
 
 @intrinsic
 def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
-    """The pointer of an address."""
+    """Convert an address to a pointer."""
     require_types(address == types.uint64, "bytes_at_address takes an address as a uint64", address)
 
     def codegen(context: Target, builder: ir.IRBuilder, signature: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -129,13 +131,13 @@ def _byte_pointer(typingctx: Context, address: types.Type) -> Intrinsic:
 
 @inner_kernel
 def bytes_at_address(address: int, n: int) -> np.ndarray:
-    """The n bytes from an address on, as an array; whoever calls keeps the memory alive."""
+    """Return the n bytes at an address as an array; the caller keeps the memory alive."""
     return numba.carray(_byte_pointer(address), (n,), np.uint8)
 
 
 @intrinsic
 def load_number(typingctx: Context, address: types.Type, kind: types.NumberClass) -> Intrinsic:
-    """The number of a type such as np.int32 at an address, aligned or not; whoever calls keeps the memory alive."""
+    """Load a number of a type such as np.int32 from an address, aligned or not; the caller keeps the memory alive."""
     require_types(address == types.uint64, "load_number takes an address as a uint64", address)
     is_number = isinstance(kind, types.NumberClass) and isinstance(kind.dtype, types.Integer | types.Float)
     require_types(is_number, "load_number takes a type such as np.int32", kind)

@@ -1,4 +1,4 @@
-"""numba's options, in one place, and the cache of compiled kernels."""
+"""Numba options for all kernels, and the cache of compiled kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUM_BYTES = hashlib.sha256().digest_size
 
 
 class _CollectorPause(event.Listener):
-    """Leaves garbage alone while numba compiles, under its one lock: looking for it takes a seventh of the time."""
+    """Pauses garbage collection while numba compiles, which saves a seventh of the time."""
 
     def __init__(self) -> None:
         self._was_enabled: list[bool] = []  # a compilation compiles what it calls
@@ -48,10 +48,11 @@ event.register("numba:compile", _CollectorPause())
 
 
 class KernelCache:
-    """Compiled forms of one kernel on disk, one file for each signature and processor.
+    """Compiled versions of one kernel on disk, one file per signature and processor.
 
-    Numba's own cache looks at the time of a function's file, not at the functions compiled into it; and two processes that
-    compile at the same moment overwrite its index. Here the name of a file says all that it depends on.
+    Numba's own cache checks the modification time of a function's file, but not the functions compiled into it;
+    and two processes that compile at the same moment overwrite its index. Here the file name covers all
+    dependencies.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -62,20 +63,20 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str:
-        """Where the files are."""
+        """Folder of the files."""
         version = f"py{sys.version_info.major}{sys.version_info.minor}-numba{numba.__version__}"
         return str(kernel_cache_folder() / version)
 
     @property
     def current(self) -> str:
-        """How the names of files of the kernel's present form begin."""
+        """File name prefix of the kernel's current version."""
         return f"{self._prefix}{kernel_source_hash(self._file)}-"
 
     def _path(self, key: tuple[Any, ...]) -> Path:
         return Path(self.cache_path) / f"{self.current}{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for a signature; None if nothing was."""
+        """Return the compiled code for a signature; None if not cached."""
         # All that machine code needs. Numba's own cache also loads what it knows of numpy, a third of a second: compiling does that.
         rtsys.initialize(target_context)
         key = (sig, target_context.codegen().magic_tuple())
@@ -95,7 +96,7 @@ class KernelCache:
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled; where nothing can be kept, the next process compiles again."""
+        """Save compiled code; if that is impossible, the next process compiles again."""
         if data.lifted or data.library.has_dynamic_globals:  # which hold addresses of this process
             return
         key = (sig, data.codegen.magic_tuple())
@@ -115,12 +116,15 @@ class KernelCache:
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile a kernel: without the GIL, cached on disk, exact arithmetic (no fastmath: we need -inf and ordered sums)."""
+    """Compile a kernel: without the GIL, cached on disk, with exact arithmetic (no fastmath: -inf and ordered sums are
+    needed).
+    """
     return _compiled(function)
 
 
 def inner_kernel(function: Callable[..., Any]) -> Any:
-    """A kernel that only kernels call. It has no wrapper for callers in Python, which takes a fifth of a compilation.
+    """Compile a kernel for calls from other kernels only; omitting the Python wrapper saves a fifth of the compile
+    time.
 
     A call from Python raises TypeError.
     """
@@ -155,13 +159,13 @@ def _refuse(name: str) -> None:
 
 
 def load_numba_registries() -> None:
-    """Load what numba knows of numpy's functions, as the first kernel would."""
+    """Load numba's registries of numpy functions, as the first kernel would."""
     import numba.np.arraymath  # noqa: F401
 
 
 @contextmanager
 def notify_on_kernel_compilation(tell: Callable[[], None]) -> Iterator[None]:
-    """Call `tell` once, if a kernel is compiled rather than found on disk: that takes seconds, and happens once on a machine."""
+    """Call `tell` once if a kernel is compiled instead of loaded from disk, which takes seconds once per machine."""
 
     class First(event.Listener):
         has_told = False

@@ -1,4 +1,4 @@
-"""Random variates, one thread each: every function takes a counter and gives back the next one."""
+"""Single-threaded random variates; every function takes a counter and returns the next one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _seatings() -> Array:
-    """[n, t] S(n, t) / (n - 1)! by S(n + 1, t) = S(n, t - 1) + n S(n, t)."""
+    """Return the table [n, t] of S(n, t) / (n - 1)!, by S(n + 1, t) = S(n, t - 1) + n S(n, t)."""
     seatings = np.zeros((TABULATED + 1, TABULATED + 1))
     seatings[1, 1] = 1.0
     for n in range(1, TABULATED):
@@ -22,7 +22,7 @@ def _seatings() -> Array:
 
 
 def _ziggurat(n_layers: int, r: float, area: float) -> tuple[Array, Array]:
-    """Right edges of the layers of equal area, the base first, and the density at them."""
+    """Return the right edges of the layers of equal area, the base first, and the density at them."""
     x = np.empty(n_layers + 1)
     x[0], x[1], x[n_layers] = area * np.exp(0.5 * r * r), r, 0.0
     for layer in range(2, n_layers):
@@ -43,14 +43,14 @@ ZIGGURAT_X, ZIGGURAT_F = _ziggurat(256, ZIGGURAT_R, 0.00492867323399)
 
 @inner_kernel
 def random_bits(counter):
-    """The random uint64 at a counter."""
+    """Return the random uint64 at a counter."""
     z = (counter ^ (counter >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
 
 
 def random_bits_array(counters: Array) -> Array:
-    """(...) uint64: what `random_bits` is at each of many counters."""
+    """Return `random_bits` at each of many counters, (...) uint64."""
     with np.errstate(over="ignore"):
         z = (counters ^ (counters >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -59,13 +59,15 @@ def random_bits_array(counters: Array) -> Array:
 
 @kernel
 def uniform_variate(counter):
-    """The number in [0, 1) of 53 bits at a counter."""
+    """Return the 53-bit number in [0, 1) at a counter."""
     return np.float64(np.int64(random_bits(counter) >> np.uint64(11))) * 1.1102230246251565e-16
 
 
 @inner_kernel
 def normal_variate(counter):
-    """Standard normal, by the ziggurat of 256 layers (Marsaglia and Tsang 2000; Doornik 2005); and the next counter."""
+    """Return a standard normal variate, by the ziggurat of 256 layers (Marsaglia and Tsang 2000; Doornik 2005), and the
+    next counter.
+    """
     while True:
         counter += STEP
         bits = random_bits(counter)
@@ -90,7 +92,7 @@ def normal_variate(counter):
 
 @inner_kernel
 def gamma_variate(shape, counter):
-    """Gamma variate of rate 1 (Marsaglia and Tsang 2000), zero for shape 0; and the next counter."""
+    """Return a gamma variate of rate 1 (Marsaglia and Tsang 2000), zero for shape 0, and the next counter."""
     if shape <= 0.0:
         return 0.0, counter
     boost = 1.0
@@ -114,10 +116,11 @@ def gamma_variate(shape, counter):
 
 @kernel
 def crp_table_count_variate(n, a, counter):
-    """Number of tables that n customers take in a Chinese restaurant of concentration a: P(t) ∝ a^t S(n, t).
+    """Return the number of tables of n customers in a Chinese restaurant of concentration a, P(t) ∝ a^t S(n, t), and
+    the next counter.
 
-    Customer i (from 0) takes a new table with probability a / (a + i). Far out, candidates come from gaps whose survival
-    function (i / j)^c is at most the true one, and are thinned; exact for any n. And the next counter.
+    Customer i (from 0) takes a new table with probability a / (a + i). For large i, candidates are drawn from
+    gaps whose survival function (i / j)^c is at most the true one, and are thinned; exact for any n.
     """
     counter += STEP
     # Up to TABULATED customers by inversion: P(t) ∝ a^(t-1) S(n, t) / (n-1)!, in all ∏ (1 + a / i).

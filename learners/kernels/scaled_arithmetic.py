@@ -1,7 +1,8 @@
-"""Sums over subsets of numbers whose logarithms differ by millions, without a logarithm in any loop.
+"""Sums over subsets of numbers whose logarithms differ by millions, without logarithms in inner loops.
 
-A number is mantissa * 2^(256 exponent) with 1 <= mantissa < 2^256, or zero. Sums and products of such numbers are exact to
-double precision, cost about as much as those of doubles, and run in vectors; sums of logarithms take ten times as long.
+A number is mantissa * 2^(256 exponent) with 1 <= mantissa < 2^256, or zero. Sums and products of these
+numbers are exact to double precision, cost about as much as those of doubles, and vectorize; sums of
+logarithms take ten times as long.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NOTHING = -(1 << 28)
 
 @kernel
 def scaled_exp(logs, shift, mantissa, exponent):  # (n,) float64; OUT (n,) float64, (n,) int32
-    """The numbers exp(logs - shift)."""
+    """Compute the scaled numbers exp(logs - shift)."""
     for i in range(logs.size):
         x = logs[i] - shift
         if x == -np.inf:
@@ -38,13 +39,13 @@ def scaled_exp(logs, shift, mantissa, exponent):  # (n,) float64; OUT (n,) float
 
 @kernel
 def scaled_log(mantissa, exponent):
-    """The logarithm of a number."""
+    """Return the logarithm of a scaled number."""
     return np.log(mantissa) + exponent * STEP if mantissa > 0.0 else -np.inf
 
 
 @inner_kernel
 def scaled_add(m, e, n, f):
-    """M 2^(256 e) + n 2^(256 f); both mantissas in their range."""
+    """Return m 2^(256 e) + n 2^(256 f); both mantissas must be in range."""
     d = e - f
     if d == 0:
         m += n
@@ -64,7 +65,7 @@ def scaled_add(m, e, n, f):
 
 @kernel
 def scaled_multiply(m, e, n, f):
-    """M 2^(256 e) * n 2^(256 f)."""
+    """Return m 2^(256 e) * n 2^(256 f)."""
     m *= n
     if m == 0.0:
         return 0.0, np.int64(NOTHING)
@@ -77,7 +78,7 @@ def scaled_multiply(m, e, n, f):
 
 @kernel
 def scaled_divide(m, e, n, f):
-    """M 2^(256 e) / (n 2^(256 f)) as a double, for quotients of at most about one."""
+    """Return m 2^(256 e) / (n 2^(256 f)) as a double, for quotients of at most about one."""
     d = e - f
     if m == 0.0 or d < -4:
         return 0.0
@@ -93,7 +94,7 @@ def scaled_divide(m, e, n, f):
 
 @kernel
 def scaled_subset_sums(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in place
-    """Zeta transform: the sum over all subsets of each set, sets as bits of the index.
+    """Compute the zeta transform in place: the sum over all subsets of each set, with sets as bits of the index.
 
     References: Koivisto, Sood (2004), Exact Bayesian structure discovery in Bayesian networks, section 3.3.
     """
@@ -117,7 +118,7 @@ def scaled_subset_sums(mantissa, exponent):  # (2^k,) float64, (2^k,) int32; in 
 
 
 def scaled_superset_sums(mantissa: Floats, exponent: Int32s) -> None:
-    """The sum over all supersets of each set, in place: backwards, they are the subsets of each complement."""
+    """Compute the sum over all supersets of each set, in place; in reverse order, these are subsets of the complement."""
     m, e = mantissa[::-1].copy(), exponent[::-1].copy()
     scaled_subset_sums(m, e)
     mantissa[:], exponent[:] = m[::-1], e[::-1]

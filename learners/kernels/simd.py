@@ -1,8 +1,8 @@
-"""Sixteen numbers, one for each row of a block, that kernels keep in registers.
+"""SIMD type of sixteen numbers, one per row of a block, that kernels keep in registers.
 
-A loop over sixteen rows of an array costs more than its arithmetic: the compiler checks whether arrays overlap, counts
-references to the slices, and reads and writes every sum again. `Lanes` are one value to it. All operations are the exact
-ones, in the order in which they are written, so a lane has the same bits as the plain arithmetic of its row.
+A loop over sixteen rows of an array costs more than its arithmetic: the compiler checks arrays for overlap,
+counts references to the slices, and loads and stores every sum. `Lanes` are a single value for it. All
+operations are exact and in program order, so a lane has the same bits as scalar arithmetic on its row.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _WHOLES = ir.VectorType(ir.IntType(64), N_LANES)
 
 
 class LanesType(types.Type):
-    """Sixteen float64."""
+    """Numba type of sixteen float64."""
 
     def __init__(self) -> None:
         super().__init__(name="Lanes")
 
 
 class MarksType(types.Type):
-    """Sixteen truths, as comparisons of lanes give them."""
+    """Numba type of sixteen booleans, the result of comparing lanes."""
 
     def __init__(self) -> None:
         super().__init__(name="Marks")
@@ -74,7 +74,7 @@ def _all(number: float) -> ir.Constant:
 
 
 def _define(symbol: Callable[..., object], result: types.Type, make: Callable[..., ir.Value]) -> None:
-    """Make an operator of lanes and lanes, and of lanes and a number on either side."""
+    """Define an operator on lanes with lanes, and on lanes with a number on either side."""
     sides = [(lanes, lanes), (types.float64, lanes), (lanes, types.float64)]
     cases = [signature(result, *kinds) for kinds in sides]
     infer_global(symbol)(type("_OfLanes", (ConcreteTemplate,), {"cases": cases}))
@@ -88,12 +88,12 @@ def _define(symbol: Callable[..., object], result: types.Type, make: Callable[..
 
 
 def _arithmetic(symbol: Callable[..., object], instruction: str) -> None:
-    """Make + - * / of lanes and numbers."""
+    """Define an arithmetic operator (+ - * /) on lanes and numbers."""
     _define(symbol, lanes, lambda builder, a, b: getattr(builder, instruction)(a, b))
 
 
 def _comparison(symbol: Callable[..., object], sign: str) -> None:
-    """Make a comparison of lanes and numbers; what is not a number fails it."""
+    """Define a comparison of lanes and numbers; it is false for NaN."""
     _define(symbol, marks, lambda builder, a, b: builder.fcmp_ordered(sign, a, b))
 
 
@@ -113,7 +113,7 @@ lower_builtin(operator.or_, marks, marks)(lambda context, builder, sig, args: bu
 def _address(
     context: Target, builder: ir.IRBuilder, kind: types.Array, array: ir.Value, slot: ir.Value, of: ir.Type
 ) -> ir.Value:
-    """Pointer to the lanes in a row of a C-contiguous array whose rows have N_LANES items."""
+    """Return a pointer to the lanes in a row of a C-contiguous array whose rows have N_LANES items."""
     data = cgutils.create_struct_proxy(kind)(context, builder, array).data
     first = builder.mul(slot, ir.Constant(slot.type, N_LANES))
     return builder.bitcast(builder.gep(data, [first]), of.as_pointer())
@@ -128,7 +128,7 @@ def _require_lanes(name: str, *given: types.Type) -> None:
 
 @intrinsic
 def unchecked_array_item(typingctx: Context, array: types.Array, index: types.Type) -> Intrinsic:
-    """array[index] of a contiguous one-dimensional array, for an index that is never negative."""
+    """Return array[index] of a contiguous one-dimensional array, for an index that is never negative."""
     is_row = isinstance(array, types.Array) and isinstance(array.dtype, types.Number | types.Boolean)
     require_types(
         is_row and is_contiguous_array_type(array, array.dtype),
@@ -146,7 +146,7 @@ def unchecked_array_item(typingctx: Context, array: types.Array, index: types.Ty
 
 @intrinsic
 def load_lanes(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
-    """array[slot] of a C-contiguous float64 array (n, N_LANES)."""
+    """Load array[slot] of a C-contiguous float64 array (n, N_LANES)."""
     require_lane_array_types("load_lanes", array, slot, types.float64)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -159,7 +159,7 @@ def load_lanes(typingctx: Context, array: types.Array, slot: types.Type) -> Intr
 
 @intrinsic
 def store_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
-    """Write array[slot] of a C-contiguous float64 array (n, N_LANES)."""
+    """Store lanes to array[slot] of a C-contiguous float64 array (n, N_LANES)."""
     require_lane_array_types("store_lanes", array, slot, types.float64)
     _require_lanes("store_lanes", given)
 
@@ -173,7 +173,7 @@ def store_lanes(typingctx: Context, array: types.Array, slot: types.Type, given:
 
 @intrinsic
 def load_code_lanes(typingctx: Context, x: types.Array, first: types.Type, n: types.Type) -> Intrinsic:
-    """Sixteen items of a contiguous float64 array from the first-th on, of which what is not from 0 to n - 1 becomes n.
+    """Load sixteen items of a contiguous float64 array starting at `first`; values outside 0 to n - 1 become n.
 
     `first` is an index into its items, row after row; n is a float64.
     """
@@ -196,7 +196,7 @@ def load_code_lanes(typingctx: Context, x: types.Array, first: types.Type, n: ty
 
 @intrinsic
 def store_integer_lanes(typingctx: Context, array: types.Array, slot: types.Type, given: types.Type) -> Intrinsic:
-    """Write lanes of whole numbers as array[slot] of a C-contiguous int64 array (n, N_LANES)."""
+    """Store lanes of integers to array[slot] of a C-contiguous int64 array (n, N_LANES)."""
     require_lane_array_types("store_integer_lanes", array, slot, types.int64)
     _require_lanes("store_integer_lanes", given)
 
@@ -211,7 +211,7 @@ def store_integer_lanes(typingctx: Context, array: types.Array, slot: types.Type
 
 @intrinsic
 def load_integer_lanes(typingctx: Context, array: types.Array, slot: types.Type) -> Intrinsic:
-    """array[slot] of a C-contiguous int64 array (n, N_LANES), as float64."""
+    """Load array[slot] of a C-contiguous int64 array (n, N_LANES), as float64."""
     require_lane_array_types("load_integer_lanes", array, slot, types.int64)
 
     def codegen(context: Target, builder: ir.IRBuilder, sig: Signature, args: Sequence[ir.Value]) -> ir.Value:
@@ -224,9 +224,9 @@ def load_integer_lanes(typingctx: Context, array: types.Array, slot: types.Type)
 
 @intrinsic
 def fixed_point_lane_sum(typingctx: Context, given: types.Type) -> Intrinsic:
-    """Sum of the lanes in units of 2^-32, each rounded to the nearest, as an int64. The lanes are from 0 to 2^19.
+    """Sum the lanes in units of 2^-32, each rounded to the nearest, as an int64. Lanes must be from 0 to 2^19.
 
-    Above 1.5 · 2^20 doubles are 2^-32 apart: adding that rounds, and the bits of the sum are whole numbers.
+    Above 1.5 · 2^20 doubles are 2^-32 apart: adding that constant rounds, and the bits of the sum are integers.
     """
     _require_lanes("fixed_point_lane_sum", given)
     magic = 1.5 * 2.0**20
@@ -243,7 +243,7 @@ def fixed_point_lane_sum(typingctx: Context, given: types.Type) -> Intrinsic:
 
 @intrinsic
 def select_lanes(typingctx: Context, given: types.Type, a: types.Type, b: types.Type) -> Intrinsic:
-    """Lanes or a number where marks are set, elsewhere others."""
+    """Select lanes or a number where marks are set, and others elsewhere."""
     is_known = given == marks and a in LANES_OR_NUMBER and b in LANES_OR_NUMBER
     require_types(is_known, "select_lanes takes marks, and lanes or float64", given, a, b)
 

@@ -1,4 +1,4 @@
-"""Numbers beyond the range of double precision: a fraction, and an exponent of its own."""
+"""Numbers beyond the range of double precision: a fraction and a separate exponent."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAST = -1e300
 
 @inner_kernel
 def exp_as_wide_number(log):
-    """Exp(log) as a wide number."""
+    """Return exp(log) as a wide number."""
     if log == -np.inf:
         return 0.0, LEAST
     whole = np.rint(log / LOG_RADIX)
@@ -27,7 +27,7 @@ def exp_as_wide_number(log):
 
 @kernel
 def multiply_wide_numbers(a, a_power, b, b_power):
-    """Product of two wide numbers."""
+    """Return the product of two wide numbers."""
     product, power = a * b, a_power + b_power
     if product < INVERSE_RADIX:
         product *= RADIX
@@ -42,7 +42,7 @@ def multiply_wide_numbers(a, a_power, b, b_power):
 
 @inner_kernel
 def add_wide_numbers(a, a_power, b, b_power):
-    """Sum of two wide numbers; what is 2^-500 of the other does not matter much, and less than that not at all."""
+    """Return the sum of two wide numbers; terms below 2^-500 of the other are negligible, and smaller ones are dropped."""
     if b_power > a_power:
         a, a_power, b, b_power = b, b_power, a, a_power
     total = a
@@ -68,7 +68,7 @@ def add_weighted_wide_numbers(log_weight, source, values, exponents, target, n_r
 
 @inner_kernel
 def write_wide_number_logs(values, exponents, n_rows, first, logs):
-    """OUT logs[:, first : first + n_rows] of wide numbers."""
+    """Write the logarithms of wide numbers; OUT logs[:, first : first + n_rows]."""
     for node in range(values.shape[0]):
         for r in range(n_rows):
             value = values[node, r]

@@ -1,1 +1,1 @@
-"""What every model is: its protocol, the questions it takes, its explanations and parameters."""
+"""The model protocol, queries, explanations and parameters common to all models."""

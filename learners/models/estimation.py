@@ -1,4 +1,4 @@
-"""How an answer is estimated: averages over the graphs of a posterior, and samples where a sum is too large."""
+"""Settings of approximate answers: averages over a posterior's graphs, and sampling where exact sums are too large."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_AVERAGED = 10_000
 
 @dataclass(frozen=True)
 class Average:
-    """The average over graphs drawn from a posterior over structures, and over their parameters.
+    """Average over graphs drawn from a posterior over structures, and over their parameters.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class Average:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Samples in place of a sum that is too large: they end at a standard error or a time, whichever comes first.
+    """Sampling instead of an exact sum that is too large, until a standard error or time limit is reached.
 
-    Where the exact way is possible, the answer is exact.
+    The answer is exact if that is possible.
 
     Parameters
     ----------
@@ -83,6 +83,6 @@ class Sampling:
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that is out of range. Raises InvalidParameter."""
+    """Refuse a seed out of range. Raises InvalidParameter."""
     if not 0 <= seed < 1 << 64:
         raise InvalidParameter("seed", seed, "use a whole number from 0 to 2^64 - 1")

@@ -1,4 +1,4 @@
-"""What can be known of columns: one value, some values, a range of numbers, what is excluded, weights of values."""
+"""Evidence about columns: a value, several values, a range of numbers, excluded values, or weights of values."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ RawValue = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Range:
-    """A number, or a time, from `low` to `high`.
+    """A number or time from `low` to `high`.
 
-    Both ends are in the range. Where the model knows intervals of a column only, they have to be cut points, and a cut belongs to
-    the interval below it.
+    Both ends are included. If the model has only intervals of a column, both must be cut points, and a cut point
+    belongs to the interval below it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Range:
 
 @dataclass(frozen=True)
 class NoneOf:
-    """Any value but these; a missing value and a rare one are among the rest.
+    """Any value except these; missing and rare values are included.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ AskedGraph = Literal["best"] | Average | tuple[str, ...]
 
 @dataclass(frozen=True)
 class Given:
-    """What queries to a distribution have in common.
+    """Fields common to all queries about a distribution.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Why a class was predicted: what each attribute adds to the log odds against the next probable class."""
+"""Explanations of predictions: each attribute's contribution to the log odds against the second most probable class."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SUM_TOLERANCE = 1e-5
 
 
 class Explanation(NamedTuple):
-    """The log odds of the predicted class, taken apart; n rows, d attributes in the order of the schema.
+    """Log odds of the predicted class, decomposed by attribute; n rows, d attributes in schema order.
 
     Parameters
     ----------
@@ -53,10 +53,10 @@ class Explanation(NamedTuple):
 
 @runtime_checkable
 class Additive(Protocol):
-    """A model whose log probabilities are, up to what all classes share, sums over the attributes."""
+    """A model whose log probabilities are sums over the attributes, up to a term common to all classes."""
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """(n_classes,) the prior's term, and (n_attributes, n_rows, n_classes) the attributes'."""
+        """Return the prior's term (n_classes,), and the attributes' terms (n_attributes, n_rows, n_classes)."""
 
 
 def explain(model: Model, chunk: Chunk) -> Explanation:
@@ -81,9 +81,9 @@ def explain(model: Model, chunk: Chunk) -> Explanation:
 
 
 def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, Floats]:
-    """(n_rows, n_classes) the prior's terms, and (n_attributes, n_rows, n_classes) the attributes'.
+    """Return the prior's terms (n_rows, n_classes), and the attributes' (n_attributes, n_rows, n_classes).
 
-    Where columns are missing, the answer of a network is no sum of its terms: such rows have Shapley values.
+    With missing columns, a network's prediction is not the sum of its terms, so these rows use Shapley values.
     """
     if isinstance(model, Additive):
         of_all, terms = model.log_terms(chunk)
@@ -103,7 +103,7 @@ def _terms(model: Model, chunk: Chunk, probabilities: Floats) -> tuple[Floats, F
 
 
 def _are_sums(scores: Floats, probabilities: Floats) -> Mask:
-    """(n_rows,) bool: whether the log odds of the probabilities are those of the scores."""
+    """Return whether the log odds of the probabilities equal those of the scores, (n_rows,) bool."""
     with np.errstate(divide="ignore", invalid="ignore"):  # infinity less infinity: a row that no class can produce
         logs = np.log(probabilities)
         off = (scores - scores.max(axis=1, keepdims=True)) - (logs - logs.max(axis=1, keepdims=True))
@@ -112,11 +112,12 @@ def _are_sums(scores: Floats, probabilities: Floats) -> Mask:
 
 
 def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
-    """(n_classes,) the prior's term, and (n_attributes, n_rows, n_classes) each attribute's Shapley value of log P(class | x).
+    """Return the prior's term (n_classes,), and each attribute's Shapley value of log P(class | x), (n_attributes,
+    n_rows, n_classes).
 
-    The value of a coalition is what the model answers when only its attributes are known; one that no row knows adds nothing. Exact for
-    up to `MOST_EXACT` attributes. For more, means over `N_ORDERS` fixed random orders and their reverses: they add up exactly, and each is an
-    estimate.
+    The value of a coalition is the model's prediction with only its attributes known; an attribute that is
+    missing in all rows contributes nothing. Values are exact for up to `MOST_EXACT` attributes. For more, they
+    are means over `N_ORDERS` fixed random orders and their reverses: their sum is exact, and each is an estimate.
 
     References
     ----------
@@ -135,7 +136,7 @@ def shapley_terms(model: Model, chunk: Chunk) -> tuple[Floats, Floats]:
 
 
 def masked_class_log_posteriors(model: Model, chunk: Chunk, known: Mask) -> Floats:
-    """(n_rows, n_classes) float64: log P(class | x) with only the known attributes of x."""
+    """Return log P(class | x) given only the known attributes of x, (n_rows, n_classes) float64."""
     x = chunk.x.copy()
     unknown = np.flatnonzero(~known)
     x[unknown] = np.array([model.schema.attributes[i].n_values for i in unknown], x.dtype)[:, np.newaxis]

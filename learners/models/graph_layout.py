@@ -1,4 +1,4 @@
-"""Where the nodes of a directed graph stand: in layers, parents above their children, with few crossings.
+"""Layered layout of directed graphs: parents above their children, with few crossings.
 
 References
 ----------
@@ -30,7 +30,7 @@ Edge = tuple[int, int]
 
 
 class Placed(NamedTuple):
-    """Places in pixels, of the centres."""
+    """Centres of the nodes in pixels, and the routes of the edges."""
 
     # `x`, `y`: one for each node.
     x: list[float]
@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 def layered_graph_layout(
     widths: Sequence[float], edges: Sequence[Edge], heights: Sequence[float] | None = None
 ) -> Placed:
-    """Place the nodes of an acyclic graph.
+    """Lay out the nodes of an acyclic graph.
 
     `widths`: of the nodes, in pixels.
     `edges`, sequence of (parent, child): without cycles.
@@ -84,13 +84,13 @@ def layered_graph_layout(
 def trim_edge_route_to_nodes(
     route: Sequence[tuple[float, float]], parent_height: float, child_height: float
 ) -> list[tuple[float, float]]:
-    """A route from the foot of its parent to the head of its child."""
+    """Shorten a route to start at the bottom of its parent and end at the top of its child."""
     (x, y), (x_end, y_end) = route[0], route[-1]
     return [(x, y + parent_height / 2), *route[1:-1], (x_end, y_end - child_height / 2)]
 
 
 def svg_edge_path(route: Sequence[tuple[float, float]]) -> str:
-    """An edge as the path of an SVG picture, upright at its bends."""
+    """Return an edge as an SVG path, vertical at its bends."""
     parts = [f"M{route[0][0]:.1f} {route[0][1]:.1f}"]
     for (x0, y0), (x1, y1) in itertools.pairwise(route):
         middle = (y0 + y1) / 2
@@ -99,7 +99,7 @@ def svg_edge_path(route: Sequence[tuple[float, float]]) -> str:
 
 
 def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int]) -> None:
-    """Put nodes without edges where layers have room, and the rest in layers below."""
+    """Place nodes without edges in layers with room, and the rest in layers below."""
     used = [0.0] * (max(layer, default=0) + 1)
     for node in linked:
         used[layer[node]] += widths[node] + GAP
@@ -113,7 +113,7 @@ def _in_rows(layer: list[int], widths: Sequence[float], linked: Collection[int])
 
 
 def graph_node_layers(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
-    """The layer of each node: one below its lowest parent; one without parents just above its highest child.
+    """Return the layer of each node: one below its lowest parent; without parents, just above its highest child.
 
     Raises ValueError if there is a cycle.
     """
@@ -128,7 +128,7 @@ def graph_node_layers(n_nodes: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _neighbours(n_nodes: int, edges: Sequence[Edge]) -> tuple[list[list[int]], list[list[int]]]:
-    """The parents and the children of each node."""
+    """Return the parents and the children of each node."""
     parents: list[list[int]] = [[] for _ in range(n_nodes)]
     children: list[list[int]] = [[] for _ in range(n_nodes)]
     for parent, child in edges:
@@ -138,7 +138,7 @@ def _neighbours(n_nodes: int, edges: Sequence[Edge]) -> tuple[list[list[int]], l
 
 
 def _across(sizes: Sequence[float], layer: Sequence[int], links: Sequence[Edge]) -> list[float]:
-    """Horizontal places: each layer in the order of the means of its neighbours, a few times down and up."""
+    """Compute horizontal positions: sort each layer by the means of its neighbours, a few times down and up."""
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for node, of_node in enumerate(layer):
         rows[of_node].append(node)
@@ -162,9 +162,9 @@ def _across(sizes: Sequence[float], layer: Sequence[int], links: Sequence[Edge])
 
 
 def _apart(row: Sequence[int], means: Sequence[float], sizes: Sequence[float], x: list[float]) -> None:
-    """As near as possible to where the nodes of a row want to be, in their order and without touching.
+    """Place the nodes of a row as close to their targets as possible, in order and without overlap.
 
-    Least squares under an order: with the least distances taken off, isotonic regression.
+    This is least squares under an order: after subtracting the minimum distances, isotonic regression.
     """
     size = np.array([sizes[node] for node in row])
     least = np.concatenate([[0.0], np.cumsum((size[:-1] + size[1:]) / 2 + GAP)])
@@ -174,10 +174,10 @@ def _apart(row: Sequence[int], means: Sequence[float], sizes: Sequence[float], x
 
 
 def replace_invalid_xml_characters(text: str | None) -> str:
-    """A text on one line, without the characters that XML does not have."""
+    """Replace characters that XML does not allow, and line breaks."""
     return "".join("\ufffd" if category(c) in ("Cc", "Cs") or c in "\ufffe\uffff" else c for c in str(text))
 
 
 def truncate_xml_text(text: str, longest: int) -> str:
-    """A text of so many characters at most."""
+    """Truncate a text to `longest` characters."""
     return replace_invalid_xml_characters(text if len(text) <= longest else text[: longest - 1] + "…")

@@ -6,7 +6,7 @@ OTHER_NAMES = {"xgboost": "xgboost-cpu"}  # the same library without code for GP
 
 
 def installed_version(library: str) -> str:
-    """The version of a library, under either name that it is published by. Raises PackageNotFoundError if it is not installed."""
+    """Return the version of a library under either of its names. Raises PackageNotFoundError if it is not installed."""
     try:
         return version(library)
     except PackageNotFoundError:

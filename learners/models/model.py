@@ -1,4 +1,4 @@
-"""What a trained model is to those who store and serve it; and refusing single arrays of a stored one."""
+"""Protocol of trained models for storage and serving, and checks of single arrays of a stored model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from learners.schema import Chunk, Schema
 
 
 class Header(TypedDict):
-    """What the header of every stored model holds; each kind adds its own."""
+    """Header fields of every stored model; each kind adds others."""
 
     kind: str
     schema: str  # as JSON
@@ -22,33 +22,35 @@ class Header(TypedDict):
 
 
 class DerivedHeader(Header):
-    """Header of a model with derived arrays, which need not be stored."""
+    """Header of a model with derived arrays, which can be omitted from the file."""
 
     derived: list[str]
 
 
 class Model(Protocol):
-    """Immutable arrays with their schema."""
+    """A trained model: immutable arrays with their schema."""
 
     kind: ClassVar[str]
     schema: Schema
     facts: dict[str, Any]  # how it was learned, as JSON can hold it
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes)."""
+        """Predict P(class | attributes), (n_rows, n_classes) float64."""
 
     def structure(self) -> dict[str, object]:
-        """`nodes` and `edges` of the model, for people and pictures."""
+        """Return the model's `nodes` and `edges`, for descriptions and pictures."""
 
     def to_arrays(self) -> tuple[Mapping[str, object], Arrays]:
-        """A header that JSON can hold, with `kind`, and named arrays."""
+        """Return a JSON-compatible header, with `kind`, and named arrays."""
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`, without copying; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`, without copying; the arrays may be memory-mapped and
+        read-only.
+        """
 
     def tables(self) -> dict[str, pa.Table]:
-        """What a user may query with SQL in the model's file."""
+        """Return the tables that users can query with SQL in the model's file."""
 
     # What only some models can: `ModelDefaults` has what the others answer. What is made of models on higher floors
     # (SQL, networks, graphs, importances) is in the `Kind` of a model, see `learners.registry.kind`.
@@ -128,13 +130,13 @@ class ModelDefaults:
 
 
 def check_array_offsets(name: str, starts: Array, n_parts: int, end: int) -> None:
-    """Refuse starts of ranges that do not ascend from zero to the end."""
+    """Refuse offsets that do not ascend from zero to the end."""
     if starts.size != n_parts + 1 or starts[0] != 0 or starts[-1] != end or (np.diff(starts) < 0).any():
         raise InvalidArray(name, "does not ascend from zero to the end of what it divides")
 
 
 def check_array_type_and_shape(arrays: Arrays, name: str, dtype: type, *shape: int | None) -> Array:
-    """An array of a type and shape; None for any length."""
+    """Return an array after checking its type and shape; None allows any length."""
     if name not in arrays:
         raise InvalidArray(name, "is missing")
     array = arrays[name]
@@ -148,6 +150,6 @@ def check_array_type_and_shape(arrays: Arrays, name: str, dtype: type, *shape: i
 
 
 def check_array_elements(name: str, wrong: Array, reason: str) -> None:
-    """Refuse an array some of whose elements are wrong, naming the first of them."""
+    """Refuse an array with wrong elements, naming the first position."""
     if wrong.any():
         raise InvalidArray(name, f"{reason} (at {int(np.argmax(wrong))})")

@@ -1,4 +1,4 @@
-"""What the parameters of all learners have in common: they are stated once, as the fields of a frozen dataclass."""
+"""Base of all learners' parameters, which are declared once, as the fields of a frozen dataclass."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ P = TypeVar("P", bound="Parameters")
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of the parameters of a learner; a subclass adds fields with defaults and checks them when it is made."""
+    """Base of a learner's parameters; a subclass adds fields with defaults and validates them on creation."""
 
     def check_whole_numbers(self, **bounds: tuple[int, int]) -> None:
-        """Refuse fields that are no whole numbers from the first to the second bound, or None where that is the default.
+        """Refuse fields that are not integers from the first to the second bound, or None where that is the default.
 
         Raises InvalidParameter.
         """
@@ -69,11 +69,10 @@ class Parameters:
 
 
 def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object]) -> P:
-    """Parameters by name, as a learner's dataclass.
+    """Parse parameters by name to a learner's dataclass.
 
-    `of`: whose parameters they are, for messages.
-    `given`: where names are taken, one by itself will do.
-    Raises InvalidParameter naming the parameter and what is allowed.
+    `of`: owner of the parameters, for messages. `given`: a single name is accepted where several are expected.
+    Raises InvalidParameter naming the parameter and the allowed values.
     """
     known = [field.name for field in dataclasses.fields(cls)]
     for name in given:
@@ -94,14 +93,14 @@ def parse_parameters_dataclass(cls: type[P], of: str, given: Mapping[str, object
 
 
 def parameter_error_message(finding: Mapping[str, Any]) -> str:
-    """What is wrong with a value, as one of `ValidationError.errors()` tells it, in our words."""
+    """Describe an invalid value, as reported by `ValidationError.errors()`, in our wording."""
     context = {name: value for name, value in finding.get("ctx", {}).items() if name != "error"}
     return WORDS.get(finding["type"], str(finding["msg"]).removesuffix(".")).format_map(context)
 
 
 @dataclass(frozen=True)
 class ParameterField:
-    """One parameter, as a form shows it."""
+    """One parameter for display in a form."""
 
     name: str
     default: object  # what it is unless given; None where the learner chooses
@@ -114,12 +113,12 @@ class ParameterField:
 
     @property
     def sentence(self) -> str:
-        """The first sentence of what it means."""
+        """First sentence of the description."""
         return re.split(r"(?<=\.)\s", self.words, maxsplit=1)[0]
 
 
 def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
-    """The parameters of a learner in the order of its documentation: those of its own first.
+    """Return a learner's parameters in documentation order, its own before inherited ones.
 
     `cls`: a frozen dataclass.
     """
@@ -142,7 +141,7 @@ def parameter_fields(cls: type[Parameters]) -> list[ParameterField]:
 
 
 def _alternatives(kind: Any) -> Iterator[Any]:
-    """The types that a union allows, None apart."""
+    """Yield the types in a union, except None."""
     if get_origin(kind) in (Union, UnionType):
         for each in get_args(kind):
             yield from _alternatives(each)
@@ -163,9 +162,9 @@ def _default(field: dataclasses.Field[Any]) -> object:
 
 
 def parameter_texts(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each parameter.
+    """Return the description of each parameter from the docstrings of a class and its bases.
 
-    Returns dict: the head of an entry, such as "k : int", to its description; the entries of bases come last.
+    Returns dict: the head of an entry, such as "k : int", to its description; inherited entries come last.
     """
     texts: dict[str, str] = {}
     named: set[str] = set()
@@ -178,12 +177,12 @@ def parameter_texts(cls: type) -> dict[str, str]:
 
 
 def _names(head: str) -> list[str]:
-    """The parameters that the head of an entry names."""
+    """Return the parameters that the head of an entry names."""
     return [name.strip() for name in head.partition(" : ")[0].split(",")]
 
 
 def _entries(docstring: str) -> dict[str, str]:
-    """The entries of the section "Parameters" of a numpydoc docstring."""
+    """Return the entries of the "Parameters" section of a numpydoc docstring."""
     section = docstring.partition("Parameters\n----------\n")[2].partition("\n\n")[0]
     entries: dict[str, str] = {}
     head = ""

@@ -1,4 +1,4 @@
-"""What can be asked of a distribution, in the words of its columns."""
+"""Queries about a distribution, in terms of its columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MAX_TREES = 1000
 
 @dataclass(frozen=True)
 class Marginal(Given):
-    """How probable some values are, everything else summed out.
+    """Probability of some values, with everything else marginalized.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Marginal(Given):
 
 @dataclass(frozen=True)
 class ColumnQuery(Given):
-    """What queries about some columns, given others, have in common.
+    """Fields common to queries about some columns given others.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class ColumnQuery(Given):
 
 @dataclass(frozen=True)
 class Conditional(ColumnQuery):
-    """The distribution of discrete columns given others.
+    """Distribution of discrete columns given others.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Sample(Given):
 
 @dataclass(frozen=True)
 class Map(ColumnQuery):
-    """The most probable values of some columns together given others, the rest summed out.
+    """Most probable joint values of some columns given others, with the rest marginalized.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class Map(ColumnQuery):
 
 @dataclass(frozen=True)
 class Impute(ColumnQuery):
-    """The best guess of each missing value by itself: the most probable of a discrete column, the mean of a numeric one.
+    """Best guess of each missing value separately: the mode of a discrete column, the mean of a numeric one.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ class Impute(ColumnQuery):
 
 @dataclass(frozen=True)
 class Surprise:
-    """How unusual some values are: their log-likelihood, and its rank among those of rows that the model draws itself.
+    """How unusual some values are: their log-likelihood, and its rank among rows drawn from the model.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ class Surprise:
 
 @dataclass(frozen=True)
 class DrawQuery:
-    """What queries about structures that may draw graphs have in common.
+    """Fields common to queries about structures that may draw graphs.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ class DrawQuery:
 
 @dataclass(frozen=True)
 class Edges(DrawQuery):
-    """How probable each edge is, given some that are known: see `DrawQuery`."""
+    """Posterior probability of each edge, given known edges; see `DrawQuery`."""
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -249,7 +249,7 @@ class Edges(DrawQuery):
 
 @dataclass(frozen=True)
 class Graph:
-    """The most probable graph, given known edges.
+    """Most probable graph, given known edges.
 
     Parameters
     ----------
@@ -267,7 +267,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Graphs(DrawQuery):
-    """Graphs drawn from the posterior, given known edges; with prior "graph" each draw has a weight: see `DrawQuery`."""
+    """Graphs drawn from the posterior, given known edges; with prior "graph" each draw has a weight; see `DrawQuery`."""
 
     n: int = 1
     kind: Literal["graphs"] = field(default="graphs", kw_only=True)
@@ -275,7 +275,7 @@ class Graphs(DrawQuery):
 
 @dataclass(frozen=True)
 class Paths(DrawQuery):
-    """How probable it is that one column is an ancestor of another: exactly for few columns, else from draws, see `DrawQuery`."""
+    """Probability that one column is an ancestor of another, exact for few columns, else from draws; see `DrawQuery`."""
 
     present: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
@@ -284,7 +284,7 @@ class Paths(DrawQuery):
 
 @dataclass(frozen=True)
 class Effects(DrawQuery):
-    """How much each column changes when another is set one unit higher, averaged over structures; of linear Gaussian models.
+    """Average change of each column when another is set one unit higher, over structures; for linear Gaussian models.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ class Effects(DrawQuery):
 
 @dataclass(frozen=True)
 class Score:
-    """The log score of a graph, and its odds against the best one.
+    """Log score of a graph, and its odds against the best graph.
 
     Parameters
     ----------
@@ -335,7 +335,7 @@ class Score:
 
 
 def _name_some(query: object, *fields: str) -> None:
-    """Let one name by itself stand for a tuple of one: a string is a sequence, too, but of letters; and a dict of names."""
+    """Convert a single name to a tuple, because a string is a sequence of letters and a dict one of names."""
     for field_name in fields:
         names = getattr(query, field_name)
         if isinstance(names, Mapping) or not isinstance(names, Iterable):
@@ -356,7 +356,7 @@ AnyQuery = Query | StructureQuery
 
 
 def check_query_type(query: object, allowed: UnionType = Query) -> None:
-    """Refuse what is no query, or none of these, and what is given in it as anything but values by column.
+    """Refuse anything but a query of an allowed type with evidence given as a mapping from column to value.
 
     Raises InvalidParameter.
     """

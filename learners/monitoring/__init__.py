@@ -1,1 +1,1 @@
-"""What is served, counted as training counts: statistics that add and subtract, two-sample tests of them, and causes."""
+"""Monitoring: counts of served rows that add and subtract, two-sample tests on them, and causes of drift."""

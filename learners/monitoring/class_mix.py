@@ -1,4 +1,4 @@
-"""Have the shares of the classes changed? A test without labels, by the mean predicted probabilities."""
+"""Test for a change of the class shares without labels, by the mean predicted probabilities."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def class_share_test(
 ) -> Comparison:
     """Test the mean predicted probability of each class against that of reference rows, scored by the same model.
 
-    Estimated shares of the classes (`estimated_class_shares`) vary far more than counted ones, the more the less the
-    columns tell of the class. A predicted probability is one number of each row, so its mean varies as its variance
-    says, whatever the columns have to do with each other. The test is a G-test of as many trials as would vary as much.
+    Estimated class shares (`estimated_class_shares`) vary much more than counted ones, and more so if the columns
+    have little class information. A predicted probability is one number per row, so its mean varies as its
+    variance implies, however the columns depend on each other. The test is a G-test with the number of trials
+    that would give the same variance.
 
     Parameters
     ----------
@@ -60,10 +61,12 @@ def class_share_test(
 
 
 def _probability_variances(confidence: Integers, means: Floats, entropy: float) -> Floats:
-    """(n_classes,) float64: what the predicted probability of each class varies, in doubt more.
+    """Estimate the variance of the predicted probability of each class, (n_classes,) float64; conservative, so rather
+    too large.
 
-    Predicted classes by confidence show large variances; small ones are twice the information that predictions have of the
-    class, in units of the multinomial's variance: H(mean) - mean H is about sum Var(p) / (2 mean).
+    The histogram of predicted classes by confidence reveals large variances. Small ones are twice the information
+    of the predictions about the class, in units of the multinomial's variance: H(mean) - mean H is about sum
+    Var(p) / (2 mean).
     """
     shares, middles = confidence / max(1, confidence.sum()), (np.arange(CONFIDENCE_BINS) + 0.5) / CONFIDENCE_BINS
     positive = means[means > 0]

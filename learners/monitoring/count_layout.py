@@ -1,4 +1,4 @@
-"""What of a model is watched: its columns, its families, and where each count of served rows is kept."""
+"""Layout of the monitoring counts: the watched columns and families of a model, and the position of each count."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ LAYOUT = 2  # of what this module lays out; counts of another layout are not rea
 
 @dataclass(frozen=True)
 class Block:
-    """Some counts in a row."""
+    """A block of consecutive counts."""
 
     start: int
     shape: tuple[int, ...]
 
     @property
     def stop(self) -> int:
-        """Where the next one begins."""
+        """Position after the last count of the block."""
         return self.start + math.prod(self.shape)
 
     def of(self, counts: Integers) -> Integers:
-        """A view of these counts."""
+        """Return a view of the block's counts."""
         return counts[self.start : self.stop].reshape(self.shape)
 
 
@@ -82,7 +82,7 @@ class Watched:
 
     @property
     def n_classes(self) -> int:
-        """Classes whose probabilities are counted; none where the model has no class."""
+        """Number of classes whose probabilities are counted; 0 if the model has no class."""
         return 0 if self.schema.target is None else self.schema.n_classes
 
     @property
@@ -92,13 +92,13 @@ class Watched:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what the counts mean."""
+        """SHA-256 of the layout of the counts."""
         layout = [LAYOUT, self.codes.fingerprint, self.parents, {k: (b.start, b.shape) for k, b in self.blocks.items()}]
         return hashlib.sha256(json.dumps(layout).encode()).hexdigest()
 
     @cached_property
     def places(self) -> Places:
-        """For the kernel."""
+        """Positions of the family tables, for the kernel."""
         starts = [self.blocks[f"family {i}"].start for i in range(len(self.sizes))]
         strides: list[int] = []
         for parents in self.parents:
@@ -118,11 +118,11 @@ class Watched:
         return places
 
     def family(self, counts: Integers, i: int) -> Integers:
-        """(n_contexts, n_values + 1) int64: rows with each code of an attribute in each context."""
+        """Return the rows with each code of an attribute in each context, (n_contexts, n_values + 1) int64."""
         return self.blocks[f"family {i}"].of(counts)
 
     def recoded(self, x: Codes) -> Codes:
-        """Codes of served rows as they are counted, (n_attributes, n_rows)."""
+        """Translate codes of served rows to the codes that are counted, (n_attributes, n_rows)."""
         if self.codes is self.schema:
             return x
         attribute, starts, tables = self._maps
@@ -132,7 +132,7 @@ class Watched:
         return own
 
     def column_groups(self, present: tuple[str, ...]) -> list[ColumnGroup]:
-        """All attributes, the columns that there are in groups of a few; absent ones are in the first group."""
+        """Divide the attributes into groups of a few present columns; absent columns are in the first group."""
         if present not in self._groups:
             place = {attribute.name: i for i, attribute in enumerate(self.schema.attributes)}
             absent = [i for name, i in place.items() if name not in present]
@@ -154,7 +154,7 @@ class Watched:
 
     @cached_property
     def _of_network(self) -> dict[int, tuple[int, ...]]:
-        """All parents of each attribute of the network."""
+        """All parents of each attribute in the network."""
         network = None if self.member is None else self.member.network
         return {} if network is None else dict(zip(network.order, network.parents, strict=True))
 
@@ -189,7 +189,7 @@ class Watched:
         return blocks
 
     def facts(self) -> Mapping[str, object]:
-        """What is watched, in words."""
+        """Description of the watched columns, parents and omitted parents."""
         names, cut = self.names, self._of_network
         return {
             "columns": names,
@@ -204,13 +204,13 @@ class Watched:
 
 
 def monitored_network(model: Model) -> LookupModel | None:
-    """The network whose families are those of a model: an ensemble's joint member, or itself."""
+    """Return the network whose families are monitored: an ensemble's joint member, or the model itself; else None."""
     own = model.joint
     return own if isinstance(own, LookupModel) else None
 
 
 def _map(of: Attribute, to: Attribute) -> Integers:
-    """The code by the second attribute of each code of the first, whose cut points hold those of the second."""
+    """Map each code of the first attribute to a code of the second, whose cut points are a subset of the first's."""
     if of.kind == "nominal" or of.cuts == to.cuts or of.part is not None:
         return np.arange(of.n_values + 1)
     first = int(of.has_missing)

@@ -1,4 +1,4 @@
-"""All tests of one window, with what each is about, how sure and how large."""
+"""All drift tests of one window, with their significance and effect size."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "h
 
 @dataclass(frozen=True)
 class Limits:
-    """When a test is an alarm: both must hold, and in two of three windows."""
+    """Thresholds of an alarm; a test must exceed both the significance and the effect, in two of three windows."""
 
     q: float = MAX_Q  # greatest rate of false discoveries
     nats: float = MIN_NATS  # least divergence
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Finding:
-    """One test."""
+    """Result of one drift test."""
 
     kind: str  # absent, missing, unseen, rare, out_of_range, family, class_mix, confidence, surprise or repeats
     column: str | None
@@ -76,9 +76,9 @@ class Finding:
 def run_drift_tests(
     window: ServedCounts, reference: Reference, limits: Limits = Limits()
 ) -> tuple[list[Finding], dict[str, object]]:
-    """All tests of a window against a reference, false discoveries controlled over all of them.
+    """Test a window against a reference, controlling the false discovery rate over all tests.
 
-    Beside them `repeats_per_row`, `inflation`, `bursts` and `class_mix`: what else was estimated on the way.
+    Also returns the estimates `repeats_per_row`, `inflation`, `bursts` and `class_mix`.
     """
     most_copies = most_copies_per_row(window, reference)
     copies, sure, error = excess_row_repeats(window, reference, most_copies)
@@ -124,7 +124,7 @@ def run_drift_tests(
 
 
 def family_drift_findings(window: ServedCounts, reference: Reference, repeats: Repeats = INDEPENDENT) -> list[Finding]:
-    """For each column the test of its values given its parents; values that are missing or unknown are other tests."""
+    """Test each column's values given its parents; missing and unknown values have their own tests."""
     findings = []
     for i, name in enumerate(window.watched.names):
         own, other = known_value_counts(window, window.family(i), i), known_value_counts(window, reference.family(i), i)
@@ -133,7 +133,7 @@ def family_drift_findings(window: ServedCounts, reference: Reference, repeats: R
 
 
 def known_value_counts(window: ServedCounts, table: Integers, i: int) -> Integers:
-    """The columns of a table [context, code] that are known values of training."""
+    """Return the columns of a table [context, code] that are known training values."""
     attribute = window.watched.codes.attributes[i]
     return table[:, int(attribute.has_missing) : attribute.n_values]
 
@@ -143,7 +143,7 @@ def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Findi
 
 
 def _quality(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
-    """Rates of values that are no values of training."""
+    """Test the rates of absent, missing, unseen, rare and out-of-range values."""
     own, other = attribute_quality_rates(window), _reference_rates(window, reference)
     findings = []
     for i, name in enumerate(window.watched.names):
@@ -158,7 +158,9 @@ Rates = dict[str, tuple[int, int]]
 
 
 def attribute_quality_rates(counts: ServedCounts) -> list[Rates]:
-    """For each attribute how many rows of how many are absent, missing, unseen, rare and out of range."""
+    """Count, for each attribute, the absent, missing, unseen, rare and out-of-range rows and the rows they are counted
+    among.
+    """
     statuses, n_rows = counts.block("statuses"), counts.n_rows
     rates = []
     for i, attribute in enumerate(counts.watched.codes.attributes):
@@ -204,11 +206,12 @@ def _reference_rates(window: ServedCounts, reference: Reference) -> list[Rates]:
 def excess_row_repeats(
     window: ServedCounts, reference: Reference, most_copies: float
 ) -> tuple[float, Comparison, float]:
-    """How many other copies a row has beyond those of the reference, in the mean; how sure that is; and its standard error.
+    """Estimate the mean number of copies of a row beyond those in the reference; returns it with its test and standard
+    error.
 
-    Rows are counted by 16 bits of their hashes. Sums of squares of such counts estimate how often rows repeat; what is
-    natural of few columns with few values is taken off as the reference has it, or else as much as can be natural by the
-    counts of training.
+    Rows are counted by 16 bits of their hashes, and sums of squares of these counts estimate the repetition.
+    Natural repetition, which few columns with few values have, is subtracted as measured in the reference, or
+    else as the upper bound from the training counts.
 
     References
     ----------
@@ -238,12 +241,13 @@ def excess_row_repeats(
 def window_row_repeats(
     window: ServedCounts, reference: Reference, error: float, most_copies: float, is_likely: bool
 ) -> Repeats:
-    """The bursts of a window, if repeats are likely, and how much its other repeats inflate its counts.
+    """Find the bursts of a window, if repeats are likely, and the inflation of its counts by other repeats.
 
-    Counts are inflated by as many copies as could be there, which is some standard errors more than are seen.
+    The inflation assumes the largest plausible number of copies, some standard errors above the estimate.
 
-    A burst is a row that came at least four times as often as expected of its hash, and a dozen times more. Where rows
-    repeat by nature, as those of few columns do, there are none: new values, too, would look like bursts.
+    A burst is a row that occurred at least four times as often as its hash suggests, and a dozen times more.
+    Tables whose rows repeat naturally, such as those with few columns, have no bursts, because new values would
+    look like them.
     """
     n, cells = window.n_rows, window.block("repeats").astype(np.float64)
     served = reference.served
@@ -263,13 +267,13 @@ def window_row_repeats(
 
 
 def _natural_pairs(window: ServedCounts, reference: Reference, most_copies: float) -> float | None:
-    """Probability that two rows are equal, as the rows of the reference have it; None if nothing can be said.
+    """Return the probability that two reference rows are equal; None if unknown.
 
-    Counts of training tell only what it is at most: equal rows agree in each family. Columns may copy one another, so what
-    a model expects of independent ones is too little.
+    Training counts give only an upper bound, because equal rows agree in each family. Columns may copy one
+    another, so the probability under independence would be too small.
 
-    Where some columns have lost variety, such as a number that is always beyond the last cut, rows agree more often: that
-    is no repetition.
+    If columns have lost variety, such as a number that is always beyond the last cut point, rows agree more
+    often; this is not counted as repetition.
     """
     if reference.served is not None and reference.served.n_rows > 1:
         natural = _pairs(reference.served)
@@ -283,7 +287,9 @@ def _natural_pairs(window: ServedCounts, reference: Reference, most_copies: floa
 
 
 def _lost_variety(window: ServedCounts, reference: Reference) -> float:
-    """By what factor more often than in the reference two rows agree in all columns, if columns were independent; at least 1."""
+    """Return the factor by which rows of the window agree more often than those of the reference, assuming independent
+    columns; at least 1.
+    """
     factor = 0.0
     for i in range(len(window.watched.sizes)):
         factor += np.log(_agreement(window.marginal(i)) / _agreement(reference.family(i).sum(axis=0)))
@@ -291,10 +297,10 @@ def _lost_variety(window: ServedCounts, reference: Reference) -> float:
 
 
 def most_copies_per_row(window: ServedCounts, reference: Reference) -> float:
-    """How often each row may have come, at most, by how much the counts of the window's columns vary.
+    """Bound the copies of each row by the dispersion of the window's column counts.
 
-    Copies multiply G of every column. So the median of G by its degrees of freedom bounds them, whatever has happened to
-    fewer than half of the columns.
+    Copies multiply G of every column, so the median of G over its degrees of freedom bounds them, whatever
+    happened to fewer than half of the columns.
     """
     ratios = []
     for i in range(len(window.watched.sizes)):
@@ -308,18 +314,18 @@ def most_copies_per_row(window: ServedCounts, reference: Reference) -> float:
 
 
 def _agreement(counts: Integers) -> float:
-    """Probability that two rows have the same value."""
+    """Return the probability that two rows have the same value."""
     n = int(counts.sum())
     return float(((counts / n) ** 2).sum()) if n else 1.0
 
 
 def _pairs(counts: ServedCounts) -> float:
-    """Estimate of the probability that two rows are equal."""
+    """Estimate the probability that two rows are equal."""
     return _pairs_of(counts.block("repeats").astype(np.float64), counts.n_rows)
 
 
 def _triples(counts: ServedCounts) -> float:
-    """Estimate of the probability that three rows are equal, or share a hash by chance."""
+    """Estimate the probability that three rows are equal, or share a hash by chance."""
     cells, n = counts.block("repeats").astype(np.float64), float(counts.n_rows)
     return float((cells * (cells - 1) * (cells - 2)).sum()) / max(1.0, n * (n - 1) * (n - 2))
 
@@ -330,7 +336,7 @@ def _pairs_of(cells: Floats, n: float) -> float:
 
 
 def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats) -> list[Finding]:
-    """Predicted classes with their confidence, and surprise, where the reference was scored by the same model."""
+    """Test predicted classes with their confidence, and surprise, if the same model scored the reference."""
     other = reference.served
     if other is None:
         return []
@@ -345,7 +351,7 @@ def _of_predictions(window: ServedCounts, reference: Reference, repeats: Repeats
 
 
 def estimated_prediction_metrics(counts: ServedCounts) -> dict[str, float | None]:
-    """Accuracy and log loss that the predictions expect of themselves: true only while P(class | attributes) holds."""
+    """Estimate accuracy and log loss from the predictions themselves; valid only while P(class | attributes) holds."""
     n = int(counts.block("predicted")[0])
     sums, surprises = counts.block("sums"), counts.block("surprise sums")
     n_surprised = int(counts.block("surprise").sum())

@@ -1,4 +1,4 @@
-"""One answer about one window: rows, tests, columns; and what most likely went wrong, the likeliest first."""
+"""Drift report of one window: rows, tests, columns, and the most likely causes first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OF_CHILD = 0.99  # a child's family speaks of its parent a little less than the 
 
 @dataclass(frozen=True)
 class Cause:
-    """One explanation of what the alarms say together."""
+    """One common explanation of several alarms."""
 
     kind: str  # a kind of `Finding`; or swapped, clipped, covariate, mechanism
     columns: tuple[str, ...]
@@ -46,7 +46,9 @@ class Cause:
 def drift_causes(
     window: ServedCounts, reference: Reference, findings: Sequence[Finding], notes: Mapping[str, object]
 ) -> list[Cause]:
-    """Explanations of the alarms, of which `drift_findings.run_drift_tests` tells, the likeliest first; empty where nothing alarms."""
+    """Explain the alarms among the findings of `drift_findings.run_drift_tests`, most likely cause first; empty without
+    alarms.
+    """
     alarms = [one for one in findings if one.is_alarming]
     moved = [one for one in alarms if one.kind == "family"]
     swapped = _swapped(window, reference, moved, alarms)
@@ -106,10 +108,10 @@ def _of_quality(one: Finding) -> Cause:
 
 
 def drifted_columns(window: ServedCounts, moved: Sequence[Finding]) -> list[tuple[str, float]]:
-    """Columns by how much of the movement is in families that they are members of, largest first.
+    """Rank the columns by the drift in the families that they belong to, largest first.
 
-    A change of P(column | parents) moves one family; a column that comes late, or from elsewhere, also moves those of
-    its children. Only columns whose own family moved are named, and each with the effect of its own family.
+    A change of P(column | parents) affects one family; a late or replaced column also affects its children's
+    families. Only columns whose own family changed are returned, each with the effect of that family.
     """
     effects = {str(one.column): one.effect for one in moved}
     names = window.watched.names
@@ -122,7 +124,7 @@ def drifted_columns(window: ServedCounts, moved: Sequence[Finding]) -> list[tupl
 
 
 def _size(nats: float) -> str:
-    """A divergence as what it costs whoever still believes the reference, in a unit that people know."""
+    """Describe a divergence as the additional log loss per row under the reference."""
     return f"{nats:.3g} of log loss a row"
 
 
@@ -140,7 +142,9 @@ def _of_family(window: ServedCounts, reference: Reference, name: str, effect: fl
 
 
 def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None:
-    """Whether all numbers beyond one interval have gone into it, and nothing else has changed."""
+    """Detect whether all numbers beyond one interval moved into it while nothing else changed; returns a description or
+    None.
+    """
     if (
         attribute.kind != "numeric"
         or attribute.part is not None
@@ -162,7 +166,7 @@ def _clipped(attribute: Attribute, own: Integers, other: Integers) -> str | None
 def _swapped(
     window: ServedCounts, reference: Reference, moved: Sequence[Finding], alarms: Sequence[Finding]
 ) -> list[Cause]:
-    """Pairs of columns each of which looks like the other did in training."""
+    """Find pairs of columns that each look like the other did in training."""
     names = window.watched.names
     of_quality = [one.column for one in alarms if one.kind in ("unseen", "out_of_range")]
     by_size = [str(one.column) for one in sorted(moved, key=lambda one: -one.effect)]
@@ -183,7 +187,9 @@ def _swapped(
 
 
 def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> float:
-    """Divergence of the values of column i from those that column j had, as codes of i; infinite if they cannot be told."""
+    """Return the divergence of column i's values from the training values of column j, as codes of i; infinite if not
+    comparable.
+    """
     expected = swapped_column_shares(window, reference, i, j)
     if expected is None:
         return float("inf")
@@ -195,7 +201,7 @@ def _distance(window: ServedCounts, reference: Reference, i: int, j: int) -> flo
 
 
 def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j: int) -> Floats | None:
-    """(n_values + 1,) float64: shares of the codes of column i if it held the values that column j had in training."""
+    """Return the shares of column i's codes if it held the training values of column j, (n_values + 1,) float64."""
     of, held = window.watched.codes.attributes[i], window.watched.codes.attributes[j]
     counts = reference.family(j).sum(axis=0).astype(np.float64)
     if i == j:
@@ -223,7 +229,7 @@ def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j:
 
 
 def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Limits()) -> dict[str, object]:  # noqa: B008
-    """What a window shows against a reference, as JSON can hold it.
+    """Compare a window with a reference, as JSON-compatible values.
 
     Returns dict: `rows`, `reference`, `is_drifting` (whether there are causes; None, and `why`, where the window has fewer than
     `LEAST_ROWS` rows), `causes` (likeliest first), `alarms`, `columns`, `class_mix`, `repeats_per_row`, `estimated` and
@@ -258,7 +264,7 @@ def drift_report(window: ServedCounts, reference: Reference, limits: Limits = Li
 def drift_report_columns(
     window: ServedCounts, reference: Reference, findings: list[Finding]
 ) -> list[dict[str, object]]:
-    """Each column with the tests about it, the one with the largest effect first."""
+    """Return each column with its tests, by decreasing effect."""
     of_column: dict[str, dict[str, Finding]] = {}
     for one in findings:
         if one.column is not None:

@@ -1,4 +1,4 @@
-"""Kernels that count served rows, one thread each."""
+"""Single-threaded kernels that count served rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NATS_PER_BIN = 0.125  # of surprise for each known attribute
 
 
 class Places(NamedTuple):
-    """Where the tables of n families lie in the vector of counts, all int64."""
+    """Positions of n family tables in the vector of counts, all int64."""
 
     sizes: Integers  # (n,): codes of each attribute, the unseen one included
     starts: Integers  # (n,): first cell of the table [context, code] of each attribute
@@ -53,7 +53,7 @@ def add_served_family_counts(
 
 @kernel
 def hash_served_rows(x, out):  # x (n, rows) codes; OUT (rows,) uint64
-    """A hash of the codes of each row."""
+    """Hash the codes of each row."""
     for row in range(out.size):
         out[row] = np.uint64(0x9E3779B97F4A7C15)
     for i in range(x.shape[0]):
@@ -67,7 +67,7 @@ def hash_served_rows(x, out):  # x (n, rows) codes; OUT (rows,) uint64
 
 @kernel
 def add_prediction_counts(p, confidence, sums):  # (rows, C) float64; OUT (C, bins) int64, (C + 2,) int64
-    """Count predicted class and confidence; add p of each class, the largest p, and the entropy in nats, in fixed point."""
+    """Count predicted class and confidence; add each class's p, the largest p, and the entropy in nats, in fixed point."""
     n_classes = p.shape[1]
     for row in range(p.shape[0]):
         best, entropy = 0, 0.0
@@ -109,9 +109,11 @@ def add_surprise_counts(log_joint, x, sizes, histogram, sums):  # (rows, C) floa
 
 @kernel
 def g_test_statistic(window, reference, inflation):  # (n_contexts, n_values) int64 each
-    """G of P(value | context) with Williams' correction, degrees of freedom, nats and rows of the window; 0 if none is left.
+    """Compute G of P(value | context) with Williams' correction, degrees of freedom, nats and rows of the window; 0 if
+    no cell remains.
 
-    Cells with a small expected count in either sample are one cell of their context, and left out if that is small, too.
+    Cells with a small expected count in either sample are merged within their context, and left out if the merged
+    cell is small, too.
     """
     whole, degrees, weighted, n_rows = 0.0, 0, 0.0, 0.0
     for context in range(window.shape[0]):

@@ -1,4 +1,6 @@
-"""What served rows are compared with: the counts of training, or of other rows that were served; also with other shares of the classes."""
+"""References that served rows are compared with: training counts or other served rows, optionally with other class
+shares.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ MAX_DENSE = 1 << 20  # cells of one family by class: 8 MiB
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """Counts to compare with."""
+    """Reference counts for the tests."""
 
     name: str  # in the user's words: training, window, …
     # Tuple of (n_classes, n_contexts, n_values + 1) int64: of each attribute; with one class where the class was not
@@ -33,11 +35,11 @@ class Reference:
 
     @property
     def n_rows(self) -> int:
-        """Rows of it."""
+        """Number of rows in the reference."""
         return max((int(table.sum()) for table in self.families), default=0)
 
     def family(self, i: int) -> Integers:
-        """(n_contexts, n_values + 1) int64, summed over the class."""
+        """Return the counts of an attribute, (n_contexts, n_values + 1) int64, summed over the class."""
         return self._summed[i]
 
     @cached_property
@@ -46,7 +48,7 @@ class Reference:
 
 
 def training_reference(watched: Watched, scored: ServedCounts | None = None) -> Reference | None:
-    """The counts of training, exact, from a network's context trees.
+    """Return the exact training counts from a network's context trees.
 
     `scored`: of rows that were kept back from training, for what training itself does not count.
     Returns Reference, or None if the model keeps no counts of attributes and nothing was scored.
@@ -63,22 +65,22 @@ def training_reference(watched: Watched, scored: ServedCounts | None = None) -> 
 
 
 def served_reference(name: str, counts: ServedCounts) -> Reference:
-    """Other rows that were served."""
+    """Use other served rows as the reference."""
     n = len(counts.watched.sizes)
     return Reference(name, tuple(counts.family(i)[np.newaxis] for i in range(n)), counts)
 
 
 def _of_scored(watched: Watched, scored: ServedCounts | None, i: int) -> Integers:
-    """Of a column that the network leaves out, training keeps no counts."""
+    """Count a column that the network leaves out from the scored rows, or return zeros."""
     if scored is not None:
         return scored.family(i)[np.newaxis]
     return np.zeros((1, *watched.blocks[f"family {i}"].shape), np.int64)
 
 
 def _dense(tree: ContextTree, watched: Watched, i: int) -> Integers:
-    """(n_classes, n_contexts, n_values + 1): the cells of the tree's level that has the watched parents.
+    """Return the cells of the tree's level with the watched parents, (n_classes, n_contexts, n_values + 1).
 
-    Summed over the class where they would be more than `MAX_DENSE`.
+    They are summed over the class if they would exceed `MAX_DENSE`.
     """
     assert watched.member is not None
     n_classes, parents = watched.member.schema.n_classes, watched.parents[i]
@@ -97,7 +99,7 @@ def _dense(tree: ContextTree, watched: Watched, i: int) -> Integers:
 
 
 def _paths(tree: ContextTree, sizes: Sequence[int]) -> tuple[Integers, Integers]:
-    """For each node down to the level of these parents, the number of its context and its class."""
+    """Return the context number and class of each node, down to the level of these parents."""
     context, of_class = np.zeros(tree.n_nodes, np.int64), np.zeros(tree.n_nodes, np.int64)
     for level in range(1, 2 + len(sizes)):
         nodes = slice(int(tree.level_starts[level]), int(tree.level_starts[level + 1]))
@@ -111,10 +113,10 @@ def _paths(tree: ContextTree, sizes: Sequence[int]) -> tuple[Integers, Integers]
 
 
 def estimated_class_shares(window: ServedCounts, reference: Reference) -> Floats | None:
-    """Shares of the classes that make the marginals of the window most probable, by EM on their product.
+    """Estimate the class shares that maximize the likelihood of the window's marginals, by EM on their product.
 
-    Needs no labels and no predictions. It is an estimate, and one of the classes' shares only as long as the attributes
-    given the class are as before.
+    Needs no labels and no predictions. The estimate holds only while the distribution of the attributes given the
+    class is unchanged.
 
     `reference`: with counts for each class.
     Returns (n_classes,) float64, or None if the reference does not know the classes.
@@ -149,7 +151,7 @@ def estimated_class_shares(window: ServedCounts, reference: Reference) -> Floats
 
 
 def reference_class_shares(reference: Reference) -> Floats:
-    """(n_classes,) float64: shares of the classes in the reference."""
+    """Return the class shares of the reference, (n_classes,) float64."""
     n_classes = max(table.shape[0] for table in reference.families)
     table = next(table for table in reference.families if table.shape[0] == n_classes)
     counts = table.sum(axis=(1, 2)) + 1.0 / n_classes
@@ -157,7 +159,7 @@ def reference_class_shares(reference: Reference) -> Floats:
 
 
 def reference_with_class_shares(reference: Reference, mix: Floats) -> Reference:
-    """The reference with other shares of the classes; counts are rounded, and there are as many rows."""
+    """Reweight the reference to other class shares; counts are rounded, the number of rows is kept."""
     ratio = mix / reference_class_shares(reference)
     families = tuple(
         np.rint(table * ratio[:, None, None]).astype(np.int64) if table.shape[0] == mix.size else table

@@ -1,6 +1,7 @@
-"""Counts of served rows: a statistic that adds and subtracts, so that windows, processes and hours are sums.
+"""Counts of served rows: a statistic that adds and subtracts over windows, processes and hours.
 
-Codes do not say enough of the few values that are absent, null, unseen or out of range: these are looked up in the rows as they came.
+Codes do not distinguish absent, null, unseen and out-of-range values; these few are looked up in the raw
+rows.
 """
 
 from __future__ import annotations
@@ -32,37 +33,37 @@ BLOCK_ROWS = 16_384  # whose codes are counted together
 
 
 class RecordRows:
-    """Mappings from column to value."""
+    """Rows as mappings from column to value."""
 
     def __init__(self, records: Sequence[Mapping[str, object]]) -> None:
         self.records = records
 
     def values(self, name: str, rows: Integers) -> list[object]:
-        """The values of a column in some rows; a mark where there is none."""
+        """Return the values of a column in some rows; `_NOTHING` marks absent values."""
         records = self.records
         return [records[row].get(name, _NOTHING) for row in rows.tolist()]
 
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """For some rows, whether the column is absent, and whether its value is null."""
+        """Return, for some rows, whether the column is absent and whether its value is null."""
         values = self.values(attribute.name, rows)
         is_null = (value is None or (isinstance(value, float) and math.isnan(value)) for value in values)
         is_absent = np.fromiter((value is _NOTHING for value in values), bool, len(values))
         return is_absent, np.fromiter(is_null, bool, len(values))
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """How many of some rows have a number below the least of training, above the greatest, and in its last quantiles."""
+        """Count the numbers below the training minimum, above the maximum, and in the lowest and highest quantiles."""
         read = json_number_reader(attribute)
         return _tails(np.array([read(x) for x in self.values(attribute.name, rows) if x is not _NOTHING]), attribute)
 
 
 class ColumnRows(RecordRows):
-    """A mapping from column to the values of all rows."""
+    """Rows as a mapping from column to all its values."""
 
     def __init__(self, columns: Mapping[str, Sequence[object]]) -> None:
         self.columns = columns
 
     def values(self, name: str, rows: Integers) -> list[object]:
-        """As of records."""
+        """Return the values of a column in some rows; `_NOTHING` marks absent values."""
         if name not in self.columns:
             return [_NOTHING] * rows.size
         values = self.columns[name]
@@ -70,26 +71,26 @@ class ColumnRows(RecordRows):
 
 
 class BatchRows:
-    """A record batch or a table."""
+    """Rows of a record batch or a table."""
 
     def __init__(self, batch: pa.RecordBatch | pa.Table) -> None:
         self.batch = batch
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """The place of each column, made only when rows are counted."""
+        """Position of each column, computed only when rows are counted."""
         return {name: place for place, name in enumerate(self.batch.schema.names)}
 
     @cached_property
     def whole(self) -> pa.RecordBatch | None:
-        """All rows in one piece; None if they do not fit into one."""
+        """All rows as one batch; None if they do not fit into one."""
         if isinstance(self.batch, pa.RecordBatch):
             return self.batch
         batches = self.batch.combine_chunks().to_batches()
         return batches[0] if len(batches) == 1 else None
 
     def taken(self, rows: Integers) -> BatchRows:
-        """Some of the rows."""
+        """Select some of the rows."""
         return BatchRows(self.batch.take(pa.array(rows)))
 
     def _column(self, attribute: Attribute, rows: Integers) -> pa.Array:
@@ -99,7 +100,7 @@ class BatchRows:
         return column if rows.size == len(column) else column.take(pa.array(rows))
 
     def presence(self, attribute: Attribute, rows: Integers) -> tuple[Mask, Mask]:
-        """As of records."""
+        """Return, for some rows, whether the column is absent and whether its value is null."""
         if attribute.name not in self.place:
             return np.ones(rows.size, bool), np.zeros(rows.size, bool)
         column = self._column(attribute, rows)
@@ -109,7 +110,7 @@ class BatchRows:
         return np.zeros(rows.size, bool), is_null.to_numpy(zero_copy_only=False)
 
     def tails(self, attribute: Attribute, rows: Integers) -> tuple[int, int, int, int]:
-        """As of records."""
+        """Count the numbers below the training minimum, above the maximum, and in the lowest and highest quantiles."""
         return _tails(
             numeric_column_as_floats(self._column(attribute, rows), attribute.name, attribute.arrow_type), attribute
         )
@@ -136,7 +137,7 @@ def served_value_status_counts(
     compared: Integers | None = None,
     encoder: BatchEncoder | None = None,
 ) -> Integers:
-    """How many rows have a value of each status, beside what their codes say.
+    """Count the rows with a value of each status, which codes alone do not distinguish.
 
     `x`, (n_attributes, n_rows) codes.
     `attributes`: whose codes they are.
@@ -171,7 +172,7 @@ def served_value_status_counts(
 
 
 def _add_range(counts: Integers, codes: Codes, raw: RawRows, attribute: Attribute, rows: Integers) -> None:
-    """Numbers beyond those of training, and in its outermost quantiles."""
+    """Count the numbers outside the training range and in its outermost quantiles."""
     first = int(attribute.has_missing)
     own = codes[rows] if rows.size < codes.size else codes
     counts[COMPARED] = np.count_nonzero((own >= first) & (own < attribute.n_values))
@@ -185,7 +186,7 @@ def _add_range(counts: Integers, codes: Codes, raw: RawRows, attribute: Attribut
 
 
 class ServedRows(NamedTuple):
-    """Rows that were answered."""
+    """Rows with their predictions."""
 
     x: Codes  # (n_attributes, n_rows) codes: by the model's own schema
     probabilities: Floats | None  # (n_rows, n_classes) float64, or None
@@ -193,10 +194,10 @@ class ServedRows(NamedTuple):
 
 
 class ServedCounts(Statistic):
-    """What was served, as one vector of whole numbers.
+    """Counts of served rows as one vector of integers.
 
-    Codes in their contexts, statuses, predicted class by confidence, surprise, and how often rows repeat. Real numbers
-    are added in fixed point, so order and partition do not matter, bit for bit.
+    These are codes in their contexts, statuses, predicted class by confidence, surprise, and repeated rows. Real
+    numbers are added in fixed point, so the result does not depend on order or partition, bit for bit.
 
     `predict_one_in`: where rows come without predictions: predict about one row in so many, chosen by the hash of its
     values.
@@ -211,38 +212,38 @@ class ServedCounts(Statistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return {"statistic": "served counts", "layout": self.watched.fingerprint, "predict_one_in": self.predict_one_in}
 
     @property
     def columns(self) -> list[str]:
-        """The columns to read."""
+        """Columns to read."""
         names = [attribute.name for attribute in self.watched.schema.attributes]
         return names if self.present is None else [name for name in names if name in set(self.present)]
 
     @property
     def n_rows(self) -> int:
-        """Rows that were counted."""
+        """Number of counted rows."""
         return int(self.block("rows")[COUNTED])
 
     def block(self, name: str) -> Integers:
-        """A view of some of the counts, by the name of their block."""
+        """Return a view of the counts of a named block."""
         return self.watched.blocks[name].of(self.counts)
 
     def family(self, i: int) -> Integers:
-        """(n_contexts, n_values + 1) int64: rows with each code of an attribute in each context."""
+        """Return the rows with each code of an attribute in each context, (n_contexts, n_values + 1) int64."""
         return self.watched.family(self.counts, i)
 
     def marginal(self, i: int) -> Integers:
-        """(n_values + 1,) int64: rows with each code of an attribute, the last one those of no known value."""
+        """Return the rows with each code of an attribute, (n_values + 1,) int64; the last one counts unknown values."""
         return self.family(i).sum(axis=0)
 
     def empty(self) -> ServedCounts:
-        """No rows."""
+        """Return counts of no rows with the same settings."""
         return ServedCounts(self.watched, self.predict_one_in, self.present)
 
     def update(self, rows: pa.RecordBatch) -> None:
-        """Add a record batch, and what the model says of its rows."""
+        """Add a record batch and the model's predictions for its rows."""
         chunk = encode(rows, self.watched.schema, with_class=False)
         schema, every = self.watched.schema, np.arange(chunk.n_rows)
         encoder = cached_schema_encoder(schema).inputs
@@ -252,22 +253,22 @@ class ServedCounts(Statistic):
         self.add_encoded(chunk)
 
     def add_encoded(self, chunk: Chunk) -> None:
-        """Add the codes of some rows, and what the model says of them; their statuses are added apart."""
+        """Add the codes of some rows and the model's predictions for them; statuses are added separately."""
         for part in split_chunk_into_blocks(chunk, self.watched.schema.n_classes):
             self._add_codes(self.watched.recoded(part.x), self._predict(part))
         self._add_rows(chunk.n_rows, chunk.n_rows, 1, 1)
 
     @property
     def can_gather(self) -> bool:
-        """Whether the columns of a row may come one after the other."""
+        """True if the columns of a row may be read one after the other."""
         return not self.watched.schema.continuous  # whose numbers a prediction needs beside the codes
 
     def gathering(self, n_rows: int) -> GatheredColumns:
-        """Where the columns of at most so many rows are collected, some of them at a time."""
+        """Return a collector for the columns of at most `n_rows` rows."""
         return GatheredColumns(self, n_rows)
 
     def _predict(self, chunk: Chunk) -> Uint64s:
-        """Add predictions and surprise of the rows whose hash chooses them; returns all hashes."""
+        """Add predictions and surprise of the rows that are selected by hash; returns all hashes."""
         hashes = np.empty(chunk.n_rows, np.uint64)
         kernels.hash_served_rows(chunk.x, hashes)
         if self.predict_one_in > 1:
@@ -278,7 +279,7 @@ class ServedCounts(Statistic):
         return hashes
 
     def add(self, rows: ServedRows, n_served: int | None = None, one_in: int = 1, n_requests: int = 1) -> None:
-        """Add rows that were answered.
+        """Add rows that were served.
 
         `rows`: those that are counted.
         `n_served`: how many there were, if not all are counted.
@@ -294,7 +295,7 @@ class ServedCounts(Statistic):
         self._add_rows(n_rows, n_rows if n_served is None else n_served, n_requests, one_in)
 
     def add_statuses(self, counts: Integers) -> None:
-        """Add what `served_value_status_counts` found."""
+        """Add the counts returned by `served_value_status_counts`."""
         self.block("statuses")[:] += counts
 
     def _add_rows(self, n_rows: int, n_served: int, n_requests: int, one_in: int) -> None:
@@ -325,12 +326,12 @@ class ServedCounts(Statistic):
         self.counts += sign * other.counts
 
     def to_arrow(self) -> pa.Table:
-        """The cells with a count, and how many there are."""
+        """Return the nonzero cells and their counts."""
         cells = np.flatnonzero(self.counts)
         return pa.table({"cell": cells, "count": self.counts[cells]})
 
     def from_arrow(self, table: pa.Table) -> ServedCounts:
-        """Read what `to_arrow` wrote."""
+        """Build the counts from the output of `to_arrow`."""
         read = self.empty()
         read.counts[table["cell"].to_numpy()] = table["count"].to_numpy()
         return read
@@ -340,7 +341,7 @@ class ServedCounts(Statistic):
 
 
 class GatheredColumns:
-    """The codes of rows whose columns come some at a time: of a wide table only a few columns are in memory at once.
+    """Codes of rows whose columns are read in groups, so that only a few columns of a wide table are in memory at once.
 
     `counts`: to which `finish` adds the rows.
     `n_rows`: the most that may come.
@@ -355,11 +356,11 @@ class GatheredColumns:
 
     @property
     def columns(self) -> list[list[str]]:
-        """Which columns to read together."""
+        """Groups of columns to read together."""
         return [group.names for group in self.groups]
 
     def add(self, number: int, batch: pa.RecordBatch, start: int) -> None:
-        """Add the columns of one group, of the rows from a number on. Raises SchemaError if the type of a column does not fit."""
+        """Add one group of columns, for the rows from `start` on. Raises SchemaError if a column's type does not fit."""
         group = self.groups[number]
         x = group.encoder.codes(batch)
         counts = np.zeros((self.counts.watched.schema.n_attributes, len(STATUSES)), np.int64)
@@ -380,6 +381,6 @@ class GatheredColumns:
             done += n
 
     def finish(self) -> None:
-        """Count the rows."""
+        """Count the collected rows."""
         for start, block in zip(range(0, self.n_rows, BLOCK_ROWS), self.blocks, strict=False):
             self.counts.add_encoded(Chunk(np.ascontiguousarray(block[:, : self.n_rows - start]), None))

@@ -1,6 +1,6 @@
-"""Two-sample tests of counts: G statistics with their bias taken off, exact rates, and false discoveries.
+"""Two-sample tests of counts: bias-corrected G statistics, exact tests of rates, and false discovery rates.
 
-The reference is a sample too: both sides of a test have their noise.
+The reference is a sample too, so tests account for the noise of both sides.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from learners.monitoring.kernels import g_test_statistic
 
 
 class Comparison(NamedTuple):
-    """What a test found."""
+    """Result of a test."""
 
     p_value: float  # 1 where there is nothing to compare
     nats: float  # Kullback-Leibler divergence of the window from the reference, less what chance alone gives
@@ -30,7 +30,7 @@ NOTHING = Comparison(1.0, 0.0, 0.0, 0, 0)
 
 
 class Repeats(NamedTuple):
-    """How rows of a window repeat one another, so that tests count them less."""
+    """Repetition among the rows of a window, which tests discount."""
 
     # How many times the window's counts vary more than those of independent rows, without its bursts.
     inflation: float = 1.0
@@ -43,10 +43,10 @@ INDEPENDENT = Repeats()
 
 
 def g_test_tables(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
-    """G-test of two tables [context, value], each context on its own: of P(value | context), whatever the contexts do.
+    """Compare P(value | context) of two tables [context, value] by a G-test, conditional on the context.
 
-    Values that are too rare for an expected count of five in both samples share one cell in their context; a context in
-    which fewer than two cells remain is left out.
+    Values with an expected count below five in either sample are merged within their context; a context with
+    fewer than two cells left is omitted.
 
     `window`, `reference`, (n_contexts, n_values) int64.
     Returns Comparison: its `nats` is the sum over contexts of (share of rows) times ((G - degrees) / 2 / effective
@@ -66,7 +66,7 @@ def g_test_tables(window: Integers, reference: Integers, repeats: Repeats = INDE
 
 
 def counts_without_bursts(window: Integers, reference: Integers, bursts: Sequence[int]) -> Integers:
-    """Each burst of equal rows is taken from the cell in which it raises G most, down to the share that the reference has."""
+    """Subtract each burst of equal rows from the cell in which it raises G most, down to the reference's share."""
     left, n_other = window.astype(np.float64), reference.sum(axis=1, keepdims=True)
     for burst in bursts:
         n = left.sum(axis=1, keepdims=True)
@@ -84,33 +84,34 @@ def counts_without_bursts(window: Integers, reference: Integers, bursts: Sequenc
 
 
 def _half_g(own: Floats, n: Floats, rate: Floats) -> Floats:
-    """Half of G of each cell of n rows against the others, where this share is expected in it."""
+    """Return half of G of each cell against the other n - own rows, with this expected share."""
     rest = n - own
     of_own = np.where(own > 0, own * np.log(own / (n * rate)), 0.0)
     return of_own + np.where(rest > 0, rest * np.log(rest / (n * (1 - rate))), 0.0)
 
 
 def _whole(table: Integers) -> Integers:
-    """Contiguous and read-only, so that the kernel is compiled once."""
+    """Return a contiguous, read-only table, so that the kernel is compiled only once."""
     own: Integers = np.ascontiguousarray(table, np.int64).view()
     own.setflags(write=False)
     return own
 
 
 def g_test_counts(window: Integers, reference: Integers, repeats: Repeats = INDEPENDENT) -> Comparison:
-    """As `g_test_tables`, of two vectors of counts."""
+    """Apply `g_test_tables` to two vectors of counts."""
     return g_test_tables(window[np.newaxis], reference[np.newaxis], repeats)
 
 
 def count_divergence_nats(window: Integers, reference: Integers) -> float:
-    """`nats` of `g_test_counts` alone: the probability takes a library that is slow to load."""
+    """Compute only the `nats` of `g_test_counts`, which avoids loading a slow library for the probability."""
     return max(0.0, float(g_test_statistic(_whole(window[np.newaxis]), _whole(reference[np.newaxis]), 1.0)[2]))
 
 
 def g_test_rates(own: float, n_own: float, other: float, n_other: float, repeats: Repeats = INDEPENDENT) -> Comparison:
-    """G-test of a rate; `nats` is here the difference of the rates, in points of one hundred.
+    """Compare two rates by a G-test; `nats` is the difference of the rates, in percentage points.
 
-    Rare events are compared too: there is no least count. Counts may be fractions, as means of probabilities are.
+    There is no minimum count, so rare events are compared too. Counts may be fractional, such as sums of
+    probabilities.
     """
     if n_own <= 0 or n_other <= 0:
         return NOTHING
@@ -129,7 +130,7 @@ def g_test_rates(own: float, n_own: float, other: float, n_other: float, repeats
 
 
 def _rate_without_bursts(own: float, n_own: float, rate: float, n_copies: int) -> tuple[float, float]:
-    """The rows that are left when copies are taken away that lie on the side of the difference, until there is none."""
+    """Return the rate's counts after removing copies that increase the difference, until none is left."""
     if own > rate * n_own:
         most = int((own - rate * n_own) / max(1 - rate, 1e-12))
         n = min(n_copies, most, own)
@@ -143,13 +144,13 @@ def _x_log_ratio(x: float, expected: float) -> float:
 
 
 def population_stability_index(window: Integers, reference: Integers) -> float:
-    """PSI: the symmetrised divergence of two vectors of counts, empty cells counted as half a row."""
+    """Compute the population stability index of two vectors of counts; empty cells count as half a row."""
     p, q = _shares(window), _shares(reference)
     return float(((p - q) * np.log(p / q)).sum())
 
 
 def jensen_shannon_distance(window: Integers, reference: Integers) -> float:
-    """The Jensen-Shannon distance of two vectors of counts, base 2, from 0 to 1."""
+    """Compute the Jensen-Shannon distance of two vectors of counts, base 2, from 0 to 1."""
     if not window.sum() or not reference.sum():
         return 0.0
     p, q = window / window.sum(), reference / reference.sum()
@@ -166,7 +167,7 @@ def _shares(counts: Integers) -> Floats:
 
 
 def benjamini_hochberg_q_values(p_values: Sequence[float]) -> Floats:
-    """The least rate of false discoveries at which each test would be one.
+    """Return the least false discovery rate at which each test would be a discovery.
 
     References
     ----------

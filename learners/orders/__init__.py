@@ -1,1 +1,1 @@
-"""Posteriors over network structures: order-modular distributions, exactly where memory allows."""
+"""Posteriors over network structures: order-modular distributions, exact where memory allows."""

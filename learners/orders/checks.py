@@ -1,4 +1,4 @@
-"""Tables from which no posterior follows: refused in words."""
+"""Refuse tables for which no posterior can be computed."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ LEAST_WEIGHT = 1e-4
 
 
 class TooFewRows(LearnerError, ValueError):
-    """There are fewer complete rows than the scores need."""
+    """Raised if there are fewer complete rows than the score needs."""
 
 
 def check_bge_columns(schema: Schema) -> None:
-    """Refuse columns that BGe cannot see. Raises SchemaError."""
+    """Refuse columns that BGe does not support. Raises SchemaError."""
     for attribute in schema.attributes:
         if attribute.kind != "numeric":
             raise SchemaError(
@@ -36,7 +36,7 @@ def check_bge_columns(schema: Schema) -> None:
 
 
 def checked_bge_score(moments: Moments, prior: BGePrior, standardise: bool) -> tuple[BGe, Standard]:
-    """The BGe score of a table, and how its columns were standardised.
+    """Return the BGe score of a table, and the standardization of its columns.
 
     Raises TooFewRows if there are fewer than two complete rows; SchemaError if a column is constant in the complete
     rows, or a linear combination of others; InvalidParameter.
@@ -72,7 +72,7 @@ def checked_bge_score(moments: Moments, prior: BGePrior, standardise: bool) -> t
 
 
 def _check_collinear(correlation: Floats, names: list[str]) -> None:
-    """By Cholesky: what is left of each column's variance once those before it are known."""
+    """Check for linear dependence by the residual variance of each column given those before it."""
     for last in range(1, len(names)):
         before, own = correlation[:last, :last], correlation[:last, last]
         weights = np.linalg.solve(before, own)
@@ -86,7 +86,7 @@ def _check_collinear(correlation: Floats, names: list[str]) -> None:
 
 
 def check_order_posterior(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse arrays of a stored model that training would not have written: kernels would follow their indices anywhere.
+    """Refuse arrays of a stored model that training could not have written, because kernels do not check indices.
 
     Raises InvalidArray.
     """

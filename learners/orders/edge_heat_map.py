@@ -1,4 +1,4 @@
-"""The edges of posteriors over structures as an SVG picture: a heat map."""
+"""SVG heat map of a posterior's edge probabilities."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ LONGEST, LONGEST_TITLE, OF_TITLE = 40, 120, 8.0
 def draw_edge_heat_map(
     engine: GraphQueries, title: str, present: tuple[str, ...] = (), absent: tuple[str, ...] = ()
 ) -> str:
-    """The edges of a posterior as a heat map. Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
+    """Draw the edge probabilities of a posterior as a heat map. Raises UnknownColumn, InvalidParameter,
+    ImpossibleEdges.
 
     present, absent: known edges, each as "parent->child".
     """
@@ -33,7 +34,7 @@ def draw_edge_heat_map(
 
 
 def heat_map_svg(names: Sequence[str], probabilities: Floats, title: str) -> str:
-    """A cell for each pair of columns, the darker the more probable the edge (d, d): parents are rows, children columns."""
+    """Draw a cell for each pair of columns, darker for more probable edges (d, d): parents are rows, children columns."""
     drawn, d = [truncate_xml_text(name, LONGEST) for name in names], len(names)
     room = MARGIN + max(map(len, drawn)) * CHARACTER + 6
     left, top = room + 18, room + 44
@@ -88,7 +89,7 @@ def _legend(left: float, top: float) -> list[str]:
 
 
 def _shade(p: float) -> str:
-    """From white to dark blue."""
+    """Return a colour from white to dark blue."""
     share = min(1.0, max(0.0, p))
     red, green, blue = (round(255 + (dark - 255) * share) for dark in (16, 42, 110))
     return f"#{red:02x}{green:02x}{blue:02x}"

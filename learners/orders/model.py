@@ -1,4 +1,4 @@
-"""A learned posterior over structures with its schema: what is stored, served and queried."""
+"""A learned posterior over structures with its schema, for storage, serving and queries."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class OrderHeader(Header):
 
 
 class OrderModel(ModelDefaults):
-    """A posterior over the structures of Bayesian networks of a table's columns.
+    """A posterior over Bayesian network structures of a table's columns.
 
     schema: node i is attribute i.
     facts: how it was learned.
-    probabilities (d, d) float64: [i, j] the probability of the edge from i to j, if it is known already.
-    best: the most probable graph, if it is known already.
-    tables: of nominal columns (q, r) float64, the probabilities of each node of the most probable graph; empty if they
-    are too large.
-    rows: of nominal columns, the distinct rows, from which any family is scored.
+    probabilities (d, d) float64: [i, j] the probability of the edge from i to j, if already known.
+    best: the most probable graph, if already known.
+    tables: for nominal columns (q, r) float64, the probabilities of each node of the most probable graph; empty
+    if too large.
+    rows: for nominal columns, the distinct rows, from which any family can be scored.
     """
 
     kind: ClassVar[str] = "orders"
@@ -85,16 +85,16 @@ class OrderModel(ModelDefaults):
         self.graph_queries = GraphQueries(posterior, self.names, conditional, bdeu, self.probabilities)
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """There is no class. Raises NoClass."""
+        """Raise NoClass: the model has no class."""
         raise NoClass
 
     def log_likelihood(self, batch: pa.RecordBatch) -> Floats:
-        """(n,) float64: log density of each row under the most probable graph, its parameters averaged out.
+        """Return the log density of each row under the most probable graph, with its parameters integrated out, (n,)
+        float64.
 
-        In the columns' own units. NaN for a row that lacks a number or, of nominal columns, has a value that training
-        never saw.
+        In the columns' own units. NaN for a row with a missing number or, for nominal columns, an unseen value.
 
-        Raises UnknownColumn; NoTables if the tables were too large to be kept.
+        Raises UnknownColumn; NoTables if the tables were too large to store.
         """
         bge = self.posterior.bge
         if bge is None:
@@ -109,13 +109,13 @@ class OrderModel(ModelDefaults):
         return predictive_log_densities(bge, self.best.parents, x) - float(np.log(spread).sum())
 
     def rows_of(self, batch: pa.RecordBatch) -> Floats:
-        """(d, n) float64: the rows of a record batch as numbers, or codes of nominal columns. Raises UnknownColumn."""
+        """Convert a record batch to numbers, or codes of nominal columns, (d, n) float64. Raises UnknownColumn."""
         if self.posterior.bge is not None:
             return record_batch_matrix(batch, self.schema)
         return encode(batch, self.schema).x.astype(np.float64)
 
     def answer(self, queries: Sequence[StructureQuery], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.GraphQueries.answer` tells them; `pause` is called before each, and what it raises ends the answering."""
+        """Answer queries as `queries.GraphQueries.answer` does; `pause` is called before each, and may raise to stop."""
         answers = []
         for query in queries:
             if pause is not None:
@@ -124,7 +124,7 @@ class OrderModel(ModelDefaults):
         return answers
 
     def best_edges(self) -> list[tuple[str, str, float]]:
-        """The edges of the most probable graph: names of parent and child, and the probability."""
+        """Return the edges of the most probable graph: names of parent and child, and the probability."""
         return [
             (self.names[parent], self.names[node], float(self.probabilities[parent, node]))
             for node, own in enumerate(self.best.parents)
@@ -132,7 +132,7 @@ class OrderModel(ModelDefaults):
         ]
 
     def warnings(self) -> list[str]:
-        """What a user should know before the model is used or given to others."""
+        """Return warnings to read before using or sharing the model."""
         warnings = []
         kinds = self.facts.get("taken_as")
         if isinstance(kinds, Mapping) and len({how.partition(" ")[0] == "numbers" for how in kinds.values()}) > 1:
@@ -154,7 +154,7 @@ class OrderModel(ModelDefaults):
         return warnings
 
     def structure(self) -> dict[str, object]:
-        """The columns, the edges of the most probable graph and how probable each is, and how it was learned."""
+        """Return the columns, the edges of the most probable graph with probabilities, and how the model was learned."""
         edges = [{"from": parent, "to": child, "probability": p} for parent, child, p in self.best_edges()]
         nodes = [{"name": name, "role": "attribute"} for name in self.names]
         facts = {name: fact for name, fact in self.facts.items() if name not in ("learner", "parameters")}
@@ -166,7 +166,7 @@ class OrderModel(ModelDefaults):
         }
 
     def to_arrays(self) -> tuple[OrderHeader, dict[str, np.ndarray]]:
-        """Header and named arrays, from which `from_arrays` makes the model again."""
+        """Return a header and named arrays for `from_arrays`."""
         posterior, scores = self.posterior, self.posterior.scores
         header: OrderHeader = {
             "kind": self.kind,
@@ -200,7 +200,7 @@ class OrderModel(ModelDefaults):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`; the arrays may be memory-mapped and read-only."""
         stored = cast(OrderHeader, header)
         schema = Schema.from_json(stored["schema"])
         d = schema.n_attributes
@@ -232,7 +232,9 @@ class OrderModel(ModelDefaults):
         return cls(schema, posterior, stored["facts"], probabilities, best, tables, rows)
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `edges` with their probabilities, and `graphs`: the most probable of some that were drawn, for SQL."""
+        """Return the tables `columns`, `edges` with their probabilities, and `graphs`, the most probable of some drawn
+        ones, for SQL.
+        """
         d, scores = len(self.names), self.posterior.scores
         pairs = [(i, j) for i in range(d) for j in range(d) if i != j]
         best = {(parent, node) for node, own in enumerate(self.best.parents) for parent in own}

@@ -1,4 +1,6 @@
-"""Posteriors over structures as sequences of passes: the schema, of too many columns those to keep, then moments or distinct rows."""
+"""Learning of posteriors over structures as passes: the schema, screening of too many columns, then moments or distinct
+rows.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,14 @@ MOST_COLUMNS = 64
 
 
 def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]) -> Passes[Schema]:
-    """The schema, or of too many columns those with most information about some: one more pass.
+    """Return the schema, or, with too many columns, the ones with the most information about some columns, in one more
+    pass.
 
-    about: these columns are kept, and the 64 in all that tell most about any of them.
-    required: edges, each as "parent->child", whose columns are kept, too.
+    about: columns to keep, with the 64 columns in total that have the most information about any of them.
+    required: edges, each as "parent->child", whose columns are also kept.
     Raises UnknownColumn; SchemaError if there are too many columns and `about` is empty, or there are too many to keep.
-    References: Fan, Lv (2008), Sure independence screening for ultrahigh dimensional feature space; here by mutual
-    information.
+    References: Fan, Lv (2008), Sure independence screening for ultrahigh dimensional feature space; here by
+    mutual information.
     """
     names = [attribute.name for attribute in schema.attributes]
     gone = {column.name for column in schema.left_out}
@@ -83,7 +86,7 @@ def screen_columns(schema: Schema, about: Sequence[str], required: Sequence[str]
 
 
 def corrected_mutual_information(counts: FamilyCounts, place: int) -> float:
-    """Mutual information of a column and its one parent, in nats, less what chance would show (Miller 1955)."""
+    """Return the mutual information of a column and its only parent, in nats, minus the expected bias (Miller 1955)."""
     _, parents, x, n = counts.cells(place)
     of_x, of_parent = np.bincount(x, n), np.bincount(parents[:, 0], n)
     freedom = (np.count_nonzero(of_x) - 1) * (np.count_nonzero(of_parent) - 1)
@@ -107,14 +110,14 @@ def learn_orders(
     given: Schema | Kept | None = None,
     overrides: Overrides | None = None,
 ) -> Passes[OrderModel]:
-    """The posterior over network structures: one pass after the schema, and one more if columns are screened.
+    """Learn the posterior over network structures: one pass after the schema, and one more if columns are screened.
 
-    target: none: every column is a node.
-    given: instead of the schema that the columns would give; of `Kept` the domains follow the data.
+    target: None: every column is a node.
+    given: replaces the inferred schema; with `Kept`, the domains follow the data.
     overrides: column name to what `ColumnOverride.of` reads.
     Raises InvalidParameter, UnknownColumn if there is a target, or the prior contradicts itself; SchemaError if a
-    column is a linear combination of others, or not numeric where it must be; TooFewRows if BGe has fewer than two
-    complete rows.
+    column is a linear combination of others, or not numeric where it must be; TooFewRows if BGe has fewer than
+    two complete rows.
     References: Wang, Wicker, Kwiatkowska (2022); Koivisto, Sood (2004).
     """
     if target is not None:
@@ -164,7 +167,7 @@ def learn_orders(
 
 
 def _model(schema: Schema, posterior: OrderPosterior, facts: Mapping[str, Any], score: BGe | BDeu) -> OrderModel:
-    """The model with the tables of its most probable graph, which need the counts."""
+    """Build the model with the tables of its most probable graph, which need the counts."""
     if posterior.prior_sums.log_z == -np.inf:
         raise InvalidParameter(
             "required", facts["parameters"]["required"], "no graph has these edges and what else is asked"
@@ -200,14 +203,14 @@ def _schema(parameters: OrderParameters, given: Schema | Kept | None, overrides:
 
 
 def describe_scored_column(attribute: Attribute, is_gaussian: bool) -> str:
-    """How the score sees a column, in words."""
+    """Describe how the score treats a column."""
     if attribute.kind == "nominal":
         return f"{attribute.n_values} states"
     return "numbers" if is_gaussian else f"numbers cut into {attribute.n_values} intervals"
 
 
 def nonempty_quantile_cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
-    """At most n_bins - 1 cut points, and at least one where there are two values."""
+    """Return at most n_bins - 1 cut points, and at least one if there are two values."""
     cuts = quantile_cut_points(histogram, n_bins)
     if cuts or histogram.keys.size < 2:
         return cuts
@@ -218,7 +221,9 @@ def nonempty_quantile_cut_points(histogram: Histogram, n_bins: int) -> tuple[flo
 
 
 def max_parents_per_node(parameters: OrderParameters, score: BGe | BDeu, d: int) -> int:
-    """Parents that a node may have: by default of nominal columns four, and more where the table is small enough."""
+    """Return the maximum number of parents of a node; by default four for nominal columns, and more if the table is
+    small enough.
+    """
     if parameters.max_parents is not None:
         return min(parameters.max_parents, d - 1)
     if isinstance(score, BGe):
@@ -237,7 +242,9 @@ def max_parents_per_node(parameters: OrderParameters, score: BGe | BDeu, d: int)
 
 
 def columns_at_parent_limit(posterior: OrderPosterior, most: int, names: Sequence[str]) -> list[str]:
-    """The columns that have as many parents in the best graph as they may have: a larger limit may give them more."""
+    """Return the columns whose number of parents in the best graph is at the limit, so that a larger limit may add
+    some.
+    """
     if most >= len(names) - 1:
         return []
     parents = best_graph(posterior.scores, posterior.lattice).parents
@@ -252,9 +259,9 @@ def learn_order_posterior(
     standard: Standard,
     advance: Advance,
 ) -> OrderPosterior:
-    """Family scores within candidates, and the orders.
+    """Compute family scores within candidates, and the posterior over orders.
 
-    Raises InvalidParameter if the method is "exact" and memory does not allow it.
+    Raises InvalidParameter if the method is "exact" and memory does not suffice.
     """
     d = standard.spread.size
     everyone = all_candidate_parents(d, prior)
@@ -273,7 +280,7 @@ def learn_order_posterior(
 
 
 def _is_exact(parameters: OrderParameters, d: int, few: int | None) -> bool:
-    """Whether all orders are summed."""
+    """Return whether to sum over all orders."""
     size = d - 1 if few is None else min(few, d - 1)
     if parameters.method == "blocks":
         return False

@@ -1,4 +1,4 @@
-"""How posteriors over structures are learned, in the words of the columns."""
+"""Parameters for learning posteriors over structures, in terms of the columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ARROW = "->"
 
 @dataclass(frozen=True)
 class OrderParameters(Parameters):
-    """What is learned, and how. Raises InvalidParameter.
+    """Parameters of a posterior over structures. Raises InvalidParameter.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class OrderParameters(Parameters):
                 )
 
     def without(self, gone: Sequence[str], names: Sequence[str]) -> Self:
-        """The parameters for the other columns alone: what is forbidden or believed of those that are gone holds of no graph.
+        """Restrict the parameters to the remaining columns, dropping constraints and beliefs about removed ones.
 
         Raises UnknownColumn, InvalidParameter.
         """
@@ -125,11 +125,13 @@ class OrderParameters(Parameters):
         )
 
     def bge(self) -> BGePrior:
-        """The prior of BGe."""
+        """Prior of the BGe score."""
         return BGePrior(self.alpha_mu, self.alpha_w, self.t)
 
     def structure_prior(self, names: Sequence[str]) -> StructurePrior:
-        """The prior over graphs of these columns. Raises UnknownColumn; InvalidParameter if it contradicts itself, naming the edges."""
+        """Return the prior over graphs of these columns. Raises UnknownColumn; InvalidParameter if it contradicts
+        itself, naming the edges.
+        """
         required = _edges_of("required", self.required, names)
         forbidden = _edges_of("forbidden", self.forbidden, names) | _against_tiers(self.tiers, names)
         cycle = find_directed_cycle(required)
@@ -145,7 +147,7 @@ class OrderParameters(Parameters):
 
 
 def parse_edge(text: str, names: Sequence[str], where: str) -> Edge:
-    """The edge of "parent->child". Raises UnknownColumn, InvalidParameter."""
+    """Parse an edge "parent->child". Raises UnknownColumn, InvalidParameter."""
     known = {name: place for place, name in enumerate(names)}
     pieces = text.split(ARROW)
     splits = [(ARROW.join(pieces[:cut]).strip(), ARROW.join(pieces[cut:]).strip()) for cut in range(1, len(pieces))]
@@ -164,7 +166,7 @@ def _edges_of(where: str, texts: Sequence[str], names: Sequence[str]) -> frozens
 
 
 def _against_tiers(tiers: Sequence[Sequence[str]], names: Sequence[str]) -> frozenset[Edge]:
-    """Every edge from a later group to an earlier one."""
+    """Return every edge from a later group to an earlier one."""
     tier: dict[int, int] = {}
     for number, group in enumerate(tiers):
         for name in group:

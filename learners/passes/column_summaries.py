@@ -1,4 +1,4 @@
-"""The schema pass: what values each column holds, and the schema that follows."""
+"""The schema pass: summarize the values of each column and derive the schema."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ColumnSummaries(Statistic):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected; kinds and dropped columns matter, orders and cut points do not."""
+        """Specification of the statistic; it includes kinds and dropped columns, not orders or cut points."""
         kinds = {
             name: "dropped" if override.drop else override.kind
             for name, override in sorted(self.overrides.items())
@@ -103,7 +103,7 @@ class ColumnSummaries(Statistic):
 
     @property
     def stage(self) -> str:
-        """What the pass does, in words."""
+        """Name of the pass, for progress messages."""
         return "reading the schema" if self.kept is None else "reading the domains"
 
     @property
@@ -115,15 +115,15 @@ class ColumnSummaries(Statistic):
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether all columns are known: subtracting may leave some that are not, see `Column.subtract`."""
+        """True if all columns are known; subtraction may leave uncertain ones, see `Column.subtract`."""
         return not any(column.is_uncertain for column in self.found.values())
 
     def remainder(self) -> ColumnSummaries:
-        """The columns that are not known, without rows."""
+        """Return empty summaries of the uncertain columns."""
         return self._empty(frozenset(name for name, column in self.found.items() if column.is_uncertain))
 
     def completed(self, rest: ColumnSummaries) -> ColumnSummaries:
-        """The summaries with the columns that were counted anew."""
+        """Replace the columns that were counted again."""
         place = self._class_places(rest)
         for name in rest.only or ():
             self.found[name] = Column()
@@ -132,7 +132,7 @@ class ColumnSummaries(Statistic):
 
     @cached_property
     def _states(self) -> frozenset[str]:
-        """Numeric columns that the schema kept has as states."""
+        """Numeric columns that the kept schema treats as nominal states."""
         kept = () if self.kept is None else self.kept.attributes
         return frozenset(attribute.name for attribute in kept if is_numeric_nominal(attribute))
 
@@ -141,12 +141,12 @@ class ColumnSummaries(Statistic):
         return sorted(attribute.name for attribute in self.kept.attributes)
 
     def can_read(self, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` reads what has this specification: summaries of all columns hold the domains too."""
+        """Return whether `from_stored` accepts this specification; summaries of all columns include the domains."""
         of_all = {name: entry for name, entry in self.spec.items() if name != "domains_of"}
         return spec in (self.spec, of_all)
 
     def empty(self) -> ColumnSummaries:
-        """No rows."""
+        """Return summaries of no rows with the same settings."""
         return self._empty(self.only)
 
     def _empty(self, only: frozenset[str] | None) -> ColumnSummaries:
@@ -231,7 +231,7 @@ class ColumnSummaries(Statistic):
             self.found.setdefault(name, Column()).merge(theirs, name, place, len(self.classes))
 
     def _class_places(self, other: ColumnSummaries) -> Integers:
-        """Where the classes of other summaries are here."""
+        """Map the classes of other summaries to positions here."""
         codes = {value: j for j, value in enumerate(self.classes)}
         return np.array([codes[value] for value in other.classes], dtype=np.int64)
 
@@ -252,11 +252,11 @@ class ColumnSummaries(Statistic):
             self.found = {}
 
     def order_columns(self, names: Sequence[str]) -> None:
-        """Bring the columns into this order."""
+        """Reorder the columns."""
         self.found = reorder_columns(self.found, names)
 
     def build_schema(self, cut_points: CutPoints | None = None, *, by_name: bool = True) -> Schema:
-        """The schema: domains sorted, cut points found, useless columns left out with the reason.
+        """Build the schema: sort domains, find cut points, and drop useless columns with a reason.
 
         `cut_points`: finds those of a numeric column from its name and histogram; by default MDL's with a target, and equal
         frequencies without.
@@ -334,23 +334,25 @@ class ColumnSummaries(Statistic):
         )
 
     def to_arrow(self) -> pa.Table:
-        """One row per column, the target's first."""
+        """Return one row per column, the target first."""
         return summaries_table(self.target, self.n_rows, self.class_counts, self.found)
 
     def from_arrow(self, table: pa.Table) -> ColumnSummaries:
-        """Read what `to_arrow` wrote."""
+        """Build the summaries from the output of `to_arrow`."""
         summaries = self.empty()
         summaries.n_rows, summaries.class_counts, summaries.found = read_summaries_table(table)
         summaries.classes = list(summaries.class_counts)
         return summaries
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> ColumnSummaries:
-        """These domains from what `to_arrow` of summaries with this specification wrote."""
+        """Build these summaries from the `to_arrow` table of summaries with this specification."""
         summaries = self.from_arrow(table)
         return summaries if self.kept is None or "domains_of" in spec else summaries.domains_of(self.kept)
 
     def domains_of(self, kept: Schema) -> ColumnSummaries:
-        """The domains of the attributes of another schema, of the same rows. Raises SchemaError where states became fractions."""
+        """Restrict to the domains of another schema's attributes. Raises SchemaError if integer states have become
+        fractions.
+        """
         domains = self._empty(self.only)
         domains.kept, domains.n_rows = kept, self.n_rows
         domains.classes, domains.class_counts = list(self.classes), dict(self.class_counts)
@@ -362,7 +364,7 @@ class ColumnSummaries(Statistic):
         return domains
 
     def __eq__(self, other: object) -> bool:
-        """Whether the same rows were counted; the order in which classes and columns came does not matter."""
+        """Return whether the same rows were counted; the order of classes and columns does not matter."""
         if not isinstance(other, ColumnSummaries):
             return NotImplemented
         return self.spec == other.spec and self._canonical() == other._canonical()
@@ -384,9 +386,9 @@ def quantile_binned_schema(
     *,
     by_name: bool = True,
 ) -> Schema:
-    """The schema with at most `max_bin` intervals for each numeric column, whether or not they tell the classes apart.
+    """Build a schema with at most `max_bin` intervals per numeric column, without regard to the class.
 
-    Binned in the schema, trees are over codes that any model file, job or request can carry.
+    With bins in the schema, trees use codes that every model file, job and request supports.
 
     `summaries`: with a target.
     `max_bin`: a column with no more distinct values keeps them all apart; cut points that the user gave stay.

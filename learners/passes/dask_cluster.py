@@ -1,4 +1,4 @@
-"""Passes on a Dask cluster: the same statistics over groups of fragments, merged as a tree."""
+"""Passes on a Dask cluster: statistics of groups of fragments, merged as a tree."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONNECT_S = 10.0
 
 
 class Cluster:
-    """A connection to the workers; made by `connect_dask_cluster`."""
+    """Connection to Dask workers; create it with `connect_dask_cluster`."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
@@ -40,10 +40,10 @@ class Cluster:
         pass_number: int = 1,
         n_passes: int | None = None,
     ) -> S:
-        """One pass: the statistic of all rows of the source, bit for bit as `engine.collect` gives it.
+        """Collect the statistic of all rows of the source in one pass, bit for bit as `engine.collect` does.
 
-        Workers read the files themselves, so paths must mean the same to them. A group whose worker dies is counted
-        again by another; statistics are sums, so it counts once.
+        Workers read the files themselves, so paths must be valid on all of them. A group whose worker dies is counted
+        again by another worker, and counts once.
 
         Raises ClusterError if the cluster is lost, or keeps losing its workers; SourceError, SchemaError or UnknownColumn
         as the data gives reason.
@@ -66,11 +66,12 @@ class Cluster:
 
     @property
     def n_workers(self) -> int:
-        """Workers that are there now, at least one."""
+        """Number of workers currently connected, at least one."""
         return max(1, len(self.client.ncores()))
 
     def each(self, run: Callable[..., pa.Table], calls: Sequence[tuple[object, ...]]) -> Iterator[tuple[int, pa.Table]]:
-        """What a function returns of each call, and the call's number, as they end; a call whose worker dies is made again.
+        """Run a function on each call's arguments; yields the call's number and result as calls finish, and repeats
+        calls whose worker died.
 
         Raises ClusterError if the cluster is lost, or keeps losing its workers; SourceError, SchemaError or UnknownColumn
         as the data gives reason.
@@ -101,7 +102,7 @@ class Cluster:
 
 @contextmanager
 def connect_dask_cluster(address: str) -> Iterator[Cluster]:
-    """A cluster that runs already, or one of this machine's processes that ends with the context.
+    """Connect to a running cluster, or start one of local processes that ends with the context.
 
     `address`: "tcp://host:8786" of a Dask scheduler, or "local:4" for four processes here. Raises ClusterError if Dask is
     not installed, or nothing answers there.
@@ -132,9 +133,9 @@ def connect_dask_cluster(address: str) -> Iterator[Cluster]:
 
 
 def fragment_groups(source: Source, n_workers: int) -> Iterator[Source]:
-    """Neighbouring fragments, each group as a source of its own, fit to be sent away.
+    """Divide the source into groups of adjacent fragments, each a source that can be sent to a worker.
 
-    A group has about two million rows, or fewer where the table has not so many for all workers.
+    A group has about two million rows, or fewer if the table is too small for all workers.
     """
     least = min(GROUP_ROWS, -(-source.n_rows // (TASKS * n_workers)))
     group: list[int] = []
@@ -150,12 +151,12 @@ def fragment_groups(source: Source, n_workers: int) -> Iterator[Source]:
 
 
 def collect_on_worker(empty: Statistic, group: Source) -> pa.Table:
-    """On a worker: the statistic of a group."""
+    """Collect the statistic of a group; runs on a worker."""
     return collect(empty, group, threads=1).to_arrow()
 
 
 def sum_worker_statistics(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Table:
-    """On a worker: the sum of statistics."""
+    """Merge statistics; runs on a worker."""
     whole = empty.empty()
     for table in tables:
         whole.merge(empty.empty().from_arrow(table))
@@ -163,7 +164,7 @@ def sum_worker_statistics(empty: Statistic, tables: Sequence[pa.Table]) -> pa.Ta
 
 
 def _ended(futures: Sequence[Future]) -> Iterator[Future]:
-    """Futures as they end; the first that failed raises."""
+    """Yield futures as they finish; raises the error of the first that failed."""
     from distributed import as_completed
 
     for future in as_completed(futures):
@@ -173,7 +174,7 @@ def _ended(futures: Sequence[Future]) -> Iterator[Future]:
 
 
 def _readable(error: BaseException) -> BaseException:
-    """Errors of the data as they are; those of the cluster in words."""
+    """Translate errors of the cluster to readable ones; errors of the data are unchanged."""
     from distributed.comm.core import CommClosedError
     from distributed.scheduler import KilledWorker
 

@@ -1,4 +1,4 @@
-"""Collecting a statistic over a source, on threads."""
+"""Collect a statistic over a source with threads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a learner is.
+    """Progress of a learner.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Progress:
 
     @property
     def words(self) -> str:
-        """What is being done: "pass 2 of 3 (counting pairs)", or "boosting trees" between passes."""
+        """Description of the current stage: "pass 2 of 3 (counting pairs)", or "boosting trees" between passes."""
         stage = f"{self.stage}: {self.note}" if self.note else self.stage
         if self.unit != ROWS:
             return stage
@@ -77,7 +77,7 @@ class Progress:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds until this pass ends, once anything can be said."""
+        """Estimated seconds until this pass ends; None before any rows are done."""
         return (self.rows_total - self.rows_done) / self.rows_per_s if self.rows_done else None
 
 
@@ -85,41 +85,41 @@ OnProgress = Callable[[Progress], object]
 
 
 class Advance(Protocol):
-    """Gets how far a long computation is; may raise to end it."""
+    """Callback for the progress of a long computation; it may raise to stop it."""
 
     def __call__(self, n_done: int, n_total: int, note: str = "", /) -> None:
-        """So many units are done of so many; the note says how it goes, in words."""
+        """Report that `n_done` of `n_total` units are done; the note describes the state in words."""
 
 
 def ignore_progress(n_done: int, n_total: int, note: str = "", /) -> None:
-    """For whoever does not want to know how far it is."""
+    """Ignore progress reports."""
 
 
 class Checkpoint(Protocol):
-    """Where one pass leaves what it has so far."""
+    """Storage for the partial result of one pass."""
 
     every_s: float
 
     def load(self) -> tuple[pa.Table, dict[str, list[int]]] | None:
-        """What was saved last, with its note; None if there is nothing, or it is damaged."""
+        """Return the last saved statistic and its note; None if absent or damaged."""
 
     def save(self, table: pa.Table, note: dict[str, list[int]]) -> None:
-        """Replace what was saved."""
+        """Replace the saved statistic."""
 
 
 class Checkpoints(Protocol):
-    """The checkpoints of a run."""
+    """Checkpoints of a run."""
 
     @property
     def directory(self) -> Path:
-        """A folder of the run, for what computations over rows keep."""
+        """Folder of the run, for files of computations over rows."""
 
     def at(self, key: str) -> Checkpoint:
-        """That of the pass which collects the statistic with this key."""
+        """Return the checkpoint of the pass that collects the statistic with this key."""
 
 
 class _Walk(Generic[S]):
-    """The fragments still to be read, shared by the threads of a pass."""
+    """Remaining fragments, shared by the threads of a pass."""
 
     def __init__(self, source: Source, done: Sequence[int] = ()) -> None:
         self.source = source
@@ -158,7 +158,7 @@ def collect(
     n_passes: int | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> S:
-    """One pass: the statistic of all rows of the source.
+    """Collect the statistic of all rows of the source in one pass.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def collect(
 
 
 class _Saved(Generic[S]):
-    """What the threads of a pass have handed over, and its checkpoint."""
+    """Partial statistics handed over by the threads of a pass, and their checkpoint."""
 
     def __init__(self, statistic: S, checkpoint: Checkpoint | None, stamps: list[int]) -> None:
         self.checkpoint, self.stamps = (
@@ -227,7 +227,7 @@ class _Saved(Generic[S]):
             self.statistic, self.done = statistic.empty().from_arrow(table), list(note["fragments"])
 
     def take(self, walk: _Walk[S]) -> None:
-        """Now and then, ask the threads for what they have, and save it."""
+        """Periodically request the threads' partial statistics and save them."""
         if self.checkpoint is None:
             return
         if self.merge_handed(walk):
@@ -238,7 +238,7 @@ class _Saved(Generic[S]):
             self.written_at = time.perf_counter()
 
     def merge_handed(self, walk: _Walk[S]) -> bool:
-        """Add what was handed over; whether there was anything."""
+        """Merge the partial statistics that were handed over; returns whether there were any."""
         n_before = len(self.done)
         while not walk.handed.empty():
             part, fragments = walk.handed.get()
@@ -248,7 +248,7 @@ class _Saved(Generic[S]):
 
 
 def _work(whole: S, walk: _Walk[S]) -> S:
-    """One thread's statistic of fragments until there are none left."""
+    """Collect fragments in one thread until none are left."""
     source, statistic = walk.source, whole.empty()
     schema = statistic.schema
     encoder = None if schema is None else Encoder(schema)
@@ -284,9 +284,10 @@ def _work(whole: S, walk: _Walk[S]) -> S:
 
 
 def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBatch, Integers | None]]:
-    """The rows of a fragment with all columns, and their weights; of columns that nobody can learn from only the type is true.
+    """Yield the rows of a fragment with their weights; columns that cannot be learned from are null columns of their
+    type.
 
-    Nobody unpacks lists, structs and bytes to find out that they cannot be used.
+    This avoids decoding lists, structs and bytes.
     """
     names, kinds = source.learnable(), [field.type for field in source.arrow_schema]
     if len(names) in (0, len(kinds)):
@@ -304,7 +305,7 @@ def _learnable(source: Source, fragment: Fragment) -> Iterator[tuple[pa.RecordBa
 def _add(
     statistic: Statistic, encoder: Encoder | None, batch: pa.RecordBatch, weights: Integers | None, where: str
 ) -> None:
-    """Add the rows of a batch, each as often as it counts."""
+    """Add the rows of a batch, each as often as its weight says."""
     try:
         rows = batch if encoder is None else encoder.training_chunk(batch, where)
         if weights is None:
@@ -320,7 +321,7 @@ def _add(
 
 
 def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
-    """Add the rows of a fragment, some columns at a time."""
+    """Add the rows of a fragment, a group of columns at a time."""
     source, gathering = walk.source, statistic.gathering(fragment.n_rows)
     for number, columns in enumerate(gathering.columns):
         start = 0
@@ -337,7 +338,7 @@ def _gather(statistic: ColumnWise, walk: _Walk[S], fragment: Fragment) -> None:
 
 
 def require_nonempty_source(source: Source) -> None:
-    """Refuse what is no source, or has no rows. Raises InvalidParameter or EmptyData."""
+    """Refuse anything but a source with rows. Raises InvalidParameter or EmptyData."""
     if not isinstance(source, Source):
         raise InvalidParameter("source", type(source).__name__, "give a Source, such as Source.open('rows.parquet')")
     if not source.n_rows:

@@ -1,4 +1,4 @@
-"""A learner asks for statistics and returns a model; the driver makes the passes. The schema pass on its own; and the rows themselves."""
+"""Drive learners, which request statistics and return a model; also the schema pass alone, and access to the rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = ["Account", "Checkpoints", "Learner", "OnProgress", "Part", "Progress"
 
 @dataclass(frozen=True)
 class Work:
-    """A long computation between passes, which the driver runs so that progress and cancelling reach it."""
+    """A long computation between passes, run by the driver, which reports progress and cancels it."""
 
     stage: str  # what it does, in words
     # `run(threads, advance)`; it calls `advance(n_done, n_total)` now and then, which may raise.
@@ -49,9 +49,9 @@ class Work:
 
 @dataclass(frozen=True)
 class RowWork:
-    """A computation over the rows themselves, for learners that no statistic can serve; it counts as one pass.
+    """A computation over the rows themselves, for learners without a suitable statistic; it counts as one pass.
 
-    Nothing of it is stored, added or subtracted: prefer a statistic.
+    Its result is not stored, added or subtracted: prefer a statistic.
     """
 
     stage: str  # what it does, in words
@@ -72,7 +72,7 @@ Passes = Generator[Request, Any, Result]
 
 @dataclass(frozen=True)
 class Learner:
-    """The passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model."""
+    """Passes of a learner: a generator that yields statistics (or `Work`, `RowWork`) and returns the model."""
 
     name: str
     passes: Passes[Model]
@@ -81,7 +81,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the rows to learn from, and where statistics of just these rows are kept."""
+    """Part of the training rows, with the store of its statistics."""
 
     source: Source
     store: Store | None = None  # statistics found in it are not collected again; those collected are put there
@@ -100,7 +100,7 @@ def drive(
     accounts: list[Account] | None = None,
     cluster: Cluster | None = None,
 ) -> Model:
-    """Run a learner over a source.
+    """Run a learner over a source and return the model.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def drive(
 
 @dataclass
 class _Driver:
-    """Answers what a learner asks for."""
+    """Serves the requests of a learner."""
 
     parts: Sequence[Part]
     threads: int | None
@@ -240,29 +240,31 @@ class Rows:
 
     @property
     def folder(self) -> Path | None:
-        """Where the computation may keep files."""
+        """Folder in which the computation may keep files; None without checkpoints."""
         return None if self.checkpoints is None else self.checkpoints.directory
 
     @property
     def identity(self) -> list[str]:
-        """What tells these rows from others: that of each file in turn, and the conditions by which its rows are chosen."""
+        """Identity of these rows: each file in order, and the conditions that select its rows."""
         return [repr(source.files[fragment.file]) for source in self.sources for fragment in source.fragments]
 
     def __iter__(self) -> Iterator[Chunk]:
-        """Chunk by chunk, with a memory of one chunk. Raises SourceError, SchemaError or UnknownColumn as the data gives reason."""
+        """Iterate chunk by chunk, with one chunk in memory. Raises SourceError, SchemaError or UnknownColumn for
+        invalid data.
+        """
         for chunk, weights in self.weighted():
             yield from _repeated(chunk, weights)
 
     def weighted(self) -> Iterator[tuple[Chunk, Integers | None]]:
-        """As iterating, but a row that counts more than once comes once, with (n_rows,) int64: how often each counts."""
+        """Iterate with weights: each distinct row once, with (n_rows,) int64 counts, or None if all count once."""
         encoder = Encoder(self.schema)
         for batch, weights, where in self._batches():
             yield encoder.training_chunk(batch, where), weights
 
     def with_unseen(self) -> Iterator[Chunk]:
-        """As iterating, but values outside the domains get the unseen code instead of being refused.
+        """Iterate with the unseen code for values outside the domains, which are otherwise refused.
 
-        Raises SourceError, UnknownColumn or SchemaError, also of a class that the schema does not know.
+        Raises SourceError, UnknownColumn or SchemaError, also for a class that the schema lacks.
         """
         for batch, weights, where in self._batches():
             try:
@@ -294,7 +296,7 @@ def infer_schema(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Schema:
-    """Read a source once and say what each column means.
+    """Infer the schema of a source in one pass.
 
     Parameters
     ----------
@@ -319,7 +321,7 @@ def infer_schema(
 
 @dataclass(frozen=True)
 class Held:
-    """A table in memory and what it is of."""
+    """A table in memory with its specification."""
 
     key: str
     spec: Mapping[str, object]
@@ -329,21 +331,21 @@ class Held:
 
 
 class MemoryStore:
-    """A store that lasts as long as its process."""
+    """A store in memory, which lasts as long as its process."""
 
     def __init__(self) -> None:
         self._held: dict[str, Held] = {}
 
     def get(self, key: str) -> pa.Table | None:
-        """The table stored under a key."""
+        """Return the table stored under a key, or None."""
         return self._held[key].table if key in self._held else None
 
     def put(
         self, key: str, table: pa.Table, *, spec: Mapping[str, object], schema: str | None, files: Iterable[str]
     ) -> None:
-        """Keep a table and what it is of."""
+        """Store a table with its specification."""
         self._held[key] = Held(key, spec, schema, frozenset(files), table)
 
     def entries(self) -> Sequence[Held]:
-        """All that is kept."""
+        """Return all entries."""
         return list(self._held.values())

@@ -1,4 +1,4 @@
-"""How much memory the statistics of this process may take, and where they go beyond it."""
+"""Memory limit for the statistics of this process, and the folder for counts that exceed it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ KEPT_BYTES, MAPPED_BYTES = 16 << 20, 4 << 20
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """A bound on the counts that passes keep in memory; counts beyond it go to sorted files."""
+    """Limit on the counts that passes keep in memory; counts beyond it are written to sorted files."""
 
     n_bytes: int
     directory: Path  # of the files, which are removed with the statistics that wrote them
 
 
 class TemporaryFolder:
-    """A new folder within another, removed when nobody refers to this object any more."""
+    """A temporary folder that is removed when this object is garbage-collected."""
 
     def __init__(self, parent: Path, prefix: str = "fewpass-") -> None:
         self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -36,7 +36,7 @@ class TemporaryFolder:
 
 
 def parse_memory_size(text: str) -> int:
-    """A number of bytes such as "512MiB", "4GB" or "1.5g". Raises InvalidParameter."""
+    """Parse a memory size such as "512MiB", "4GB" or "1.5g" to bytes. Raises InvalidParameter."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", text.lower())
     n_bytes = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if n_bytes < MIN_BYTES:
@@ -45,7 +45,7 @@ def parse_memory_size(text: str) -> int:
 
 
 def machine_memory_bytes() -> int:
-    """Memory of this machine, or of the container it pretends to be."""
+    """Return the memory of this machine, or of its container, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
@@ -58,13 +58,13 @@ _limit: MemoryLimit | None = None
 
 
 def set_memory_limit(n_bytes: int, directory: Path | str | None = None) -> None:
-    """Set the limit of this process."""
+    """Set the memory limit of this process."""
     global _limit  # noqa: PLW0603 — memory belongs to the process, whoever asks for it
     _limit = MemoryLimit(n_bytes, Path(directory or tempfile.gettempdir()))
 
 
 def memory_limit() -> MemoryLimit:
-    """The limit that was set; else FEWPASS_MEMORY, or a quarter of the machine."""
+    """Return the memory limit: the one that was set, else FEWPASS_MEMORY, or a quarter of the machine's memory."""
     if _limit is None or not _limit.directory.is_dir():  # the workspace whose folder it was may be closed
         text = os.environ.get("FEWPASS_MEMORY")
         set_memory_limit(parse_memory_size(text) if text else machine_memory_bytes() // 4)
@@ -73,10 +73,10 @@ def memory_limit() -> MemoryLimit:
 
 
 def configure_memory_allocators() -> bool:
-    """Let this process hand back what it frees: large arrays at once, and no pool of Arrow's keeps the pages of columns.
+    """Make this process return freed memory: large arrays immediately, and Arrow buffers without a pool.
 
-    By default glibc keeps freed arrays of up to 32 MiB for each thread, and Arrow's own allocator what the largest batches took.
-    Returns whether there is a glibc to tell.
+    By default glibc keeps freed arrays of up to 32 MiB per thread, and Arrow's allocator keeps the memory of the
+    largest batches. Returns True if glibc accepted the settings, False for another C library.
     """
     import pyarrow as pa
 
@@ -88,7 +88,7 @@ def configure_memory_allocators() -> bool:
 
 
 def release_free_memory() -> None:
-    """Return freed memory to the machine: allocators keep what one large request or pass has taken, as if the next were as large."""
+    """Return freed memory to the operating system; allocators otherwise keep what one large request or pass used."""
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()

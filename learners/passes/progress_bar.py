@@ -1,4 +1,4 @@
-"""A bar that shows how far a training is: in terminals, in notebooks, on the command line."""
+"""Progress bar for training in terminals, notebooks and the command line."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from learners.passes.engine import Progress as PassProgress
 
 
 class Description(ProgressColumn):
-    """What is being done: the only column that gives way where the line is too short."""
+    """Description of the current work, the only column that is shortened if the line is too long."""
 
     def render(self, task: Task) -> Text:
-        """One line."""
+        """Render the description on one line."""
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
 def console_progress_bar(console: Console, *, is_shown: bool = True) -> Progress:
-    """A bar with words before it, then how much is done, and the time left; its tasks have a field `amount`."""
+    """Create a progress bar with a description, the amount done and the remaining time; its tasks have a field
+    `amount`.
+    """
     columns = (
         SpinnerColumn(),
         Description(),
@@ -36,7 +38,7 @@ def console_progress_bar(console: Console, *, is_shown: bool = True) -> Progress
 
 
 def progress_amount_text(unit: str, n_done: int, n_total: int | None, per_s: float | None) -> str:
-    """How much is done: rows by their speed, other units by their number, and what has no unit as a share."""
+    """Format the amount done: rows as a rate, other units as a count, and no unit as a percentage."""
     if unit == ROWS:
         return f"{per_s:,.0f} rows/s" if per_s else ""
     if not n_total or not n_done:
@@ -46,9 +48,9 @@ def progress_amount_text(unit: str, n_done: int, n_total: int | None, per_s: flo
 
 @contextmanager
 def show_progress_bar(is_wanted: bool, on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
-    """Show a bar while something learns, and say in the end how long that took; yields the callback for the driver.
+    """Show a progress bar during training, and report the elapsed time at the end; yields the callback for the driver.
 
-    `on_progress`: called besides.
+    `on_progress`: called in addition.
     """
     if not is_wanted:
         yield on_progress

@@ -1,4 +1,4 @@
-"""The schema of a refresh: cut points of the last training, or those that training from scratch would choose."""
+"""Schema of a refresh: keep the last training's cut points, or choose them as training from scratch would."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SHOWN = 5
 
 
 def kept_schema(given: Schema | Kept | None) -> Schema | None:
-    """The schema of which only the domains are to be counted, if that is known before anything is read."""
+    """Return the schema whose cut points are kept in any case, so that only domains are counted; else None."""
     return given.schema if isinstance(given, Kept) and given.cuts == "kept" else None
 
 
 def refreshed_schema(given: Kept | None, summaries: ColumnSummaries, fresh: Callable[[], Schema]) -> Passes[Schema]:
-    """The schema of a training that may follow an earlier one.
+    """Determine the schema of a training that may follow an earlier one.
 
     `given`: the schema of that one, and what becomes of its cut points.
     `summaries`: of all rows; of the domains alone if cut points are kept in any case.
@@ -54,12 +54,12 @@ def refreshed_schema(given: Kept | None, summaries: ColumnSummaries, fresh: Call
 
 
 def price_of_moved_columns(moved: Sequence[str], n_rows: int) -> str:
-    """What other cut points cost, in words."""
+    """Describe the cost of changed cut points."""
     return f"cut points moved: counting {_listed(moved)} again in {n_rows:,} rows"
 
 
 def moved_cut_point_warnings(known: Kept, new: Schema) -> list[str]:
-    """What is worth knowing of a refresh whose cut points are not those of the last training."""
+    """Return warnings about a refresh whose cut points differ from the last training's."""
     moved = moved_columns(known.schema, new)
     if not moved:
         return []
@@ -76,7 +76,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def moved_columns(old: Schema, new: Schema) -> list[str]:
-    """The attributes that have other cut points, or are in one of two schemas only."""
+    """Return the attributes whose cut points differ, or that occur in only one of two schemas."""
     before, after = (
         {own.name: (own.kind, own.cuts, own.groupings, own.part) for own in s.attributes} for s in (old, new)
     )
@@ -84,11 +84,12 @@ def moved_columns(old: Schema, new: Schema) -> list[str]:
 
 
 def costly_columns(old: Schema, new: Schema, summaries: ColumnSummaries) -> list[str]:
-    """The columns of which an old schema loses more than `MOST_LOST`.
+    """Return the columns for which the old schema loses more than `MOST_LOST` against the new one.
 
-    For a numeric column that is the leave-one-out log loss of the class given its interval, against that with the new cut
-    points, both of all rows; without a class it is the entropy of its intervals; of a nominal one, the rows whose values share a
-    code. Anything else that differs between the schemas counts as costly, as nobody knows what it costs.
+    The loss of a numeric column is the leave-one-out log loss of the class given its interval, compared with the
+    new cut points over all rows; without a class, the entropy of its intervals. For a nominal column, it is the
+    share of rows whose values are folded into one code. Any other difference between the schemas counts as
+    costly, because its cost is unknown.
     """
     before, after = ({own.name: own for own in schema.attributes} for schema in (old, new))
     costly = []
@@ -118,7 +119,9 @@ def _lost_by_cuts(
 
 
 def _by_interval(histogram: Histogram, attribute: Attribute | None) -> Integers:
-    """(n_intervals, n_classes) int64: rows of each interval, as interval j holds cuts[j - 1] < x <= cuts[j]."""
+    """Count the rows of each interval by class, (n_intervals, n_classes) int64; interval j holds cuts[j - 1] < x <=
+    cuts[j].
+    """
     numbers, cuts = floats_from_ordered_keys(histogram.keys << histogram.level), attribute.cuts if attribute else ()
     if attribute is not None and attribute.cycle is not None:
         numbers = attribute.cycle.phases(numbers)
@@ -129,7 +132,7 @@ def _by_interval(histogram: Histogram, attribute: Attribute | None) -> Integers:
 
 
 def leave_one_out_loss(table: Integers) -> float:
-    """Mean log loss of the class given the interval, each row left out of the counts, which begin at one row for each interval.
+    """Return the mean leave-one-out log loss of the class given the interval, with one prior row per interval.
 
     `table`: (n_intervals, n_classes) int64: rows.
     Returns nats; 0 without rows.
@@ -146,6 +149,6 @@ def _entropy(table: Integers) -> float:
 
 
 def _folded(column: Column, attribute: Attribute) -> int:
-    """Rows whose value has no code of its own."""
+    """Count the rows whose value has no code and is folded into the others."""
     known = set(attribute.values)
     return sum(n for value, n in column.counts.items() if value not in known) if attribute.n_folded else 0

@@ -1,4 +1,4 @@
-"""What is said of rows: how often each counts, and what becomes of those whose class is null."""
+"""Rules for rows: their weights, and the treatment of rows with a null class."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPEATED_ROWS, MOST_REPEATED = 65_536, 1 << 27  # of one batch
 
 @dataclass(frozen=True)
 class Weight(Condition):
-    """How often each row counts; a condition, so that statistics of weighted rows are not taken for those of plain ones."""
+    """Weight of each row; a condition, so that statistics of weighted and unweighted rows are kept apart."""
 
     column: str
     # A row counts round(weight x scale) times; None: weights are whole numbers, and anything else is refused.
@@ -36,7 +36,7 @@ class Weight(Condition):
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Text of the condition."""
         if self.of_values:
             return f"weighted by {self.column}: {json.dumps(sorted(self.of_values))}"
         return f"weighted by {self.column}" + ("" if self.scale is None else f" x {self.scale!r}")
@@ -47,7 +47,7 @@ class Weight(Condition):
         return (self.column,)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool: rows that count at least once."""
+        """Return the rows that count at least once, (n_rows,) bool."""
         del fragment, offset
         try:
             return self.counts(rows) > 0
@@ -55,9 +55,9 @@ class Weight(Condition):
             raise SchemaError(f"{file.path}: {error}", error.column) from error
 
     def counts(self, rows: pa.RecordBatch) -> Integers:
-        """(n_rows,) int64: how often each row counts.
+        """Return how often each row counts, (n_rows,) int64.
 
-        Raises SchemaError if a weight is missing, negative, too large or, without a scale, no whole number.
+        Raises SchemaError if a weight is missing, negative, too large or, without a scale, not a whole number.
         """
         column = rows.column(self.column)
         if self.of_values:
@@ -95,7 +95,7 @@ class Weight(Condition):
 
 
 def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
-    """The weight of the rows, if one is named among what is said of columns. Raises InvalidParameter if there are two."""
+    """Return the row weight declared in the column overrides, if any. Raises InvalidParameter if there are two."""
     weights = [
         Weight(name, None, weight) if isinstance(weight, tuple) else Weight(name, None if weight is True else weight)
         for name, entry in (columns or {}).items()
@@ -110,7 +110,7 @@ def row_weight_rule(columns: Mapping[str, object] | None) -> Weight | None:
 
 
 def apply_row_weight_rule(source: Source, columns: Mapping[str, object] | None) -> Source:
-    """The rows of a source as a learner counts them: by their weights, where something is said of these.
+    """Apply the row weight declared in the column overrides, if any, to a source.
 
     Raises InvalidParameter or UnknownColumn.
     """
@@ -125,7 +125,7 @@ def apply_row_weight_rule(source: Source, columns: Mapping[str, object] | None) 
 
 
 def apply_row_weight(source: Source, weight: Weight, *, is_hidden: bool = False) -> Source:
-    """The rows of a source, each of which counts as often as its weight says, in a column that readers see or not.
+    """Weight the rows of a source; `is_hidden` hides the weight column from readers.
 
     Raises UnknownColumn.
     """
@@ -133,10 +133,10 @@ def apply_row_weight(source: Source, weight: Weight, *, is_hidden: bool = False)
 
 
 def add_weighted_rows(statistic: Statistic, rows: Chunk | pa.RecordBatch, weights: Integers) -> None:
-    """Add rows, each as often as it counts.
+    """Add rows with weights.
 
-    A statistic adds up, so it is doubled once for each binary digit of the weights, from the highest to the lowest, and the rows
-    that have the digit are added: as many steps as the largest weight has digits, whatever it is.
+    The statistic is doubled once per binary digit of the weights, from the highest digit, and the rows with that
+    digit are added, so the number of steps is the number of digits of the largest weight.
 
     `statistic`: changed in place.
     `rows`: as the statistic takes them.
@@ -155,9 +155,9 @@ def add_weighted_rows(statistic: Statistic, rows: Chunk | pa.RecordBatch, weight
 
 
 def repeated_row_positions(weights: Integers) -> Iterator[Integers]:
-    """Positions of rows, each as often as it counts, some thousands at a time: for what reads row after row.
+    """Yield row positions in blocks, each repeated as often as the row counts, for code that reads row by row.
 
-    Raises SchemaError if that would be too many to ever end.
+    Raises SchemaError if the total is too large.
     """
     ends = np.cumsum(weights)
     n_all = int(ends[-1]) if ends.size else 0
@@ -172,14 +172,14 @@ def repeated_row_positions(weights: Integers) -> Iterator[Integers]:
 
 @dataclass(frozen=True)
 class NullClass(Condition):
-    """What becomes of rows without a class; a condition, so that statistics of them are not taken for others."""
+    """Treatment of rows with a null class; a condition, so that their statistics are kept apart."""
 
     column: str  # the target
     instead: str | int  # "drop" leaves such rows out; anything else is their class
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Text of the condition."""
         return (
             f"{self.column} is known" if self.instead == DROP else f"{self.column} is {self.instead!r} where it is null"
         )
@@ -190,14 +190,14 @@ class NullClass(Condition):
         return (self.column,)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Return the rows to keep, (n_rows,) bool."""
         del file, fragment, offset
         if self.instead != DROP:
             return np.ones(rows.num_rows, bool)
         return ~_is_null(_plain(rows.column(self.column))).to_numpy(zero_copy_only=False)
 
     def completed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with their class filled in. Raises SchemaError if the column cannot hold it."""
+        """Fill in the class of rows without one. Raises SchemaError if the column's type cannot hold it."""
         if self.instead == DROP or self.column not in rows.schema.names:
             return rows
         column = _plain(rows.column(self.column))
@@ -213,7 +213,7 @@ class NullClass(Condition):
 
 
 def null_class_rule(target: str | None, columns: Mapping[str, object] | None) -> NullClass | None:
-    """What is said of rows without a class, if anything is. Raises InvalidParameter."""
+    """Return the rule for null classes declared in the column overrides, if any. Raises InvalidParameter."""
     entry = None if target is None else (columns or {}).get(target)
     if target is None or entry is None:
         return None
@@ -222,19 +222,19 @@ def null_class_rule(target: str | None, columns: Mapping[str, object] | None) ->
 
 
 def apply_null_class_rule(source: Source, target: str | None, columns: Mapping[str, object] | None) -> Source:
-    """The rows of a source as a learner takes them: without null classes, where something is said of these."""
+    """Apply the rule for null classes declared in the column overrides, if any, to a source."""
     rule = null_class_rule(target, columns)
     return source if rule is None else _by(rule, source)
 
 
 def apply_schema_null_class(source: Source, schema: Schema) -> Source:
-    """The rows to measure a model on, with null classes as its training took them."""
+    """Apply the schema's rule for null classes to rows for evaluation, as training did."""
     target, instead = schema.target, schema.null_class
     return source if target is None or instead is None else _by(NullClass(target, instead), source)
 
 
 def _by(rule: NullClass, source: Source) -> Source:
-    """The rows of a source by a rule."""
+    """Apply a rule for null classes to a source."""
     if rule.column not in source.arrow_schema.names:  # whoever asks for it says so
         return source
     return source.completed(rule.completed).restricted(dict.fromkeys(range(len(source.files)), (rule,)))

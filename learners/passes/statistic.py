@@ -1,4 +1,4 @@
-"""What a pass collects, what some of it can do besides, and two statistics in one pass."""
+"""Statistics collected by passes, optional capabilities of them, and a pair of statistics collected in one pass."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Family = TypeVar("Family")
 
 
 class Statistic(ABC):
-    """A commutative monoid over rows: chunks may come in any order and partition, the result is the same bit for bit.
+    """A commutative monoid over rows: any order and partition of the chunks gives the same result, bit for bit.
 
-    `merge`, `subtract` and `update` change the statistic in place, so a pass allocates one per thread. What only some can do
-    has a default here: that of one that cannot.
+    `merge`, `subtract` and `update` change the statistic in place, so a pass allocates one per thread. Optional
+    methods have defaults here for statistics that lack the capability.
     """
 
     schema: Schema | None = None  # by which rows are encoded; None for a statistic of raw columns
@@ -28,12 +28,12 @@ class Statistic(ABC):
     @property
     @abstractmethod
     def stage(self) -> str:
-        """What the pass does, in words, for progress reports."""
+        """Name of the pass, for progress reports."""
 
     @property
     @abstractmethod
     def spec(self) -> Mapping[str, object]:
-        """What is collected, as JSON can hold it: with the schema and the files, the identity of the stored result."""
+        """JSON-compatible specification; with the schema and the files it identifies the stored result."""
 
     @property
     def columns(self) -> Sequence[str] | None:
@@ -42,24 +42,24 @@ class Statistic(ABC):
 
     @property
     def can_subtract(self) -> bool:
-        """Whether `subtract` works."""
+        """True if `subtract` is supported."""
         return True
 
     @abstractmethod
     def empty(self) -> Self:
-        """The neutral element."""
+        """Return the neutral element."""
 
     @abstractmethod
     def update(self, rows: Any) -> None:
         """Add rows: a chunk, or without a schema a record batch."""
 
     def merge(self, other: Self) -> None:
-        """Add the rows of another; a `StatisticMismatch` changes nothing."""
+        """Add the rows of another statistic; a `StatisticMismatch` leaves this one unchanged."""
         self._require_same(other)
         self._combine(other, 1)
 
     def subtract(self, other: Self) -> None:
-        """Take away rows that were added before; a `StatisticMismatch` changes nothing."""
+        """Subtract rows that were added before; a `StatisticMismatch` leaves this one unchanged."""
         self._require_same(other)
         if not self.can_subtract:
             raise StatisticMismatch(f"{type(self).__name__} cannot be subtracted.")
@@ -71,22 +71,24 @@ class Statistic(ABC):
 
     @abstractmethod
     def _combine(self, other: Self, sign: int) -> None:
-        """Add (1) or take away (-1) the rows of another of the same specification."""
+        """Add (sign 1) or subtract (-1) the rows of another statistic with the same specification."""
 
     @abstractmethod
     def to_arrow(self) -> pa.Table:
-        """As a table."""
+        """Return the statistic as a table."""
 
     @abstractmethod
     def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote; asked of an empty statistic of the same specification."""
+        """Build the statistic from the output of `to_arrow`; called on an empty statistic of the same specification."""
 
     def can_read(self, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` reads (families of) this statistic from what has that specification, which may hold more."""
+        """Return whether `from_stored` can read (families of) this statistic from one with that specification, which
+        may contain more.
+        """
         return spec == self.spec
 
     def from_stored(self, table: pa.Table, spec: Mapping[str, object]) -> Self:
-        """The statistic from what `to_arrow` of one with that specification wrote."""
+        """Return the statistic from the `to_arrow` table of a statistic with that specification."""
         del spec
         return self.from_arrow(table)
 
@@ -94,86 +96,88 @@ class Statistic(ABC):
         """Refuse negative counts, and tables that do not sum to the rows of each class. Raises InvalidCounts."""
 
     def order_columns(self, names: Sequence[str]) -> None:  # noqa: B027 — most know no columns by name
-        """Bring what is collected of columns into this order, that of the data whatever the order of the parts."""
+        """Order collected columns as in the data, whatever the order of the parts."""
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether enough is known for what is asked: where rows are forgotten, subtracting may leave too little."""
+        """True if the statistic is complete; after subtraction it may lack information."""
         return True
 
     def remainder(self) -> Self:
-        """What must be counted again, of all rows, where `is_sufficient` is false: without rows; by default everything."""
+        """Return an empty statistic of what must be counted again over all rows if `is_sufficient` is false; by default
+        everything.
+        """
         return self.empty()
 
     def completed(self, rest: Self) -> Self:
-        """The statistic with its `remainder` counted."""
+        """Return the statistic completed with its counted `remainder`."""
         return rest
 
 
 class CodeStatistic(Statistic):
-    """Base of statistics of codes: a refresh keeps one when the domains have grown, if it can be brought under their schema."""
+    """Base of statistics of codes; a refresh reuses one after the domains have grown, if it can be recoded."""
 
     schema: Schema
 
     @abstractmethod
     def under(self, schema: Schema) -> Self:
-        """The same specification without rows, by another schema."""
+        """Return an empty statistic of the same specification with another schema."""
 
     def empty(self) -> Self:
-        """No rows."""
+        """Return a statistic of no rows."""
         return self.under(self.schema)
 
     def recoded(self, schema: Schema, maps: CodeMaps) -> Self | None:
-        """The same rows by another schema; None if the statistic does not determine it."""
+        """Recode the rows to another schema; None if the statistic does not determine the result."""
         del schema, maps
         return None
 
 
 @runtime_checkable
 class Divisible(Protocol[Family]):
-    """A statistic of several families, each of which may be stored, found and counted on its own."""
+    """A statistic of several families, each of which can be stored, found and counted separately."""
 
     @property
     def families(self) -> Sequence[Family]:
-        """What it consists of; hashable."""
+        """Families of the statistic; hashable."""
 
     def only(self, families: Sequence[Family]) -> Self:
-        """The counts of these families alone, of the same rows."""
+        """Return the counts of these families alone, for the same rows."""
 
     def joined(self, parts: Sequence[Self]) -> Self:
-        """All families, each from the part that has it; the parts are of the same rows."""
+        """Join families from several parts, which have the same rows."""
 
     def can_derive(self, family: Family, spec: Mapping[str, object]) -> bool:
-        """Whether `from_stored` finds a family in what has that specification."""
+        """Return whether `from_stored` can derive a family from a statistic with that specification."""
 
     def can_recode(self, family: Family, unknown: Collection[int]) -> bool:
-        """Whether `recoded` brings a family under a schema in which these attributes have other cut points."""
+        """Return whether `recoded` can recode a family to a schema in which these attributes have other cut points."""
 
 
 class Gathering(Protocol):
-    """Rows whose columns come some at a time."""
+    """Collector of rows whose columns arrive in groups."""
 
     @property
     def columns(self) -> Sequence[Sequence[str]]:
-        """Which columns to read together."""
+        """Groups of columns to read together."""
 
     def add(self, number: int, batch: pa.RecordBatch, start: int, /) -> None:
-        """Add the columns of one group, of the rows from a number on."""
+        """Add one group of columns, for the rows from `start` on."""
 
     def finish(self) -> None:
-        """All columns of all rows are there."""
+        """Finish after all columns of all rows were added."""
 
 
 @runtime_checkable
 class ColumnWise(Protocol):
-    """A statistic of raw columns that needs no two columns of a row at once: much less of a wide table is in memory."""
+    """A statistic of raw columns that never needs two columns of a row at once, which saves memory for wide tables."""
 
     @property
     def can_gather(self) -> bool:
-        """Whether it can of these columns."""
+        """True if these columns can be collected in groups."""
 
     def gathering(self, n_rows: int) -> Gathering:
-        """Where the columns of at most so many rows are collected."""
+        """Return a collector for the columns of at most `n_rows` rows."""
 
 
 S = TypeVar("S", bound=Statistic)
@@ -182,24 +186,24 @@ B = TypeVar("B", bound=Statistic)
 
 
 class Together(Statistic, Generic[A, B]):
-    """A pair of statistics of the same schema as one statistic."""
+    """A pair of statistics with the same schema as one statistic."""
 
     def __init__(self, first: A, second: B) -> None:
         self.first, self.second, self.schema = first, second, first.schema
 
     @property
     def stage(self) -> str:
-        """What the pass does, in words."""
+        """Name of the pass."""
         return self.first.stage
 
     @property
     def can_subtract(self) -> bool:
-        """Whether both can."""
+        """True if both statistics support `subtract`."""
         return self.first.can_subtract and self.second.can_subtract
 
     @property
     def spec(self) -> Mapping[str, object]:
-        """What is collected."""
+        """Specification of the pair."""
         return {"statistic": "together", "first": self.first.spec, "second": self.second.spec}
 
     @property
@@ -208,7 +212,7 @@ class Together(Statistic, Generic[A, B]):
         return self.first.columns
 
     def empty(self) -> Together[A, B]:
-        """No rows."""
+        """Return a pair of no rows."""
         return Together(self.first.empty(), self.second.empty())
 
     def update(self, rows: Chunk) -> None:
@@ -234,26 +238,26 @@ class Together(Statistic, Generic[A, B]):
         return pa.table({"first": [_to_bytes(self.first.to_arrow())], "second": [_to_bytes(self.second.to_arrow())]})
 
     def from_arrow(self, table: pa.Table) -> Together[A, B]:
-        """Read what `to_arrow` wrote."""
+        """Build the pair from the output of `to_arrow`."""
         first, second = (pa.ipc.open_stream(table[name][0].as_py()).read_all() for name in ("first", "second"))
         return Together(self.first.from_arrow(first), self.second.from_arrow(second))
 
     def __eq__(self, other: object) -> bool:
-        """Whether both parts are equal."""
+        """Return whether both parts are equal."""
         if not isinstance(other, Together):
             return NotImplemented
         return bool(self.first == other.first and self.second == other.second)
 
 
 def statistic_leaves(statistic: Statistic) -> list[Statistic]:
-    """The statistics of a pair, or of pairs of pairs, in their order: each may be stored and found on its own."""
+    """Return the statistics of a pair, or of nested pairs, in order; each can be stored and found separately."""
     if not isinstance(statistic, Together):
         return [statistic]
     return [*statistic_leaves(statistic.first), *statistic_leaves(statistic.second)]
 
 
 def replace_statistic_leaves(statistic: S, leaves: Iterable[Statistic]) -> S:
-    """A statistic of the same form that consists of these in place of `statistic_leaves(statistic)`."""
+    """Return a statistic of the same form with these leaves in place of `statistic_leaves(statistic)`."""
     left = iter(leaves)
 
     def built(part: Statistic) -> Statistic:

@@ -1,4 +1,6 @@
-"""A statistic from what is stored and what must be read, bit for bit as if everything were read: which stored statistics make it up, and which files are left to read."""
+"""Reuse stored statistics: choose those that make up a statistic and the files left to read, with the same result bit
+for bit.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ Files = frozenset[str]
 
 @dataclass(frozen=True)
 class Account:
-    """What a statistic took."""
+    """Cost of a statistic."""
 
     stage: str  # what was collected, in words
     # Rows read for it, those that were subtracted included; a pass that serves several statistics counts for each.
@@ -46,7 +48,7 @@ class Account:
 
 @dataclass
 class _Group:
-    """Families of one statistic that share a plan, or a statistic that is not divisible."""
+    """Families of one statistic that share a plan, or an indivisible statistic."""
 
     leaf: Statistic
     part: Statistic  # empty, of these families
@@ -57,7 +59,7 @@ class _Group:
 
 @dataclass
 class Recall:
-    """Finds, reads and stores the statistics of one supply of rows."""
+    """Finds, collects and stores the statistics of one supply of rows."""
 
     supply: Supply
     store: Store | None  # without one everything is collected
@@ -67,7 +69,7 @@ class Recall:
     accounts: list[Account] = field(default_factory=list)
 
     def statistic(self, request: S) -> S:
-        """What is wanted, of all rows of the supply."""
+        """Return the requested statistic over all rows of the supply."""
         leaves = statistic_leaves(request)
         lost: set[str] = set()
         while True:
@@ -85,7 +87,7 @@ class Recall:
         return replace_statistic_leaves(request, whole)
 
     def _groups(self, leaf: Statistic, lost: set[str]) -> list[_Group]:
-        """The statistic's families by plan; one group if it is not divisible."""
+        """Group the statistic's families by plan; one group if it is indivisible."""
         entries = [] if self.store is None else [entry for entry in self.store.entries() if entry.key not in lost]
         unknown = {entry.key: _unknown_attributes(leaf, entry) for entry in entries}
         by_key = {entry.key: entry for entry in entries if unknown[entry.key] is not None}
@@ -117,7 +119,7 @@ class Recall:
         self._complete([group for group in groups if not group.whole.is_sufficient])
 
     def _complete(self, scarce: Sequence[_Group]) -> None:
-        """Count again what subtracting has left unknown."""
+        """Count again what subtraction has left unknown."""
         known = [group.whole for group in scarce]
         for group, whole in zip(scarce, known, strict=True):
             group.part = whole.remainder()
@@ -127,7 +129,9 @@ class Recall:
             group.whole = whole.completed(group.whole)
 
     def _finish_bases(self, groups: list[_Group]) -> None:
-        """Bring the bases under the wanted schema and add the other entries; what cannot be brought is read."""
+        """Recode the bases to the wanted schema and add the other entries; entries that cannot be recoded are read from
+        the files.
+        """
         for group in groups:
             group.whole = group.part.empty()
             parts = [] if group.base is None else [group.base]
@@ -146,7 +150,7 @@ class Recall:
             group.base, group.whole = None, group.part.empty()
 
     def _pass_over(self, groups: Sequence[_Group], files_of: Callable[[_Group], Files], *, subtracts: bool) -> None:
-        """Read each set of files once for all groups that want it."""
+        """Read each set of files once for all groups that need it."""
         wanting: dict[tuple[str | None, Files], list[tuple[_Group, Statistic]]] = {}
         for group in groups:
             if files_of(group):
@@ -168,7 +172,7 @@ class Recall:
                     group.whole.merge(part)
 
     def _passed(self, request: Statistic, schema: str | None, files: Files) -> Statistic:
-        """What is asked of some files, whatever sources they are of."""
+        """Collect a statistic over some files, whatever their sources."""
         whole, *others = [
             self.collect(request, source, statistic_key(request.spec, schema, of_source))
             for source, of_source in self.supply.of(files)
@@ -178,7 +182,7 @@ class Recall:
         return whole
 
     def _read(self, part: Statistic, entry: Entry) -> Statistic:
-        """An entry's statistic, by its own schema, of the families of `part`."""
+        """Load an entry's statistic for the families of `part`, with the entry's schema."""
         assert self.store is not None
         table = self.store.get(entry.key)
         if table is None:
@@ -201,7 +205,7 @@ class Recall:
             self.later(partial(self.store.put, key, table, spec=spec, schema=text, files=sorted(files)))
 
     def _account(self, leaf: Statistic, plans: Sequence[Plan]) -> None:
-        """The dearest atom decides: all others need no more than it."""
+        """Record the cost of a statistic, which is that of its most expensive family."""
         read = frozenset[str]().union(*(plan.read | plan.gone_read for plan in plans))
         reused = self.supply.files - read
         n_read = max(self.supply.n_rows(plan.read | plan.gone_read) for plan in plans)
@@ -210,11 +214,13 @@ class Recall:
 
 
 class _Lost(Exception):
-    """A stored statistic that cannot be read any more, or is wrong; with its key."""
+    """A stored statistic that is unreadable or invalid; the message is its key."""
 
 
 def _unknown_attributes(leaf: Statistic, entry: Entry) -> frozenset[int] | None:
-    """The attributes whose codes are not determined by the schema of an entry; None if it does not hold (families of) the statistic."""
+    """Return the attributes whose codes an entry's schema does not determine; None if the entry does not contain
+    (families of) the statistic.
+    """
     if not leaf.can_read(entry.spec):
         return None
     if leaf.schema is None or entry.schema is None:
@@ -226,7 +232,7 @@ def _unknown_attributes(leaf: Statistic, entry: Entry) -> frozenset[int] | None:
 
 
 def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
-    """The statistic by another schema, or None if its counts do not determine it."""
+    """Recode a statistic to another schema; None if its counts do not determine the result."""
     if schema is None or statistic.schema is None or statistic.schema == schema:
         return statistic
     maps = partial_code_maps(statistic.schema, schema)
@@ -234,7 +240,7 @@ def _recoded(statistic: Statistic, schema: Schema | None) -> Statistic | None:
 
 
 def _subtract(group: _Group, part: Statistic) -> None:
-    """Take a part out of the base, both by the base's schema."""
+    """Subtract a part from the base, both in the base's schema."""
     assert group.base is not None, "only rows of a base are subtracted"
     recoded = _recoded(part, group.base.schema)
     if recoded is None:
@@ -250,48 +256,48 @@ def _joined(leaf: Statistic, groups: Sequence[_Group]) -> Statistic:
 
 
 class Entry(Protocol):
-    """A stored statistic: what it is, and of which files."""
+    """A stored statistic: its specification and files."""
 
     @property
     def key(self) -> str:
-        """Under which its table is stored."""
+        """Key of its table."""
 
     @property
     def spec(self) -> Mapping[str, object]:
-        """The statistic's specification."""
+        """Specification of the statistic."""
 
     @property
     def schema(self) -> str | None:
-        """Its schema as JSON; None for a statistic of raw columns."""
+        """Schema as JSON; None for a statistic of raw columns."""
 
     @property
     def files(self) -> Files:
-        """Identities of the files whose rows it holds."""
+        """Identities of the files with its rows."""
 
 
 class Store(Protocol):
-    """Where statistics are kept, so that a run resumes, models share passes, and a refresh reads new files only."""
+    """Storage of statistics, which lets runs resume, models share passes, and refreshes read only new files."""
 
     def get(self, key: str) -> pa.Table | None:
-        """The table stored under a key."""
+        """Return the table stored under a key, or None."""
 
     def put(
         self, key: str, table: pa.Table, *, spec: Mapping[str, object], schema: str | None, files: Iterable[str]
     ) -> object:
-        """Keep a table and what it is of."""
+        """Store a table with its specification."""
 
     def entries(self) -> Sequence[Entry]:
-        """All that is kept."""
+        """Return all entries."""
 
 
 def statistic_key(spec: Mapping[str, object], schema_fingerprint: str | None, files: Iterable[str]) -> str:
-    """SHA-256 of (specification, schema, files): equal keys mean equal statistics."""
+    """Return the SHA-256 of (specification, schema, files): equal keys mean equal statistics."""
     identity = {"spec": spec, "schema": schema_fingerprint, "files": sorted(files)}
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 class Supply:
-    """The files to learn from, and those that only serve to subtract their rows.
+    """Files to learn from, and files read only to subtract their rows.
 
     `source`: the rows to learn from.
     `selection`: by which they were chosen; it knows the rows that were not.
@@ -309,7 +315,7 @@ class Supply:
         return frozenset(self.wanted)
 
     def expanded(self, files: Files) -> Files:
-        """The files, with those of which only a part is wanted, or nothing, replaced by their parts."""
+        """Replace files of which only part of the rows, or none, are wanted by their parts."""
         expanded: list[str] = []
         for file in files if self.selection is None else self.selection.rewritten(files):
             divided = self.selection.divide(file) if file not in self.wanted and self.selection is not None else None
@@ -325,11 +331,11 @@ class Supply:
         return frozenset(expanded)
 
     def n_rows(self, files: Iterable[str]) -> int:
-        """Rows that reading these files means."""
+        """Return the number of rows to read in these files."""
         return sum((self.wanted.get(file) or self.gone[file])[2] for file in files)
 
     def of(self, files: Files) -> list[tuple[Source, Files]]:
-        """Sources of just these files, each with those that it is of."""
+        """Return sources of just these files, each with its files' identities."""
         chosen: dict[int, tuple[Source, dict[str, int]]] = {}
         for file in sorted(files):
             source, index, _ = self.wanted.get(file) or self.gone[file]
@@ -344,7 +350,7 @@ def _placed(source: Source) -> dict[str, tuple[Source, int, int]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to come by a statistic: entries to add, a first of which rows are subtracted, and files to read."""
+    """Plan for a statistic: entries to add, entries to subtract, and files to read."""
 
     base: Entry | None  # the first to add
     # `gone`, `gone_read`: what the base holds too much: entries and files to subtract from it.
@@ -360,7 +366,7 @@ class Plan:
 
 
 def best_reuse_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: bool) -> Plan:
-    """The plan that reads the fewest rows.
+    """Return the plan that reads the fewest rows.
 
     `entries`: those that can be read as what is wanted.
     `can_subtract`: whether the statistic can.
@@ -386,7 +392,7 @@ def best_reuse_plan(supply: Supply, entries: Sequence[Entry], *, can_subtract: b
 
 
 def _packed(files: Files, entries: Sequence[Entry], covers: Mapping[int, Files]) -> tuple[tuple[Entry, ...], Files]:
-    """Entries that lie wholly within the files and do not overlap, largest first, and the files that they leave."""
+    """Select disjoint entries that lie within the files, largest first; returns them and the remaining files."""
     chosen = []
     left = files
     for entry in sorted(entries, key=lambda entry: (-len(covers[id(entry)]), entry.key)) if files else ():

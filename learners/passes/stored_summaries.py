@@ -1,4 +1,4 @@
-"""Summaries of columns as a table, and back."""
+"""Conversion of column summaries to and from a table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TABLE = pa.schema(
 def summaries_table(
     target: str | None, n_rows: int, class_counts: Mapping[Value, int], found: Mapping[str, Column]
 ) -> pa.Table:
-    """One row per column, the target's first."""
+    """Return a table with one row per column, the target first."""
     classes = value_count_structs(class_counts, class_counts)
     rows: list[dict[str, object]] = [{"name": target, "kind": "target", "values": classes, "n": n_rows}]
     for name, column in found.items():
@@ -47,7 +47,7 @@ def summaries_table(
 
 
 def read_summaries_table(table: pa.Table) -> tuple[int, dict[Value, int], dict[str, Column]]:
-    """Rows, rows of each class, and the columns, from what `summaries_table` wrote."""
+    """Return the number of rows, rows per class, and columns from the output of `summaries_table`."""
     n_rows, class_counts, found = 0, dict[Value, int](), dict[str, Column]()
     numbers = {name: table[name].combine_chunks() for name in ("keys", "counts")}
     for i, row in enumerate(table.drop_columns(list(numbers)).to_pylist()):

@@ -1,4 +1,4 @@
-"""Tasks on threads that report how far they are, and end together."""
+"""Run tasks on threads with progress reports and joint termination."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Result = TypeVar("Result")
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores available to this process."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_on_threads(
     tasks: Sequence[Callable[[], Result]], threads: int, stop: Event, report: Callable[[], None], name: str
 ) -> list[Result]:
-    """The results of tasks in their order; `report` is called now and then.
+    """Run tasks and return their results in order; `report` is called periodically.
 
-    The first error of a task or of `report` sets `stop`, at which tasks end, by Cancelled if they have no result. Raised
-    is what failed first in the order of the tasks.
+    The first error of a task or of `report` sets `stop`, on which unfinished tasks end with Cancelled. The error
+    of the first failed task in order is raised.
     """
     with ThreadPoolExecutor(max(1, min(threads, len(tasks))), thread_name_prefix=name) as pool:
         futures = [pool.submit(task) for task in tasks]

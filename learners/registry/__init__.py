@@ -1,1 +1,1 @@
-"""Every learner and every kind of model by its name."""
+"""Every learner and model kind by name."""

@@ -1,4 +1,4 @@
-"""Trained models as networks for other programs, and networks of such programs as models."""
+"""Export of trained models as networks for other programs, and import of their networks as models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SUM_TOLERANCE = 1e-4
 
 
 def model_to_network_text(model: Model, name: str, form: NetworkFormat = "bif") -> str:
-    """A model as the text of a network file; see `model_to_network`.
+    """Format a model as a network file; see `model_to_network`.
 
     `name`: of the network.
     `form`: "bif", "xmlbif" or "xdsl".
@@ -38,11 +38,11 @@ def model_to_network_text(model: Model, name: str, form: NetworkFormat = "bif") 
 
 
 def model_to_network(model: Model) -> Network:
-    """A model as a network for other programs.
+    """Convert a model to a network for other programs.
 
-    The values of a numeric column are its intervals; a missing value is a value where training saw one. Columns that the
-    model selected away are not in the network. An imported network is itself. Of an ensemble it is the joint member; of a posterior over structures
-    the most probable graph.
+    The values of a numeric column are its intervals; missing is a value if training had missing cells. Columns
+    that feature selection removed are not in the network. An imported network is returned unchanged, an ensemble
+    gives its joint member, and a posterior over structures its most probable graph.
 
     Raises NoNetwork if it is another kind of model; TablesTooLarge or NoTables.
     """
@@ -79,12 +79,13 @@ def _network_of_equations(network: GaussianNetwork) -> Network:
 def _by_context(
     values: Mapping[str, tuple[str, ...]], parents: Sequence[str], rows: Floats
 ) -> dict[tuple[str, ...], tuple[float, ...]]:
-    """The rows of a table by the values of its parents, of which the last one varies fastest."""
+    """Return the rows of a table by parent values; the last parent varies fastest."""
     return dict(zip(itertools.product(*(values[parent] for parent in parents)), map(tuple, rows.tolist()), strict=True))
 
 
 def network_model(network: Network, max_edges: int = MAX_EDGES) -> NetworkModel | LinearModel:
-    """A network as a circuit, or a Gaussian, of the same joint distribution, which answers every query, after interventions, too.
+    """Convert a network to a circuit, or a Gaussian, with the same joint distribution, which answers every query,
+    including interventions.
 
     `network`: as `read_network` gives it.
     `max_edges`: of the circuit.
@@ -134,7 +135,7 @@ def _check_graph(network: Network) -> None:
 
 
 def _table(network: Network, name: str) -> Floats:
-    """p(x | parents), one axis for each parent and the variable's own, each row summing to one."""
+    """Return p(x | parents), with one axis per parent and a last one for the variable, whose entries sum to one."""
     own, above = network.values[name], network.parents[name]
     table = network.tables.get(name, {})
     n_contexts = int(np.prod([len(network.values[parent]) for parent in above], dtype=np.float64))

@@ -1,4 +1,4 @@
-"""How much each column tells of the class, as the model itself has it: no data are needed."""
+"""Importance of each column for the class, computed from the model without data."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from learners.registry.model_kinds import kind_of
 
 
 def column_importances(model: Model, names: Sequence[str]) -> Floats:
-    """The share of each column in what the columns tell of the class. A column that the model does not use tells nothing.
+    """Return the share of each column in the class information of all columns; 0 for columns that the model does not
+    use.
 
-    In a network an attribute tells I(X_i; Y | parents of X_i), the information that it has of the class where its parents in the
-    network are known; what few rows would show by chance is taken off. An ensemble is read by its joint member. Averaged trees and
-    circuits tell I(X_i; Y), circuits over `N_DRAWS` rows that they draw themselves; boosted trees the gain of their splits.
+    For an attribute of a network this is I(X_i; Y | parents of X_i), with a correction for the bias of few rows.
+    An ensemble uses its joint member. Averaged trees and circuits use I(X_i; Y), circuits estimate it from
+    `N_DRAWS` rows drawn from the circuit; boosted trees use the gain of their splits.
 
     `model`: a classifier.
     `names`: the columns asked about.

@@ -1,8 +1,9 @@
-"""Columns that only go on, such as dates and running numbers: whether later rows are predicted better without them.
+"""Columns such as dates and running numbers whose values only grow: test whether later rows are predicted better
+without them.
 
-A column of times splits drawn rows into older and newest ones. Cheap networks learn the older ones with each column that the
-newest rows have other values of, by a part of its times that comes again, and without it; the newest rows decide. Every classifier
-learns by that decision.
+A time column splits drawn rows into older and newest ones. Fast networks are trained on the older rows with
+and without each column whose values are new in the newest rows, and the newest rows decide. The decision
+applies to every classifier.
 """
 
 from __future__ import annotations
@@ -60,14 +61,14 @@ NETWORKS: tuple[tuple[str, Callable[..., Passes[Model]], classifiers.NetworkPara
 
 
 class OrderedRows(DrawnRows):
-    """The rows that decide which columns are learned from; nobody announces the pass that draws them."""
+    """Rows that decide which columns to use; their pass is not announced in advance."""
 
     stage = "drawing older and later rows"
     is_announced = False
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         return super().spec | {"statistic": "older and later rows"}
 
 
@@ -92,21 +93,21 @@ class FewerSummaries(ColumnSummaries):
         return fewer
 
     def build_schema(self, cut_points: CutPoints | None = None, *, by_name: bool = True) -> Schema:
-        """As of all columns, with the reason of those that are gone."""
+        """Build the schema, recording the reason for the omitted columns."""
         schema = super().build_schema(cut_points, by_name=by_name)
         return replace(schema, left_out=(*schema.left_out, *(LeftOut(name, GOES_ON) for name in self.gone)))
 
 
 @dataclass(frozen=True)
 class Timed:
-    """Drawn rows as a table of codes, their classes last, and when each was: (n_rows,) float64, the share of rows until then."""
+    """Drawn rows as a table of codes, classes last, and the share of rows up to each row's time, (n_rows,) float64."""
 
     rows: pa.Table
     until: Floats
     parts: Mapping[str, Mapping[TimePart, str]] = field(default_factory=dict)  # columns that hold the parts of others
 
     def window(self, first: float) -> tuple[pa.Table, pa.Table]:
-        """The rows until a share of all, and those of the window behind them."""
+        """Return the rows within the first share of time, and those of the window after it."""
         is_older = self.until <= first
         return self.rows.filter(pa.array(is_older)), self.rows.filter(
             pa.array(~is_older & (self.until <= first + WINDOW))
@@ -114,7 +115,7 @@ class Timed:
 
 
 def time_columns(summaries: ColumnSummaries) -> list[str]:
-    """Columns of dates and timestamps with several values of which nothing is said, that with most values first."""
+    """Return date and timestamp columns with several values and no override, those with the most values first."""
     found = {
         name: column.histogram.keys.size
         for name, column in summaries.found.items()
@@ -170,7 +171,7 @@ def passes_with_kept_choice(passes: Passes[Model], kept: Schema) -> Passes[Model
 
 
 def _continued(passes: Passes[Model], answer: object) -> Passes[Model]:
-    """The rest of some passes, once the first request is answered."""
+    """Continue passes after the first request was answered."""
     while True:
         try:
             request = passes.send(answer)
@@ -238,7 +239,7 @@ def choice_by_later_rows(timed: Timed, threads: int, advance: Advance) -> dict[s
 
 
 def _is_better(new: Floats, old: Floats, share: float) -> bool:
-    """Whether log losses of rows are less than others by more than chance and by more than a share of them."""
+    """Return whether new log losses are lower by more than chance and by more than a share of the old ones."""
     gains = old - new
     error = gains.std() / np.sqrt(gains.size)
     return bool(gains.mean() > max(share * old.mean(), DEVIATIONS * error))
@@ -247,7 +248,7 @@ def _is_better(new: Floats, old: Floats, share: float) -> bool:
 def _losses(
     older: pa.Table, newer: pa.Table, left_out: Collection[str], threads: int, overrides: Overrides = NOTHING
 ) -> Floats:
-    """(n_newer,) float64: log losses of newer rows, the mean over networks of the older ones."""
+    """Return the log losses of newer rows, averaged over networks trained on older ones, (n_newer,) float64."""
     names = [name for name in older.column_names if name not in left_out]
     y = np.asarray(newer[TARGET])
     if len(names) < 2:
@@ -273,7 +274,7 @@ def _losses(
 def losses_of_later_rows(
     rows: pa.Table, target: str, overrides: Overrides, is_later: Mask, threads: int
 ) -> tuple[Floats, Floats]:
-    """How well cheap networks of the other rows predict later ones, and as many rows at random.
+    """Compare how well fast networks of the other rows predict later rows and equally many random rows.
 
     `is_later`: (n_rows,) bool. Returns (n_later,) float64 log losses of the later rows and of the others. Raises what learning does.
     """
@@ -290,13 +291,13 @@ def losses_of_later_rows(
 
 
 def _log_losses(p: Floats, y: Integers) -> Floats:
-    """Log losses of rows by the probabilities of their classes; zero counts as LEAST."""
+    """Return the log losses of rows given their class probabilities, clipped at LEAST."""
     of_class = p[np.arange(y.size), y] if p.ndim > 1 else p[y]
     return -np.log(np.maximum(of_class, LEAST))
 
 
 def rows_by_time(sample: DrawnRows, time: str) -> Timed:
-    """Drawn rows with the share of them that are not later, by a column of times."""
+    """Order drawn rows by a time column, with the share of rows that are not later."""
     rows = sample.occurrences(2 * sample.n_distinct)
     assert rows.y is not None
     codes = rows.x[[attribute.name for attribute in sample.schema.attributes].index(time)]
@@ -305,7 +306,7 @@ def rows_by_time(sample: DrawnRows, time: str) -> Timed:
 
 
 def rows_in_order(n_drawn: int, n_rows: int, rows: Rows, threads: int, advance: Advance) -> Timed:
-    """Rows at equal distances, with the share of all rows that do not come later."""
+    """Select evenly spaced rows, with the share of all rows up to each."""
     del threads
     step, passed, parts = -(-n_rows // n_drawn), 0, list[Chunk]()
     for chunk in rows:
@@ -318,9 +319,9 @@ def rows_in_order(n_drawn: int, n_rows: int, rows: Rows, threads: int, advance: 
 
 
 def columns_that_go_on(timed: Timed) -> list[str]:
-    """Those of which the rows of each window have values that hardly any row before it has, those with most such rows first.
+    """Return the columns whose values in each window hardly occurred before it, those with the most such rows first.
 
-    None where a window has too few rows, or the rows before it one class.
+    Empty if a window has too few rows, or the earlier rows have one class.
     """
     names = [name for name in timed.rows.column_names if not name.startswith(INNER)]
     shares = dict.fromkeys(names, 1.0)
@@ -335,7 +336,7 @@ def columns_that_go_on(timed: Timed) -> list[str]:
 
 
 def _share_of_new_codes(older: pa.ChunkedArray, newer: pa.ChunkedArray) -> float:
-    """The share of newer rows whose code hardly any older row has."""
+    """Return the share of newer rows whose code is rare among older rows."""
     both = pa.chunked_array([*older.chunks, *newer.chunks]).combine_chunks().dictionary_encode("encode").indices
     codes = both.to_numpy(zero_copy_only=False)
     size = int(codes.max()) + 1

@@ -39,7 +39,7 @@ def structure_posterior(model: Model) -> OrderModel | None:
 
 
 def add_derived_arrays(header: Mapping[str, object], arrays: Arrays) -> Arrays:
-    """The arrays of a model with those that its header names as derived, made anew where they are missing."""
+    """Recompute the derived arrays, named in a model's header, that are missing."""
     derived = cast("Mapping[str, list[str]]", header).get("derived", [])
     if all(name in arrays for name in derived):
         return arrays
@@ -48,11 +48,11 @@ def add_derived_arrays(header: Mapping[str, object], arrays: Arrays) -> Arrays:
 
 
 def load_model(header: Mapping[str, object], arrays: Arrays, *, is_trusted: bool = True) -> Model:
-    """The model of `Model.to_arrays`.
+    """Load a model from the output of `Model.to_arrays`.
 
-    `is_trusted`: whether they are as we wrote them. If not, every index is looked at first: kernels would follow it
-    anywhere. Raises LearnerError if this version of fewpass does not know the kind, or what is not trusted is no such
-    model.
+    `is_trusted`: whether fewpass wrote the arrays. If not, every index is checked first, because kernels do not
+    check bounds. Raises LearnerError if this version of fewpass does not know the kind, or untrusted arrays are
+    invalid.
     """
     kind = header.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:

@@ -1,4 +1,4 @@
-"""Every learner by its name, with its parameters."""
+"""Registry of the learners with their parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a learner."""
+    """Definition of a learner."""
 
     title: str  # one line for people
     parameters: type[Parameters]  # a frozen dataclass
@@ -80,7 +80,7 @@ LEARNERS: dict[str, Recipe] = {
 
 
 def cut_point_parameters(name: str, parameters: Mapping[str, object]) -> dict[str, object]:
-    """What the cut points of a learner depend on, beside the data: learners that agree in it may keep each other's schemas.
+    """Return the parameters that determine a learner's cut points; learners that agree in them can share schemas.
 
     Raises InvalidParameter.
     """
@@ -89,14 +89,16 @@ def cut_point_parameters(name: str, parameters: Mapping[str, object]) -> dict[st
 
 
 def learner_recipe(name: str) -> Recipe:
-    """The recipe of a learner. Raises InvalidParameter if there is none of that name."""
+    """Return the recipe of a learner. Raises InvalidParameter if the name is unknown."""
     if name not in LEARNERS:
         raise InvalidParameter("learner", name, f"use one of {', '.join(LEARNERS)}")
     return LEARNERS[name]
 
 
 def parse_learner_parameters(name: str, parameters: Mapping[str, object]) -> Parameters:
-    """The parameters of a learner as its frozen dataclass. Raises InvalidParameter naming the parameter and what is allowed."""
+    """Parse the parameters of a learner to its frozen dataclass. Raises InvalidParameter naming the parameter and the
+    allowed values.
+    """
     return parse_parameters_dataclass(learner_recipe(name).parameters, f"learner {name!r}", parameters)
 
 
@@ -108,7 +110,7 @@ def learner(
     overrides: Overrides | None = None,
     holdout_by: str = "auto",
 ) -> Learner:
-    """A learner ready for `drive`.
+    """Create a learner for `drive`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""From raw columns to small integer codes."""
+"""Schemas: from raw columns to integer codes."""
 
 from learners.schema.overrides import Overrides
 from learners.schema.schema import Attribute, Chunk, Kept, LeftOut, Schema

@@ -1,4 +1,4 @@
-"""How often each value of a nominal column occurs, of a batch and of many as they come; and how many classes a target may have."""
+"""Counts of the values of nominal columns, in one batch and over many; and limits on the number of classes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MANY_TAKEN_BY = "learners nb, tan and kdb"
 
 
 class ValueTally:
-    """How often each value occurred; above `MAX_DISTINCT` of them only that fact remains.
+    """Counts of distinct values; above `MAX_DISTINCT` values, only the overflow is recorded.
 
-    The values of many batches become objects of Python together: most occur in each of them.
+    The values of many batches are converted to Python objects together, because most occur in each.
 
     `counts`: to begin with.
     `is_overfull`: whether there were too many.
@@ -41,23 +41,23 @@ class ValueTally:
 
     @property
     def counts(self) -> dict[Value, int]:
-        """Rows of each value so far. Raises SchemaError if there is text that is not UTF-8."""
+        """Rows of each value so far. Raises SchemaError if text is not valid UTF-8."""
         self._settle()
         return self._counts
 
     @property
     def is_overfull(self) -> bool:
-        """Whether there were too many values."""
+        """True if there were too many distinct values."""
         self._settle()
         return self._is_overfull
 
     @property
     def too_many(self) -> str:
-        """Why the column cannot be used, if it is overfull."""
+        """Reason why an overfull column cannot be used."""
         return f"more than {MAX_DISTINCT:,} different values"
 
     def add(self, values: pa.Array, counts: Integers, name: str) -> None:
-        """Count rows of a batch: values (n,), different from one another, and how many rows have each, of which some may be 0."""
+        """Count rows of a batch: distinct values (n,) and the number of rows of each, which may be 0."""
         if self._is_overfull:
             return
         if self._waiting and values.type != self._waiting[0][0].type:
@@ -68,7 +68,7 @@ class ValueTally:
             self._settle()
 
     def merge(self, other: ValueTally) -> None:
-        """Count the rows of another tally, too."""
+        """Add the counts of another tally."""
         if self.is_overfull or other.is_overfull:  # in this order: what waits here is counted first
             self._counts, self._is_overfull = {}, True
         elif self.counts:
@@ -77,7 +77,7 @@ class ValueTally:
             self._counts = dict(other.counts)
 
     def subtract(self, other: ValueTally) -> None:
-        """Take away rows that were counted before."""
+        """Subtract rows that were counted before."""
         if self.is_overfull:
             return
         for value, count in other.counts.items():
@@ -85,7 +85,7 @@ class ValueTally:
         self._counts = {value: count for value, count in self._counts.items() if count}
 
     def _settle(self) -> None:
-        """Count what waits."""
+        """Count the pending batches."""
         if not self._waiting:
             return
         values, counts = (list(part) for part in zip(*self._waiting, strict=True))
@@ -113,7 +113,7 @@ class ValueTally:
 
 
 def category_python_values(values: pa.Array, name: str) -> list[Value]:
-    """Distinct values as Python has them. Raises SchemaError if there is text that is not UTF-8."""
+    """Convert distinct values to Python objects. Raises SchemaError if text is not valid UTF-8."""
     try:
         return list(values.to_pylist())
     except UnicodeDecodeError as error:
@@ -122,9 +122,9 @@ def category_python_values(values: pa.Array, name: str) -> list[Value]:
 
 
 def category_value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Integers, int]:
-    """Distinct values of a nominal column, the rows of each, and how many rows are missing.
+    """Return the distinct values of a nominal column, the rows of each, and the number of missing rows.
 
-    Raises SchemaError if the values have no nominal form, or an index is beyond its dictionary.
+    Raises SchemaError if the values have no nominal form, or an index exceeds its dictionary.
     """
     kind = column.type
     if kind in (pa.int8(), pa.uint8()) and not column.null_count:
@@ -145,7 +145,7 @@ def category_value_counts(column: pa.Array, name: str) -> tuple[pa.Array, Intege
 
 
 def _of_bytes(values: Uint8s) -> Integers:
-    """(256,) int64: how often each byte occurs."""
+    """Count each byte value, (256,) int64."""
     largest = int(values.max(initial=0))
     if largest >= FEW_BYTES:
         return np.bincount(values, minlength=256)
@@ -156,7 +156,7 @@ def _of_bytes(values: Uint8s) -> Integers:
 
 
 def check_class_count(target: str, n_classes: int, most: int, are_numbers: bool = False) -> None:
-    """Refuse a target of more classes than a learner takes.
+    """Refuse a target with more classes than a learner supports.
 
     `n_classes`: seen so far.
     `most`: `FEW_CLASSES` or `MAX_CLASSES`.
@@ -179,7 +179,7 @@ def _remedy(are_numbers: bool) -> str:
 
 
 def check_rows_per_class(target: str | None, n_classes: int, most: int, n_rows: int, are_numbers: bool = False) -> None:
-    """As `check_class_count`; and refuse what is most likely an identifier or a measurement: many classes, and few rows of each.
+    """Check as `check_class_count`, and refuse likely identifiers and measurements: many classes with few rows each.
 
     Raises SchemaError.
     """
@@ -195,7 +195,7 @@ def check_rows_per_class(target: str | None, n_classes: int, most: int, n_rows: 
 
 
 def distinct_classes(column: pa.Array, target: str) -> tuple[pa.Array, Codes]:
-    """Distinct values of a target, and the index of each row's value.
+    """Return the distinct values of a target, and the index of each row's value.
 
     Raises SchemaError if numbers have fractions, or if a row has no class.
     """

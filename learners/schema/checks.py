@@ -1,4 +1,4 @@
-"""What a schema and columns that somebody else has made must be, before anything is encoded by them."""
+"""Validate schemas and columns from untrusted sources before they are used to encode."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ MAX_VALUES = 65_535  # codes are 16 bits wide, the one for unseen values include
 
 
 def check_schema(schema: Schema) -> None:
-    """Refuse a schema that training does not make: with its codes, kernels would read beyond their tables.
+    """Refuse a schema that training cannot produce: its codes could make kernels read out of bounds.
 
-    `schema`: as `from_json` reads it, which looks at no type.
-    Raises SchemaError naming the column.
+    `schema`: the output of `from_json`, which does not check types. Raises SchemaError naming the column.
     """
     try:
         json.dumps(asdict(schema), ensure_ascii=False).encode()
@@ -44,7 +43,7 @@ def check_schema(schema: Schema) -> None:
 
 
 def _fault_of(attribute: Attribute) -> str | None:
-    """What is wrong with one column, if anything."""
+    """Return the fault of one column, or None."""
     if not _are(str, (attribute.name, attribute.arrow_type)) or attribute.kind not in get_args(Kind):
         return "has no name, kind and type as columns have"
     if type(attribute.has_missing) is not bool or type(attribute.n_folded) is not int or attribute.n_folded < 0:
@@ -76,7 +75,7 @@ def _fault_of(attribute: Attribute) -> str | None:
 
 
 def _ascends_within(positions: Sequence[object], n_cuts: int) -> bool:
-    """Whether these are different positions in ascending order."""
+    """Return whether these are distinct valid positions in ascending order."""
     whole = [position for position in positions if type(position) is int and 0 <= position < n_cuts]
     return len(whole) == len(positions) and whole == sorted(set(whole))
 
@@ -86,7 +85,7 @@ def _are(kind: type, values: Collection[object]) -> bool:
 
 
 def check_column_lengths(lengths: Mapping[str, int]) -> int:
-    """How many values every column has. Raises SchemaError naming a column that has another number than the first."""
+    """Return the common length of the columns. Raises SchemaError naming a column whose length differs from the first."""
     first, n_rows = next(iter(lengths.items()), ("", 0))
     for name, length in lengths.items():
         if length != n_rows:

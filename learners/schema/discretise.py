@@ -20,7 +20,7 @@ FIRST_KEYS = 256
 
 
 def ordered_keys_from_floats(x: Floats) -> Integers:
-    """Keys that are ordered as the numbers are: the bits of a float64, those of negative numbers reversed."""
+    """Convert floats to integer keys of the same order: the bits of a float64, inverted for negative numbers."""
     bits = (x + 0.0).view(np.int64)  # + 0.0 makes one zero of the two
     return np.where(bits >= 0, bits, bits ^ np.int64(0x7FFF_FFFF_FFFF_FFFF))
 
@@ -31,7 +31,7 @@ def floats_from_ordered_keys(keys: Integers) -> Floats:
 
 
 def _sum_equal(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
-    """Add up the rows of `counts` whose (sorted) keys are equal."""
+    """Sum the rows of `counts` whose (sorted) keys are equal."""
     if not keys.size:
         return keys, counts
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -39,7 +39,7 @@ def _sum_equal(keys: Integers, counts: Integers) -> tuple[Integers, Integers]:
 
 
 def _bit_lengths(numbers: Integers) -> Integers:
-    """(n,) int64: how many bits each number has, taken for an unsigned one."""
+    """Return the bit length of each number as an unsigned integer, (n,) int64."""
     bits = numbers.view(np.uint64)
     for shift in (1, 2, 4, 8, 16, 32):
         bits = bits | bits >> np.uint64(shift)
@@ -47,17 +47,20 @@ def _bit_lengths(numbers: Integers) -> Integers:
 
 
 def max_histogram_bins(n_classes: int) -> int:
-    """How many bins a histogram may have: `MAX_BINS`, and beyond `FEW_CLASSES` classes fewer, so that its cells stay bounded."""
+    """Return the maximum number of histogram bins: `MAX_BINS`, or fewer beyond `FEW_CLASSES` classes to limit the
+    cells.
+    """
     return MAX_BINS if n_classes <= FEW_CLASSES else max(MIN_BINS, MAX_CELLS // n_classes)
 
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """Class counts of the values of a numeric column, exact up to `max_histogram_bins` distinct values and coarser beyond.
+    """Class counts of the values of a numeric column, exact up to `max_histogram_bins` distinct values, coarser beyond.
 
     A bin holds the keys that agree in all but the lowest `level` bits. The level is the least that leaves at most
-    `max_histogram_bins` bins; as coarser bins are unions of finer ones, it depends on the values and the number of classes alone, not on
-    their order or partition. So, unlike a randomised quantile sketch, histograms merge bit for bit (docs/decisions/numeric-histograms.md).
+    `max_histogram_bins` bins; as coarser bins are unions of finer ones, it depends only on the values and the
+    number of classes, not on their order or partition. So, unlike a randomized quantile sketch, histograms merge
+    bit for bit (docs/decisions/numeric-histograms.md).
     """
 
     keys: Integers  # (n_bins,) int64, ascending
@@ -66,24 +69,24 @@ class Histogram:
 
     @classmethod
     def empty(cls, n_classes: int = 0) -> Histogram:
-        """No values."""
+        """Return a histogram without values."""
         return cls(np.empty(0, np.int64), np.empty((0, n_classes), np.int64))
 
     @classmethod
     def of(cls, x: Floats, y: Integers, n_classes: int, level: int = 0) -> Histogram:
-        """Count values (n,) float64 without NaN and their classes (n,), at least as coarse as `level`."""
+        """Count values (n,) float64 without NaN by class (n,), in bins at least as coarse as `level`."""
         keys, inverse = np.unique(ordered_keys_from_floats(x) >> level, return_inverse=True)
         counts = np.bincount(inverse * n_classes + y, minlength=keys.size * n_classes).reshape(keys.size, n_classes)
         return cls(keys, counts.astype(np.int64), level).fitted()
 
     def at_level(self, level: int) -> Histogram:
-        """The same counts in coarser bins."""
+        """Coarsen the bins to a level."""
         if level == self.level:
             return self
         return Histogram(*_sum_equal(self.keys >> (level - self.level), self.counts), level)
 
     def fitted(self, n_classes: int = 1) -> Histogram:
-        """The same counts in at most `max_histogram_bins` bins, of its classes or of more."""
+        """Coarsen to at most `max_histogram_bins` bins for its classes, or for `n_classes` if more."""
         most = max_histogram_bins(max(n_classes, self.counts.shape[1]))
         if self.keys.size <= most:
             return self
@@ -93,7 +96,7 @@ class Histogram:
         return self.at_level(self.level + int(np.argmax(n_bins <= most)))
 
     def merge(self, other: Histogram) -> Histogram:
-        """Counts of both."""
+        """Return the sum of both histograms."""
         level = max(self.level, other.level)
         a, b = self.at_level(level), other.at_level(level)
         if not (a.keys.size and b.keys.size):
@@ -103,9 +106,9 @@ class Histogram:
         return Histogram(*_sum_equal(keys[order], np.concatenate([a.counts, b.counts])[order]), level).fitted()
 
     def without(self, other: Histogram) -> Histogram:
-        """The counts less those of rows that were counted here: the histogram of the other rows, if this one is exact.
+        """Subtract rows that were counted here; the result is the histogram of the other rows, if this one is exact.
 
-        Raises StatisticMismatch if some of those rows were not counted here.
+        Raises StatisticMismatch if some of the rows were not counted here.
         """
         counts = self.counts.copy()
         is_known = np.isin(other.keys, self.keys)
@@ -116,19 +119,21 @@ class Histogram:
         return Histogram(self.keys[is_left], counts[is_left], self.level)
 
     def with_classes(self, columns: Integers, n_classes: int) -> Histogram:
-        """The same counts with class j moved to columns[j] of n_classes, in as many bins as these may have."""
+        """Move class j to columns[j] of n_classes, coarsening to the bins allowed for that many classes."""
         own = self.fitted(n_classes)
         counts = np.zeros((own.keys.size, n_classes), np.int64)
         counts[:, columns] = own.counts
         return Histogram(own.keys, counts, own.level)
 
     def widened(self, n_classes: int) -> Histogram:
-        """The same counts with columns for so many classes, at least as many as it has."""
+        """Extend the counts to `n_classes` classes, at least as many as before."""
         own = self.counts.shape[1]
         return self if own == n_classes else self.with_classes(np.arange(own), n_classes)
 
     def thresholds(self) -> Floats:
-        """(n_bins - 1,) float64: a number between each bin and the next; a value equal to it belongs below."""
+        """Return a number between each bin and the next, (n_bins - 1,) float64; a value equal to it belongs to the
+        lower bin.
+        """
         low = floats_from_ordered_keys(self.keys << self.level)
         high = floats_from_ordered_keys((self.keys << self.level) | ((1 << self.level) - 1))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -139,7 +144,7 @@ class Histogram:
 
 
 def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
-    """Cut points of minimum description length.
+    """Find cut points by the minimum description length principle.
 
     `histogram`: class counts of the values.
     Returns tuple of float, ascending: empty if no cut is accepted.
@@ -158,7 +163,7 @@ def mdl_cut_points(histogram: Histogram) -> tuple[float, ...]:
 
 
 def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float, ...]:
-    """At most n_bins - 1 cut points between intervals of about equally many rows; for models without a class."""
+    """Return at most n_bins - 1 cut points between intervals with about equally many rows, for models without a class."""
     if histogram.keys.size < 2:
         return ()
     below = np.cumsum(histogram.counts.sum(axis=1))
@@ -168,14 +173,15 @@ def equal_frequency_cut_points(histogram: Histogram, n_bins: int) -> tuple[float
 
 
 def quantile_cut_points(histogram: Histogram, max_bin: int) -> tuple[float, ...]:
-    """At most max_bin - 1 cut points: between all values if they are few, else at equal frequencies."""
+    """Return at most max_bin - 1 cut points: between all values if there are few, else at equal frequencies."""
     if histogram.keys.size > max_bin:
         return equal_frequency_cut_points(histogram, max_bin)
     return tuple(dict.fromkeys(_finite(histogram.thresholds())))
 
 
 def histogram_quantiles(histogram: Histogram, n_steps: int = 32) -> tuple[float, ...]:
-    """The least value, quantiles at every 1 / n_steps, and the greatest; of coarse bins their far ends at both ends.
+    """Return the minimum, the quantiles at every 1 / n_steps, and the maximum; for coarse bins, the outer limits of the
+    end bins.
 
     Returns n_steps + 1 ascending numbers; none without values.
     """
@@ -189,17 +195,18 @@ def histogram_quantiles(histogram: Histogram, n_steps: int = 32) -> tuple[float,
 
 
 def _finite(cuts: Floats) -> tuple[float, ...]:
-    """Cut points as plain numbers; one at an infinity (everything above -inf) is the nearest finite number."""
+    """Convert cut points to plain floats; infinite ones become the nearest finite number."""
     largest = float(np.finfo(np.float64).max)
     return tuple(float(np.clip(cut, -largest, largest)) for cut in cuts)
 
 
 class Tally:
-    """Class counts of numbers by value in a hash table, which becomes coarser as a `Histogram` does.
+    """Class counts of numbers by value in a hash table, which coarsens as a `Histogram` does.
 
-    Sorting every batch for a histogram of its own, and merging these, took most of the time of a schema pass.
+    This is faster than sorting each batch into a histogram and merging these, which took most of the time of a
+    schema pass.
 
-    `level`: bits of the keys that are dropped from the beginning.
+    `level`: number of key bits dropped from the start.
     """
 
     def __init__(self, level: int = 0) -> None:
@@ -208,11 +215,11 @@ class Tally:
 
     @property
     def n_classes(self) -> int:
-        """Classes that it has counted, at least one."""
+        """Number of classes counted, at least one."""
         return int(self._slots.counts.shape[1])
 
     def add(self, x: Floats, y: Integers, n_classes: int) -> int:
-        """Count numbers (n,) and their classes (n,) int64 below n_classes; returns how many are NaN."""
+        """Count numbers (n,) and their classes (n,) int64 below n_classes; returns the number of NaNs."""
         if n_classes > self.n_classes:
             self._take_classes(n_classes)
         start, n_missing = 0, 0
@@ -224,18 +231,18 @@ class Tally:
             self._make_room()
 
     def histogram(self) -> Histogram:
-        """The counts so far, by ascending keys."""
+        """Return the counts so far as a histogram."""
         keys, counts = self._slots.keys[: self.n], self._slots.counts[: self.n]
         order = np.argsort(keys)
         return Histogram(keys[order], counts[order], self.level).fitted()
 
     @property
     def _most_keys(self) -> int:
-        """Twice as many as a histogram has bins: making one is paid for by at least as many new keys."""
+        """Maximum number of keys: twice the bins of a histogram, so that coarsening is amortized over as many new keys."""
         return 2 * max_histogram_bins(self.n_classes)
 
     def _take_classes(self, n_classes: int) -> None:
-        """Room for more classes, of which a histogram may have fewer bins."""
+        """Make room for more classes, for which a histogram may have fewer bins."""
         most = 2 * max_histogram_bins(n_classes)
         if self.n > most:
             coarser = self.histogram().fitted(n_classes)
@@ -263,6 +270,6 @@ class Tally:
 
 
 def _slots(capacity: int, n_classes: int) -> Slots:
-    """Room for so many keys, in at least twice as many slots."""
+    """Allocate a hash table for `capacity` keys with at least twice as many slots."""
     places = np.full(1 << int(2 * capacity).bit_length(), EMPTY, np.int32)
     return Slots(places, np.zeros(capacity, np.int64), np.zeros((capacity, n_classes), np.int64))

@@ -1,4 +1,4 @@
-"""Kernels of encoding and discretisation, one thread each."""
+"""Single-threaded kernels for encoding and discretization."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_COMPARED = 48  # cut points that are compared with every number, without a 
 
 @kernel
 def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (c,) float64; OUT (n,) codes
-    """Code of the interval cuts[j - 1] < x <= cuts[j], shifted by first_code; NaN gets missing_code."""
+    """Write the code of the interval cuts[j - 1] < x <= cuts[j], plus first_code; NaN gets missing_code."""
     below = np.empty(min(x.size, BLOCK_ROWS), np.int64)
     block = np.empty(below.size)  # a copy: x may be read-only, which would need a second form of the kernels below
     for start in range(0, x.size, BLOCK_ROWS):
@@ -29,9 +29,10 @@ def interval_codes(x, cuts, first_code, missing_code, codes):  # (n,) float64, (
 
 @inner_kernel
 def block_interval_codes(x, cuts, first_code, missing_code, below, codes):  # (b,) int64 below; OUT (b,) codes
-    """As `interval_codes`, of a few numbers: all of them take each step together, so that no branch is ever mistaken.
+    """Encode a few numbers as `interval_codes` does, all taking each search step together to avoid branch
+    mispredictions.
 
-    below: room for as many numbers, at least.
+    below: scratch for at least as many numbers.
     """
     # below: how many cut points, which are finite, are below each number; of NaN any number up to all of them.
     for row in range(x.size):
@@ -62,15 +63,16 @@ def block_interval_codes(x, cuts, first_code, missing_code, below, codes):  # (b
 
 @inner_kernel
 def first_step_below_cuts(cuts, step):
-    """The last multiple of a step that is not above the first cut point."""
+    """Return the last multiple of a step that is not above the first cut point."""
     return np.floor(cuts[0] / step) * step
 
 
 @inner_kernel
 def cut_counts_below_steps(cuts, step, most):  # (c,) float64, ascending
-    """How many cut points are below each multiple of a step, from the first one to the first that is above all, (m,) int64.
+    """Count the cut points below each multiple of a step, from `first_step_below_cuts` to the first multiple above all,
+    (m,) int64.
 
-    Empty if there are more than `most` of them, or too large ones to be told apart.
+    Empty if there are more than `most` multiples, or they are too large to be distinguished.
     """
     n = 0.0
     if most > 0 and max(-cuts[0], cuts[-1]) < MOST_EXACT:
@@ -85,7 +87,9 @@ def cut_counts_below_steps(cuts, step, most):  # (c,) float64, ascending
 
 @inner_kernel
 def lookup_interval_codes(x, cuts, step, table, first_code, missing_code, codes):  # OUT (b,) codes
-    """As `block_interval_codes`, of multiples of a step and NaN: table is what `cut_counts_below_steps` gives."""
+    """Encode multiples of a step and NaN as `block_interval_codes` does; table is the output of
+    `cut_counts_below_steps`.
+    """
     begin, last = first_step_below_cuts(cuts, step), np.float64(table.size - 1)
     for row in range(x.size):
         place = (x[row] - begin) / step
@@ -96,7 +100,7 @@ def lookup_interval_codes(x, cuts, step, table, first_code, missing_code, codes)
 
 @inner_kernel
 def _entropy(cumulative, first, last):
-    """Class entropy in bits and number of classes of the histogram rows first..last-1."""
+    """Return the class entropy in bits and the number of classes of histogram rows first..last-1."""
     total = 0.0
     for k in range(cumulative.shape[0]):
         total += cumulative[k, last] - cumulative[k, first]
@@ -111,7 +115,7 @@ def _entropy(cumulative, first, last):
 
 @inner_kernel
 def _times_log2(x):
-    """The product x log2(x) of a whole number, to twelve digits, without a branch: 2 artanh(t) of its fraction, t at most 0.172."""
+    """Return x log2(x) of an integer to twelve digits, without branches: 2 artanh(t) of its fraction, t at most 0.172."""
     bits = np.float64(x).view(np.int64)
     exponent, fraction = (bits >> 52) - 1023, np.int64((bits & FRACTION_BITS) | ONE_BITS).view(np.float64)
     is_large = fraction > 1.4142135623730951
@@ -125,7 +129,7 @@ def _times_log2(x):
 
 @inner_kernel
 def _add_rough(cumulative, first, last, sign, rough):  # OUT (last - first - 1,) float64
-    """To each cut of a range add its bits: those of the rows below, of the rows above, summed over classes."""
+    """Add to each cut of a range its class entropy in bits: rows below plus rows above, summed over classes."""
     for k in range(cumulative.shape[0]):
         low, high = cumulative[k, first], cumulative[k, last]
         for i in range(last - first - 1):
@@ -135,9 +139,10 @@ def _add_rough(cumulative, first, last, sign, rough):  # OUT (last - first - 1,)
 
 @kernel
 def mark_mdl_cuts(cumulative, totals, is_cut):
-    """Recursive binary splits of least class entropy that the MDL criterion accepts; Fayyad and Irani (1993).
+    """Split recursively at the cut of least class entropy that the MDL criterion accepts; Fayyad and Irani (1993).
 
-    All cuts are compared roughly, many at a time; those that may be the best are then compared exactly.
+    All cuts are first compared approximately, many at a time; those that may be the best are then compared
+    exactly.
 
     cumulative (n_classes, n_bins + 1) int64, totals (1, n_bins + 1) int64: of all classes; OUT is_cut (n_bins,) uint8: cut below
     bin j.
@@ -180,7 +185,7 @@ def mark_mdl_cuts(cumulative, totals, is_cut):
 
 @kernel
 def translate_view_codes(x, attribute, starts, tables, out):
-    """Each view's code of each row: tables[starts[view]:][x[attribute[view], row]].
+    """Translate the codes of each row to each view: tables[starts[view]:][x[attribute[view], row]].
 
     x (n_attributes, n) codes, attribute (n_views,), starts (n_views + 1,) int64, tables codes; OUT (n_views, n) codes.
     """

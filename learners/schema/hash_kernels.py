@@ -1,4 +1,6 @@
-"""Hash tables: texts looked up in domains, eight bytes at a time, at addresses as Arrow and requests lend them; numbers counted by class."""
+"""Hash tables: lookup of texts in domains, eight bytes at a time, at addresses lent by Arrow and requests; and class
+counts of numbers.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ REVERSED = 0x7FFF_FFFF_FFFF_FFFF
 
 
 class Words(NamedTuple):
-    """The hash tables of several domains, one behind the other, with open addressing."""
+    """Concatenated hash tables of several domains, with open addressing."""
 
     # (n_slots, 4) int64: a text in each: its bytes (-1: the slot is empty), the first eight of them as a little-endian
     # number filled up with zeros, where the rest of a longer one begins in `more`, and its code.
@@ -33,7 +35,7 @@ class Words(NamedTuple):
 
 @inner_kernel
 def load_text_word(address, n, end):  # uint64, int64, uint64 -> uint64
-    """The first min(n, 8) bytes at an address as a number; reads nothing from `end` on."""
+    """Return the first min(n, 8) bytes at an address as a number, without reading at or beyond `end`."""
     if n >= 8:
         return load_number(address, np.uint64)
     if address + EIGHT <= end:
@@ -47,14 +49,14 @@ def load_text_word(address, n, end):  # uint64, int64, uint64 -> uint64
 
 @inner_kernel
 def mix_hash_word(state, word):  # uint64, uint64 -> uint64
-    """One step of the hash; its lowest bits, which say the slot, depend on all bits of the word."""
+    """Apply one step of the hash; its lowest bits, which give the slot, depend on all bits of the word."""
     state = (state ^ word) * ODD
     return state ^ (state >> HALF) ^ (state >> TOP)
 
 
 @inner_kernel
 def hash_text(address, length, end):
-    """Of the text of `length` bytes at an address."""
+    """Hash the text of `length` bytes at an address."""
     state = np.uint64(length)
     for i in range(0, max(length, 1), 8):
         state = mix_hash_word(state, load_text_word(address + np.uint64(i), length - i, end))
@@ -63,15 +65,16 @@ def hash_text(address, length, end):
 
 @inner_kernel
 def hash_slot_value(table, slot, place):
-    """A number of a slot of the table at an address."""
+    """Return a number from a slot of the table at an address."""
     return load_number(table + np.uint64(SLOT_BYTES * slot + 8 * place), np.int64)
 
 
 @inner_kernel
 def lookup_text_code(address, length, end, table, mask, more):
-    """The code of a text in the table of mask + 1 slots at an address, whose further words are at `more`; or ABSENT.
+    """Return the code of a text in the table of mask + 1 slots at an address, whose further words are at `more`; or
+    ABSENT.
 
-    Addresses, because arrays that are handed on to a function have their references counted each time.
+    Addresses avoid the reference counting of arrays passed to functions.
     """
     word = load_text_word(address, length, end)
     state = mix_hash_word(np.uint64(length), word) if length <= 8 else hash_text(address, length, end)
@@ -92,7 +95,7 @@ def lookup_text_code(address, length, end, table, mask, more):
 
 @inner_kernel
 def is_ascii_text(address, length, end):
-    """Whether no byte of a text has its highest bit set."""
+    """Return whether all bytes of a text are ASCII."""
     for i in range(0, length, 8):
         if load_text_word(address + np.uint64(i), length - i, end) & HIGH_BITS:
             return False
@@ -101,9 +104,10 @@ def is_ascii_text(address, length, end):
 
 @kernel
 def fill_text_hash_table(address, starts, first_code, mask, words):  # (n + 1,) int64; OUT words
-    """Put the distinct texts between `starts` of the bytes at an address into an empty table, with ascending codes.
+    """Insert the distinct texts, delimited by `starts` in the bytes at an address, into an empty table with ascending
+    codes.
 
-    Returns how many of them are not in the slot that their hash says.
+    Returns the number of texts that are not in the slot given by their hash.
     """
     end, begin, n_displaced = address + np.uint64(starts[-1]), 0, 0
     for number in range(starts.size - 1):
@@ -131,7 +135,9 @@ class Slots(NamedTuple):
 
 @inner_kernel
 def key_hash_slot(key, shift):  # int64, uint64: 64 less the bits of a slot
-    """Where a key is looked for first: the highest bits of its product with an odd number, which all its bits decide."""
+    """Return the first slot to probe for a key: the highest bits of its product with an odd number, which depend on all
+    its bits.
+    """
     return np.int64((np.uint64(key) * ODD) >> shift)
 
 
@@ -139,10 +145,10 @@ def key_hash_slot(key, shift):  # int64, uint64: 64 less the bits of a slot
 def count_hashed_numbers(x, y, start, level, slots, n):
     """Count numbers from a row on, until all are counted or there is no room for a new key.
 
-    x (n_rows,) float64, NaN where missing, y (n_rows,) int64, level: bits of a key that are dropped; IN and OUT slots, of
-    whose keys n are in use.
+    x (n_rows,) float64, NaN where missing, y (n_rows,) int64, level: number of dropped key bits; IN/OUT slots,
+    with n keys in use.
 
-    Returns the first row that is not counted, n, and how many are missing.
+    Returns the first row that is not counted, n, and the number of missing values.
     """
     last, n_missing = slots.places.size - 1, 0
     bits = 0
@@ -178,7 +184,7 @@ def count_hashed_numbers(x, y, start, level, slots, n):
 
 @kernel
 def fill_key_hash_table(keys, n, places):  # (at least n,) int64; OUT (2^bits,) int32, EMPTY at first
-    """The hash table of n different keys."""
+    """Fill the hash table of n distinct keys."""
     last, bits = places.size - 1, 0
     while (1 << bits) <= last:
         bits += 1

@@ -1,4 +1,4 @@
-"""The one form of a nominal value: text, a whole number or a boolean."""
+"""Canonical form of nominal values: text, integer or boolean."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEAST, MOST = -(2**63), 2**63 - 1
 
 
 def canonical_nominal_values(values: Sequence[Known], arrow_type: str) -> tuple[Known | str, ...]:
-    """Values as they are read; those of times, which earlier releases wrote in the unit of their column, in their one form."""
+    """Return the canonical values; times, which earlier releases stored in the column's unit, become canonical text."""
     if not values or time_kind_and_ticks(arrow_type) is None:
         return tuple(values)
     forms = tuple(canonical_time_text(value, arrow_type) or value for value in values)
@@ -36,9 +36,10 @@ def canonical_nominal_values(values: Sequence[Known], arrow_type: str) -> tuple[
 
 
 def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
-    """A column as strings, int64 or booleans, NaN as null; and which values have no such form, (n,) bool.
+    """Convert a column to strings, int64 or booleans, with NaN as null; also returns which values have no such form,
+    (n,) bool.
 
-    These are fractions, whole numbers that need more than 64 bits with a sign, and moments outside the years 1 to 9999. A form
+    These are fractions, integers beyond signed 64 bits, and timestamps outside the years 1 to 9999. Each form
     stands for one value only: nothing is rounded.
 
     Raises SchemaError if the type has no such form.
@@ -72,9 +73,9 @@ def nominal_forms(column: pa.Array, name: str) -> tuple[pa.Array, Mask]:
 
 
 def plain_nominal_values(column: pa.Array, name: str) -> pa.Array:
-    """A nominal column as strings, int64 or booleans, NaN as null.
+    """Convert a nominal column to strings, int64 or booleans, with NaN as null.
 
-    Raises SchemaError if the type, or one of the values, has no such form.
+    Raises SchemaError if the type, or a value, has no such form.
     """
     values, is_other = nominal_forms(column, name)
     if is_other.any():
@@ -84,7 +85,7 @@ def plain_nominal_values(column: pa.Array, name: str) -> pa.Array:
 
 
 def distinct_values_with_inverse(column: pa.Array, name: str) -> tuple[pa.Array, Codes, Mask]:
-    """Distinct values of a nominal column, the index of each row's value, and where it is null.
+    """Return the distinct values of a nominal column, the index of each row's value, and the null mask.
 
     Raises SchemaError as `plain_nominal_values` does.
     """
@@ -94,7 +95,7 @@ def distinct_values_with_inverse(column: pa.Array, name: str) -> tuple[pa.Array,
 
 
 def dictionary_encoded_column(column: pa.Array, name: str) -> pa.DictionaryArray:
-    """A column with its distinct values apart. Raises SchemaError if the type has no nominal form."""
+    """Dictionary-encode a column. Raises SchemaError if the type has no nominal form."""
     if pa.types.is_dictionary(column.type):
         return column
     try:
@@ -107,7 +108,7 @@ def dictionary_encoded_column(column: pa.Array, name: str) -> pa.DictionaryArray
 
 
 def dictionary_row_indices(column: pa.DictionaryArray, values: pa.Array) -> tuple[Codes, Mask]:
-    """The index (n,) of each row's value, and where it is null; a dictionary may hold a null itself."""
+    """Return the index (n,) of each row's value, and the null mask; the dictionary itself may contain a null."""
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     index = column.indices.fill_null(0).to_numpy(zero_copy_only=False)
     if values.null_count:
@@ -116,13 +117,13 @@ def dictionary_row_indices(column: pa.DictionaryArray, values: pa.Array) -> tupl
 
 
 def widen_decimal_column(column: pa.Array) -> pa.Array:
-    """Decimals of 32 and 64 bits as of 128, for which Arrow has more functions."""
+    """Cast 32- and 64-bit decimals to 128 bits, for which Arrow has more functions."""
     kind = column.type
     return column.cast(pa.decimal128(kind.precision, kind.scale)) if kind.bit_width < 128 else column
 
 
 def scalar_message_text(value: pa.Scalar) -> str:
-    """A value as a message shows it; of a time that Python does not have, its type and its number."""
+    """Format a value for a message; a time outside Python's range is shown as its type and number."""
     try:
         return repr(value.as_py())
     except (OverflowError, ValueError):
@@ -134,7 +135,7 @@ def _none(column: pa.Array) -> Mask:
 
 
 def _whole(values: pa.Array, is_whole: pa.Array) -> tuple[pa.Array, Mask]:
-    """Whole numbers as int64, 0 in place of others; and which are others."""
+    """Convert to int64, with 0 for values that are not integers, and return the mask of those."""
     is_other = ~is_whole.fill_null(True).to_numpy(zero_copy_only=False)
     if not is_other.any():
         return pc.cast(values, pa.int64()), is_other
@@ -144,7 +145,9 @@ def _whole(values: pa.Array, is_whole: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
-    """Times as `canonical_time_text` has them, empty text in place of moments that have none; and which are such moments."""
+    """Convert times to `canonical_time_text`, with empty text for timestamps out of range, and return the mask of
+    those.
+    """
     kind = column.type
     if pa.types.is_duration(kind):
         scale = 10**9 // TICKS[kind.unit]
@@ -167,12 +170,12 @@ def _times(column: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def _without_zeros(text: pa.Array) -> pa.Array:
-    """Without zeros at the end of the fraction of seconds."""
+    """Strip trailing zeros from the fraction of seconds."""
     return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1"), r"\.$", "")
 
 
 def _fault(value: pa.Scalar) -> str:
-    """Why a value has no nominal form, and what to do."""
+    """Explain why a value has no nominal form, and suggest a remedy."""
     if pa.types.is_temporal(value.type):
         return (
             "and has values outside the years 1 to 9999, which cannot be nominal. Make such values null, or read the column as "

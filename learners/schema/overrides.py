@@ -1,4 +1,4 @@
-"""What a user knows of a column better than the data tell."""
+"""Column overrides given by the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = "*"  # in place of a column's name: how the values of all columns are writ
 
 @dataclass(frozen=True)
 class ColumnOverride:
-    """What a user says of a column; None leaves the decision to the data."""
+    """User settings of a column; None leaves the decision to the data."""
 
     kind: Kind | None = None  # "nominal", "numeric" or None
     drop: bool = False  # leave the column out
@@ -42,12 +42,14 @@ class ColumnOverride:
 
     @property
     def is_weight(self) -> bool:
-        """Whether the column holds the weights, and so is none to learn from."""
+        """True if the column holds row weights, and so is not learned from."""
         return bool(self.weight) and not isinstance(self.weight, tuple)
 
     @classmethod
     def of(cls, column: str, entry: ColumnOverride | Mapping[str, object] | str) -> ColumnOverride:
-        """Read an override from a mapping, from a kind, or from "drop". Raises InvalidParameter naming the column and the field."""
+        """Create an override from a mapping, a kind, or "drop". Raises InvalidParameter naming the column and the
+        field.
+        """
         if isinstance(entry, ColumnOverride):
             return entry
         if isinstance(entry, str):
@@ -94,7 +96,7 @@ Overrides = Mapping[str, ColumnOverride | Mapping[str, object] | str]
 
 
 def declared_column_reading(overrides: Mapping[str, ColumnOverride], name: str) -> Reading | None:
-    """How the values of a column are written, by what is said of it and of all columns."""
+    """Return how the values of a column are written, from its own override and that of all columns."""
     own, of_all = (overrides[key].reading if key in overrides else None for key in (name, ALL))
     reading = of_all if own is None else own.within(of_all)
     if reading is None or reading.dialect is None:
@@ -103,7 +105,7 @@ def declared_column_reading(overrides: Mapping[str, ColumnOverride], name: str) 
 
 
 def declared_dialect(overrides: Mapping[str, ColumnOverride]) -> Dialect | None:
-    """How files of CSV are written, as far as it is said."""
+    """Return the declared dialect of CSV files, if any."""
     reading = overrides[ALL].reading if ALL in overrides else None
     return None if reading is None else reading.dialect
 
@@ -150,7 +152,7 @@ def _weights_of_values(where: str, counts: Mapping[object, object]) -> tuple[tup
 
 
 def _reading(column: str, entry: Mapping[str, object]) -> Reading | None:
-    """How values are written; of all columns also how files are."""
+    """Return the reading of a column's values; for all columns, with the dialect of the files."""
     reading = Reading.of(column, {name: entry[name] for name in FIELDS if name in entry})
     dialect = Dialect.of({name: entry[name] for name in DIALECT_FIELDS if name in entry})
     return reading if dialect is None else replace(reading or Reading(), dialect=dialect)

@@ -1,4 +1,4 @@
-"""How text files are written: the dialect of CSV, and the values of each column."""
+"""Format of text files: the CSV dialect, and the spelling of each column's values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ISO_TEXT = rf"^\d{{4}}-\d\d-\d\d([T ]{CLOCK}(Z|[+-]\d\d:?\d\d)?)?$"
 
 @dataclass(frozen=True)
 class Dialect:
-    """What a user says of files, most of it of CSV; the fields are those of `columns["*"]`."""
+    """User settings of text files, mostly CSV; the fields are those of `columns["*"]`."""
 
     delimiter: str = ""  # between values; empty: it is found in the first rows
     quote: str = '"'  # around values; empty: quotes are characters as others
@@ -45,7 +45,7 @@ class Dialect:
 
     @classmethod
     def of(cls, entry: Mapping[str, object]) -> Dialect | None:
-        """Read one from a mapping; None if that says nothing. Raises InvalidParameter naming the field."""
+        """Create a dialect from a mapping; None if it is empty. Raises InvalidParameter naming the field."""
         if not entry:
             return None
         for name, value in entry.items():
@@ -59,7 +59,7 @@ class Dialect:
         return dialect
 
     def options(self) -> dict[str, object]:
-        """The fields that say something, as `of` reads them."""
+        """Return the fields that differ from their defaults, as `of` accepts them."""
         return {
             field.name: getattr(self, field.name)
             for field in fields(self)
@@ -103,7 +103,7 @@ OF_DIALECT: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 @dataclass(frozen=True)
 class Reading:
-    """Marks of missing values, the marks within numbers, and the form of dates; of text files only."""
+    """Missing-value marks, number format and date format of a text column."""
 
     # Texts that stand for a missing value, beside those that always do (empty, NA, NULL and their like).
     missing: tuple[str, ...] = ()
@@ -126,7 +126,9 @@ class Reading:
 
     @classmethod
     def of(cls, column: str, entry: Mapping[str, object]) -> Reading | None:
-        """Read one from a mapping; None if that says nothing. Raises InvalidParameter naming the column and the field."""
+        """Create a reading from a mapping; None if it is empty. Raises InvalidParameter naming the column and the
+        field.
+        """
         if not entry:
             return None
         where = f"columns[{column!r}]"
@@ -158,11 +160,11 @@ class Reading:
         return cls(marks, str(decimal), str(thousands), unit, str(negative), date_format)
 
     def options(self) -> dict[str, str]:
-        """What `of` reads, without the marks of missing values."""
+        """Return the options that `of` accepts, except the marks of missing values."""
         return {name: getattr(self, name) for name in FIELDS[1:] if getattr(self, name) != getattr(Reading, name)}
 
     def within(self, other: Reading | None) -> Reading:
-        """What holds of a column where `other` is said of all: marks of both, separators of `other` where it has none."""
+        """Combine with a reading for all columns: marks of both, and the separators of `other` if this one has none."""
         if other is None:
             return self
         numbers = self if self.reads_numbers else other
@@ -178,16 +180,16 @@ class Reading:
         )
 
     def with_options(self, of_user: Reading) -> Reading:
-        """What a user says, beside what is known of the model here."""
+        """Combine the user's settings with the model's expectations recorded here."""
         return replace(of_user, expected=self.expected, words=self.words, dialect=of_user.dialect or self.dialect)
 
     @property
     def reads_numbers(self) -> bool:
-        """Whether numbers are written otherwise than Arrow reads them."""
+        """True if numbers are written differently from Arrow's format."""
         return self.decimal != "." or bool(self.thousands or self.unit or self.negative)
 
     def without_marks(self, texts: pa.Array) -> pa.Array:
-        """The texts, null in place of those that stand for a missing value."""
+        """Replace texts that mean missing by null."""
         for marks, seen in ((self.missing, pc.utf8_trim_whitespace), (self.nulls, None)):
             if marks:
                 is_missing = pc.is_in(texts if seen is None else seen(texts), value_set=pa.array(marks, pa.string()))
@@ -195,9 +197,10 @@ class Reading:
         return texts
 
     def plain(self, texts: pa.Array) -> pa.Array:
-        """The texts as Arrow reads them: null for missing values, dates of ISO 8601, numbers with a point and without separators.
+        """Convert texts to Arrow's format: null for missing values, ISO 8601 dates, numbers with a decimal point and no
+        separators.
 
-        A number that is not written so is none: it is marked, so that nobody reads "1.5" as one and a half where the point
+        A number in another format is marked as invalid, so that "1.5" is not read as one and a half if the point
         separates thousands.
         """
         texts = self.without_marks(texts)
@@ -219,7 +222,7 @@ class Reading:
         return pc.if_else(pc.and_(is_number, has_digits), numbers, strange)
 
     def _bare(self, texts: pa.Array) -> pa.Array:
-        """The texts without unit, a minus before negative numbers; spaces and apostrophes are those of ASCII."""
+        """Strip units and normalize the minus sign, spaces and apostrophes to ASCII."""
         bare = pc.utf8_trim_whitespace(pc.replace_substring_regex(texts, SPACES, " "))
         if self.thousands == "'":
             bare = pc.replace_substring(bare, "\u2019", "'")
@@ -235,7 +238,7 @@ class Reading:
 
 
 def _is_date_format(text: str) -> bool:
-    """Whether it tells a date, a time of day, or both, of which nothing is left out or said twice."""
+    """Return whether a format describes a date, a time of day, or both, completely and without repetition."""
     if text in ("", ISO):
         return True
     codes = re.findall("%(.)", text)
@@ -248,7 +251,7 @@ def _is_date_format(text: str) -> bool:
 
 
 def _dates(texts: pa.Array, date_format: str) -> pa.Array:
-    """The texts, dates and times of day among them as ISO 8601 has them; those that are no dates as they are."""
+    """Convert dates and times of day to ISO 8601; other texts are unchanged."""
     trimmed = pc.utf8_trim_whitespace(texts)
     if date_format == ISO:
         has_zone = pc.match_substring_regex(trimmed, r":.*(Z|[+-]\d\d:?\d\d)$")
@@ -269,7 +272,7 @@ def _unpadded(texts: pa.Array) -> pa.Array:
 
 
 def iso8601_time_mask(texts: pa.Array) -> pa.Array:
-    """Of each text whether it is a date, a moment or a time of day as ISO 8601 has them."""
+    """Return a mask of the texts that are ISO 8601 dates, timestamps or times of day."""
     day = pc.utf8_slice_codeunits(texts, 0, 10)
     days = pc.strptime(day, format="%Y-%m-%d", unit="s", error_is_null=True)
     is_day = pc.fill_null(pc.equal(pc.strftime(days, format="%Y-%m-%d"), day), False)

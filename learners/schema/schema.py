@@ -1,4 +1,4 @@
-"""What each column means: its kind, its domain and the code of each value; and rows by their codes."""
+"""Schemas: kind, domain and codes of each column; and chunks of encoded rows."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ CODE_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 class Attribute:
     """One column of the model and its domain.
 
-    Codes run from 0 to `n_values` - 1: first missing (code 0, only where it occurs), then the values of a nominal
-    attribute or the intervals of a numeric one, last the folded rare values (only where there are any). The code
-    `n_values` stands for a value that training never saw and for a column that is absent.
+    Codes run from 0 to `n_values` - 1: first missing (code 0, only if it occurs), then the values of a nominal
+    attribute or the intervals of a numeric one, last the folded rare values (only if there are any). The code
+    `n_values` means a value unseen in training or an absent column.
     """
 
     name: str
@@ -78,23 +78,23 @@ class Attribute:
 
     @cached_property
     def n_values(self) -> int:
-        """Number of codes, missing and folded included, without the one for unseen values."""
+        """Number of codes, including missing and folded, excluding the unseen code."""
         n_regular = len(self.values) if self.kind == "nominal" else len(self.cuts) + 1
         return int(self.has_missing) + n_regular + int(self.n_folded > 0)
 
     @property
     def unseen_code(self) -> int:
-        """Where a value outside the domain goes: to the folded ones if there are any."""
+        """Code of values outside the domain: the folded code if there is one."""
         return self.n_values - 1 if self.n_folded else self.n_values
 
     @property
     def missing_code(self) -> int:
-        """Where null goes: to code 0 if training saw missing values, else it is an absent value."""
+        """Code of null: 0 if training saw missing values, else the code of an absent value."""
         return 0 if self.has_missing else self.n_values
 
     @property
     def is_time(self) -> bool:
-        """Whether the numbers are seconds since 1970."""
+        """True if the numbers are seconds since 1970."""
         return self.kind == "numeric" and is_date_or_timestamp(self.arrow_type)
 
     @property
@@ -104,20 +104,20 @@ class Attribute:
 
     @property
     def edges(self) -> tuple[float, ...]:
-        """The least number of training, its outermost quantiles, the greatest; without numbers none. Infinite ones count, too.
+        """Training minimum, outermost quantiles and maximum, including infinities; empty without numbers.
 
-        `quantiles` hold finite numbers, as JSON has no others: the greatest double stands for infinity.
+        `quantiles` are finite, because JSON has no infinity: the largest double represents it.
         """
         outermost = (self.quantiles[place] for place in (0, 1, -2, -1)) if self.quantiles else ()
         return tuple(number if abs(number) < LARGEST else math.copysign(math.inf, number) for number in outermost)
 
     @property
     def clock(self) -> tuple[str, int] | None:
-        """Of numbers that are times of day or durations, see `clock_kind_and_ticks`."""
+        """Kind and unit of times of day or durations, see `clock_kind_and_ticks`; else None."""
         return clock_kind_and_ticks(self.arrow_type) if self.kind == "numeric" else None
 
     def number_in_words(self, number: float) -> str | float:
-        """A number as a user would write it: ISO 8601 of a moment, a time of day or a duration."""
+        """Format a timestamp, time of day or duration as ISO 8601; other numbers are returned unchanged."""
         try:
             if self.clock is not None:
                 words = time_or_duration_text(*self.clock, number)
@@ -127,12 +127,12 @@ class Attribute:
             return number
 
     def number_text(self, number: float) -> str:
-        """A number in a message: a time or duration in words, another one to six digits."""
+        """Format a number for a message: ISO 8601 for times and durations, else six digits."""
         words = self.number_in_words(number)
         return words if isinstance(words, str) else f"{number:.6g}"
 
     def cuts_in_words(self) -> list[str]:
-        """Different words for different cuts."""
+        """Format the cut points, with enough digits to distinguish them."""
         for digits in range(6, 18):
             words = [f"{cut:.{digits}g}" for cut in self.cuts]
             if len(set(words)) == len(words):
@@ -143,7 +143,9 @@ class Attribute:
         return [text if isinstance(text, str) else word for text, word in pairs]
 
     def value_keys(self) -> list[int]:
-        """64-bit keys of the codes and of the unseen one: they depend on the value, not on what else the domain holds."""
+        """Return 64-bit keys of the codes and of the unseen code, which depend only on the value, not on the rest of
+        the domain.
+        """
         tokens: list[object] = ["missing"] if self.has_missing else []
         if self.kind == "nominal":
             tokens += [("value", value) for value in self.values]
@@ -154,7 +156,7 @@ class Attribute:
         return [_key(self.name, self.kind, token) for token in [*tokens, "unseen"]]
 
     def labels(self) -> list[str]:
-        """What each code stands for, in words."""
+        """Return a readable label for each code."""
         words = ["(missing)"] if self.has_missing else []
         if self.kind == "nominal":
             words += [str(value) for value in self.values]
@@ -166,7 +168,7 @@ class Attribute:
         return words + ([OTHER] if self.n_folded else [])
 
     def unique_labels(self) -> list[str]:
-        """The labels, each in other words: a value may be called "(missing)" or "(other)", too."""
+        """Return distinct labels, even if a value is named "(missing)" or "(other)"."""
         labels = self.labels()
         if self.kind == "nominal":
             for place in [0] * self.has_missing + [len(labels) - 1] * (self.n_folded > 0):
@@ -181,14 +183,14 @@ def _key(*content: object) -> int:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A column that the model does not use, and why."""
+    """A column that the model does not use, with the reason."""
 
     name: str
     reason: str
 
 
 class KeyTables(NamedTuple):
-    """Keys of combinations of values; the unseen code is one of the values."""
+    """Keys of combinations of values, including the unseen code."""
 
     firsts: Integers  # (n_tables + 1,) int64: the first attribute of each table
     radices: Integers  # (n_attributes,) int64
@@ -198,7 +200,7 @@ class KeyTables(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """The attributes, the target and its classes; inside every model, so that one encoding trains and serves.
+    """Attributes, target and classes; stored in every model, so that training and serving encode alike.
 
     Parameters
     ----------
@@ -239,17 +241,17 @@ class Schema:
 
     @cached_property
     def domain_sizes(self) -> Integers:
-        """(n_attributes,) int64: `n_values` of each attribute, read-only."""
+        """`n_values` of each attribute, (n_attributes,) int64, read-only."""
         return read_only_array(np.array([attribute.n_values for attribute in self.attributes], np.int64))
 
     @cached_property
     def continuous(self) -> tuple[int, ...]:
-        """Attributes whose numbers themselves are in a chunk."""
+        """Attributes whose numbers are included in chunks."""
         return tuple(i for i, attribute in enumerate(self.attributes) if attribute.distribution is not None)
 
     @cached_property
     def value_keys(self) -> KeyTables:
-        """Keys of all combinations of values of neighbouring attributes, as long as a table of them stays small."""
+        """Keys of all combinations of values of adjacent attributes, as long as their table stays small."""
         firsts, tables = [0], []
         table = np.zeros(1, np.uint64)
         for index, attribute in enumerate(self.attributes):
@@ -269,12 +271,12 @@ class Schema:
 
     @cached_property
     def class_keys(self) -> Uint64s:
-        """(n_classes,) uint64: keys of the classes."""
+        """Keys of the classes, (n_classes,) uint64."""
         return np.array([_key("class", name) for name in self.classes], dtype=np.uint64)
 
     @property
     def code_dtype(self) -> type[np.uint8] | type[np.uint16]:
-        """The smallest type that holds every code, of attributes and of the class, unseen ones included."""
+        """Smallest type that holds every code of attributes and class, including unseen ones."""
         return np.uint8 if max(int(self.domain_sizes.max(initial=0)), self.n_classes) <= 255 else np.uint16
 
     @property
@@ -283,7 +285,7 @@ class Schema:
         return [*dict.fromkeys(one.name for one in self.attributes), *([] if self.target is None else [self.target])]
 
     def class_values(self) -> list[Value]:
-        """The classes as the data held them."""
+        """Return the classes with their original type."""
         if self.class_type == "int64":
             return [int(name) for name in self.classes]
         if self.class_type == "bool":
@@ -291,7 +293,7 @@ class Schema:
         return list(self.classes)
 
     def to_json(self) -> str:
-        """As JSON, from which `from_json` makes an equal schema."""
+        """Return the schema as JSON, for `from_json`."""
         return self._json
 
     @cached_property
@@ -307,7 +309,7 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str) -> Schema:
-        """Read what `to_json` wrote."""
+        """Build a schema from the output of `to_json`."""
         document = json.loads(text)
         attributes = tuple(
             Attribute(
@@ -333,7 +335,7 @@ class Schema:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of what the codes mean, for the keys of stored statistics."""
+        """SHA-256 of the meaning of the codes, used in the keys of stored statistics."""
         plain = tuple(replace(attribute, quantiles=(), reading=None) for attribute in self.attributes)
         bare = replace(self, attributes=plain, dialect=None, null_class=None, class_reading=None)
         return hashlib.sha256(bare.to_json().encode()).hexdigest()
@@ -341,7 +343,7 @@ class Schema:
 
 @dataclass(frozen=True)
 class Kept:
-    """The schema of the last training, for a refresh; the domains follow the data in any case.
+    """Schema of the last training, for a refresh; the domains are updated in any case.
 
     Parameters
     ----------
@@ -394,7 +396,7 @@ class Chunk:
         return int(self.x.shape[1])
 
     def rows(self, index: Integers | Mask | slice) -> Chunk:
-        """The rows that an index array, mask or slice selects, in its order."""
+        """Select rows by an index array, mask or slice, in its order."""
         y = None if self.y is None else np.ascontiguousarray(self.y[index])
         numbers = None if self.numbers is None else np.ascontiguousarray(self.numbers[:, index])
         return Chunk(np.ascontiguousarray(self.x[:, index]), y, numbers)

@@ -1,4 +1,4 @@
-"""Schemas that grow: where the codes of one schema are in another."""
+"""Growing schemas: map the codes of one schema to another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from learners.schema.schema import Attribute, Schema
 
 
 class CodeMaps(NamedTuple):
-    """The code in the new schema of each code of the old one; -1 where there is none."""
+    """Code in the new schema for each code of the old one; -1 if there is none."""
 
     attributes: tuple[Integers, ...]  # tuple of (n_values,) int64
     classes: Integers  # (n_classes,) int64
@@ -20,7 +20,7 @@ class CodeMaps(NamedTuple):
 
 
 def schema_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
-    """How to read counts by the old schema as counts by the new one.
+    """Return the maps that convert counts from the old schema to the new one.
 
     `old`, `new`: of the same attributes in the same order, with the same cut points; domains and classes may differ.
     Returns None if counts by the old schema do not determine those by the new one. A value that the new
@@ -31,9 +31,9 @@ def schema_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
 
 
 def partial_code_maps(old: Schema, new: Schema) -> CodeMaps | None:
-    """As `schema_code_maps`, for counts of some attributes only; the others may be `unknown`.
+    """Return the maps of `schema_code_maps` for some attributes only; the others may be `unknown`.
 
-    Returns None if the attributes are not the same.
+    Returns None if the attributes differ.
     """
     names = [[attribute.name for attribute in schema.attributes] for schema in (old, new)]
     if old.target != new.target or names[0] != names[1]:

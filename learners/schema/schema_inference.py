@@ -1,4 +1,4 @@
-"""What the schema pass sees of one column, and what a schema does not keep of a table."""
+"""Summaries of single columns in the schema pass, and warnings about information that a schema omits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HARMLESS = (NO_CUT, NEARLY_CONSTANT, ONE_VALUE, "constant", DROPPED, SCREENED, W
 
 @dataclass
 class Column:
-    """What was seen of one column: nominal values, or numbers in `merged` and in `tally`; `histogram` is of both."""
+    """Summary of one column: nominal values, or numbers in `merged` and `tally`; `histogram` combines both."""
 
     arrow_type: str = "null"
     kind: str = "empty"
@@ -52,12 +52,12 @@ class Column:
 
     @property
     def is_overfull(self) -> bool:
-        """Whether there were too many nominal values to count them."""
+        """True if there were too many nominal values to count."""
         return self.values.is_overfull
 
     @property
     def histogram(self) -> Histogram:
-        """Of all numbers so far."""
+        """Histogram of all numbers so far."""
         if self.tally is not None:
             tallied, self.tally = self.tally.histogram(), None
             n_classes = max(tallied.counts.shape[1], self.merged.counts.shape[1])
@@ -69,27 +69,29 @@ class Column:
         self.merged, self.tally = found, None
 
     def add_numbers(self, x: Floats, y: Integers, n_classes: int) -> None:
-        """Count numbers (n,), NaN where missing, and their classes (n,) int64."""
+        """Count numbers (n,), NaN where missing, by class (n,) int64."""
         if self.tally is None:
             self.tally = Tally(self.merged.level)
         self.n_missing += self.tally.add(x, y, n_classes)
 
     @property
     def constant(self) -> str:
-        """Why a column with a single number cannot be used: what differs may be rounded to the same."""
+        """Reason why a column with a single number cannot be used; large numbers may have been rounded to it."""
         size = np.abs(floats_from_ordered_keys(self.histogram.keys)).max(initial=0.0)
         is_rounded = self.arrow_type.startswith("decimal") or EXACT <= size < np.inf
         return f"{ONE_VALUE} in double precision" if is_rounded else ONE_VALUE
 
     def pandas_index(self, name: str) -> str:
-        """Why a column is not used that pandas writes for the index of a frame, most often the numbers of its rows; or nothing."""
+        """Return the reason for omitting a column that looks like a saved pandas index, usually row numbers; else
+        empty.
+        """
         is_whole = self.arrow_type.startswith(("int", "uint")) and not self.n_missing
         if not PANDAS_INDEX.fullmatch(name) and not (name in ("", "Unnamed: 0") and is_whole):
             return ""
         return f"an index that pandas has saved; to learn from it, give its kind in columns: {{{name!r}: …}}"
 
     def has_states(self, most: int) -> bool:
-        """Whether the numbers are whole, at most `most` different ones, and no times."""
+        """Return whether all numbers are integers, with at most `most` distinct values, and not times."""
         histogram = self.histogram
         if histogram.keys.size > most or histogram.level or not _NUMBERS.match(self.arrow_type):
             return False
@@ -97,12 +99,12 @@ class Column:
         return bool(np.all(np.abs(numbers) < EXACT) and np.all(np.mod(numbers, 1.0) == 0))
 
     def states(self) -> dict[Value, int]:
-        """The whole numbers and the rows of each."""
+        """Return the integers and the rows of each."""
         numbers = floats_from_ordered_keys(self.histogram.keys).tolist()
         return {int(x): int(n) for x, n in zip(numbers, self.histogram.counts.sum(axis=1), strict=True)}
 
     def as_states(self, name: str) -> Column:
-        """The same column as nominal. Raises SchemaError if there are numbers that are not whole."""
+        """Convert to a nominal column. Raises SchemaError if numbers are not integers."""
         if self.kind != "numeric":
             return self
         if not self.has_states(self.histogram.keys.size):
@@ -110,13 +112,13 @@ class Column:
         return Column(self.arrow_type, "nominal", self.n_missing, ValueTally(self.states()), types=self.types)
 
     def most_frequent(self, max_values: int) -> tuple[tuple[Value, ...], int]:
-        """The values that get a code of their own, in code order, and how many others there are."""
+        """Return the most frequent values, in code order, which get codes, and the number of other values."""
         counts = self.counts
         values = sorted(counts, key=lambda value: (-counts[value], value))
         return tuple(sorted(values[:max_values])), max(0, len(values) - max_values)
 
     def has_type(self, arrow_type: str, kind: str, name: str, rows: Mapping[str, int] | None) -> None:
-        """Note the type; of several that files may have (int32, double) one that does not depend on their order.
+        """Record the type; if files differ (int32, double), the result does not depend on their order.
 
         `rows`: of each type.
         Raises SchemaError if they count time in different units, as their numbers do not compare.
@@ -131,7 +133,7 @@ class Column:
         self.types = None if own is None or rows is None else {t: own.get(t, 0) + rows.get(t, 0) for t in [*own, *rows]}
 
     def merge(self, other: Column, name: str, place: Integers, n_classes: int) -> None:
-        """Count the rows of another, too; its class j is place[j] of n_classes here. Raises SchemaError as `has_type`."""
+        """Add the rows of another summary; its class j is place[j] of n_classes here. Raises SchemaError as `has_type`."""
         if other.kind != "empty":
             self.has_type(other.arrow_type, other.kind, name, other.types)
         self.n_missing += other.n_missing
@@ -143,9 +145,10 @@ class Column:
         self.histogram = grown.merge(other.histogram.with_classes(there, n_classes))
 
     def subtract(self, other: Column, place: Integers, n_classes: int) -> None:
-        """Take away rows that were counted here; classes as in `merge`.
+        """Subtract rows that were counted here; classes as in `merge`.
 
-        A coarse histogram, or values too many to count, do not tell what the other rows alone have: `is_uncertain` then.
+        With a coarse histogram, or too many values to count, the summary of the remaining rows is unknown: this sets
+        `is_uncertain`.
         """
         if other.types is None or self.types is None:
             self.is_uncertain |= other.kind != "empty"
@@ -165,12 +168,12 @@ class Column:
 
 
 def is_numeric_nominal(attribute: Attribute) -> bool:
-    """Whether a nominal attribute has numbers for values."""
+    """Return whether the values of a nominal attribute are numbers."""
     return attribute.kind == "nominal" and _NUMBERS.match(attribute.arrow_type) is not None
 
 
 def is_whole_number_column(column: pa.Array) -> bool:
-    """Whether all numbers of a column are whole."""
+    """Return whether all numbers of a column are integers."""
     if not (pa.types.is_floating(column.type) or pa.types.is_decimal(column.type)):
         return True
     x = pc.drop_null(pc.cast(column, pa.float64(), safe=False)).to_numpy(zero_copy_only=False)
@@ -178,7 +181,7 @@ def is_whole_number_column(column: pa.Array) -> bool:
 
 
 def fractional_states_error(name: str) -> SchemaError:
-    """What is said of fractions in a column that was learned as states."""
+    """Create the error for fractions in a column that was learned as integer states."""
     return SchemaError(
         f"Column {name!r} was learned as states, which are whole numbers, and holds fractions now. Train once without the "
         f"earlier schema, or with columns={{{name!r}: {{'kind': 'numeric'}}}}.",
@@ -187,7 +190,7 @@ def fractional_states_error(name: str) -> SchemaError:
 
 
 def column_kind_by_type(arrow_type: pa.DataType, override: ColumnOverride | None) -> str:
-    """nominal, numeric or unsupported, by type: so that it does not depend on which values a file happens to hold."""
+    """Return "nominal", "numeric" or "unsupported" by type alone, so that it does not depend on the values of a file."""
     value_type = arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
     textual = (
         pa.types.is_string(value_type) or pa.types.is_large_string(value_type) or pa.types.is_string_view(value_type)
@@ -208,7 +211,7 @@ def column_kind_by_type(arrow_type: pa.DataType, override: ColumnOverride | None
 
 
 def compact_null_column(kind: pa.DataType, n_rows: int) -> pa.Array:
-    """Nulls of a type, as small as can be: a dictionary's where a null takes as much as a value."""
+    """Create a compact column of nulls of a type, dictionary-encoded if a null takes as much memory as a value."""
     if _null_bytes(kind) <= WIDEST_NULL:
         return pa.nulls(n_rows, kind)
     return pa.DictionaryArray.from_arrays(pa.nulls(n_rows, pa.int32()), pa.array([], kind))
@@ -225,9 +228,9 @@ def _null_bytes(kind: pa.DataType) -> int:
 def nominal_attribute(
     name: str, column: Column, override: ColumnOverride, n_rows: int, max_values: int
 ) -> Attribute | LeftOut:
-    """The attribute of a nominal column; a constant or an identifier is left out.
+    """Return the attribute of a nominal column, or the reason for omitting a constant or identifier.
 
-    Raises InvalidParameter if the user gives more values than an attribute may have.
+    Raises InvalidParameter if the user lists more values than an attribute may have.
     """
     has_missing = column.n_missing > 0
     if column.is_overfull:
@@ -251,15 +254,15 @@ def nominal_attribute(
 
 
 def reorder_columns(columns: Mapping[str, Column], names: Iterable[str]) -> dict[str, Column]:
-    """The columns in the order in which their names come here first; others follow."""
+    """Order the columns by these names; the others follow."""
     place = {name: index for index, name in enumerate(dict.fromkeys(names))}
     return dict(sorted(columns.items(), key=lambda item: place.get(item[0], len(place))))
 
 
 def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride]) -> Schema:
-    """The schema with what is said of its files and of rows without a class.
+    """Add the declared dialect and the rule for null classes to the schema.
 
-    Raises InvalidParameter if rows of a class count that there is not.
+    Raises InvalidParameter if a weight names a class that does not exist.
     """
     of_target = overrides.get(schema.target or "")
     null_class, weight = (None, None) if of_target is None else (of_target.null_class, of_target.weight)
@@ -284,9 +287,9 @@ def refresh_schema_domains(
     max_values: int,
     classes: Sequence[Value],
 ) -> Schema:
-    """The kept attributes with the domains that their columns have now.
+    """Update the domains of the kept attributes from the columns.
 
-    Raises SchemaError if a column has too many values to count them.
+    Raises SchemaError if a column has too many values to count.
     """
     attributes = []
     for attribute in kept.attributes:
@@ -311,7 +314,7 @@ def refresh_schema_domains(
 
 
 def value_count_structs(counts: Mapping[Value, int], order: Iterable[Value]) -> list[dict[str, object]]:
-    """Counts as a column of Arrow's structs can hold them."""
+    """Convert value counts to structs for an Arrow column."""
 
     def slot(value: Value) -> str:
         return "text" if isinstance(value, str) else "bool" if isinstance(value, bool) else "number"
@@ -320,13 +323,13 @@ def value_count_structs(counts: Mapping[Value, int], order: Iterable[Value]) -> 
 
 
 def list_column_item(column: pa.ListArray, i: int) -> Integers:
-    """(n,) int64: one list of a column of lists; empty where there is none."""
+    """Return one list of a list column, (n,) int64; empty if it is null."""
     first, last = column.offsets[i].as_py(), column.offsets[i + 1].as_py()
     return np.array(column.values[first:last].to_numpy(), np.int64)
 
 
 class FoldingCost(NamedTuple):
-    """What folding the rare values of a column can have cost."""
+    """Possible cost of folding the rare values of a column."""
 
     share: float  # of the rows, those with a folded value
     most_nats: float  # of information about the class that is lost, at most
@@ -336,7 +339,7 @@ NO_COSTS: Mapping[str, FoldingCost] = {}
 
 
 def schema_loss_warnings(schema: Schema, costs: Mapping[str, FoldingCost] = NO_COSTS) -> list[str]:
-    """What is worth knowing of columns that are not used, or not with all their values; a sentence each.
+    """Return one warning for each column that is unused, or not used with all its values.
 
     `schema`: as it was inferred from a table.
     `costs`: of folding, by the name of the column, as far as they are known.

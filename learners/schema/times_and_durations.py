@@ -1,4 +1,4 @@
-"""Times and durations as numbers, as text by ISO 8601 whatever their unit or zone, and back."""
+"""Conversion of times and durations between numbers and ISO 8601 text, independent of unit and zone."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ FIRST_SECOND = -62_135_596_800  # of the year 1
 
 
 def clock_kind_and_ticks(arrow_type: str) -> tuple[str, int] | None:
-    """Of times of day and durations: "time" or "duration", and how many of their numbers make a second."""
+    """Return the kind, "time" or "duration", and the ticks per second of times of day and durations; else None."""
     match = CLOCK_TYPE.match(arrow_type.removeprefix(DICTIONARY))
     return (match[1], TICKS[match[2]]) if match else None
 
 
 def is_date_or_timestamp(arrow_type: str) -> bool:
-    """Whether a type is of dates or timestamps."""
+    """Return whether a type is a date or timestamp."""
     return arrow_type.removeprefix(DICTIONARY).startswith(("timestamp", "date"))
 
 
 def moment_text(moment: datetime) -> str:
-    """ISO 8601 of a moment for messages: without its clock at midnight, without the zone where that is UTC."""
+    """Format a timestamp as ISO 8601 for messages, omitting midnight and the UTC zone."""
     return moment.isoformat().removesuffix("+00:00").removesuffix("T00:00:00")
 
 
 def seconds_since_1970(name: str, number: float) -> float:
-    """A number of a column of dates or timestamps: seconds since 1970.
+    """Return a number of a date or timestamp column, in seconds since 1970.
 
-    Raises SchemaError if they would be after the year 9999: then the number is of a smaller unit, and nobody said of
-    which.
+    Raises SchemaError if the time would be after the year 9999: then the number is in a smaller, unspecified
+    unit.
     """
     if LAST_SECOND < abs(number) < math.inf:
         raise SchemaError(
@@ -66,7 +66,9 @@ def seconds_since_1970(name: str, number: float) -> float:
 
 
 def time_or_duration_text(what: str, ticks: int, number: float) -> str | None:
-    """A time of day as "12:30:00", or a duration as "PT5M"; None where these words would be another number."""
+    """Format a time of day as "12:30:00", or a duration as "PT5M"; None if the text would not represent the number
+    exactly.
+    """
     if what == "duration":
         text = _duration(number / ticks)
         return text if parse_duration_seconds(text) * ticks == number else None
@@ -77,7 +79,7 @@ def time_or_duration_text(what: str, ticks: int, number: float) -> str | None:
 
 
 def _duration(seconds: float) -> str:
-    """ISO 8601: days, hours, minutes and seconds."""
+    """Format seconds as an ISO 8601 duration with days, hours, minutes and seconds."""
     whole = int(abs(seconds))
     rest = f"{abs(seconds) - whole:.9f}".rstrip("0").removeprefix("0").rstrip(".")
     if rest.startswith("1"):
@@ -86,13 +88,13 @@ def _duration(seconds: float) -> str:
 
 
 def iso8601_duration(nanoseconds: int) -> str:
-    """A duration in ISO 8601, to the nanosecond."""
+    """Format a duration as ISO 8601, to the nanosecond."""
     whole, rest = divmod(abs(nanoseconds), 10**9)
     return _in_parts(nanoseconds < 0, whole, f".{rest:09}".rstrip("0").rstrip("."))
 
 
 def _in_parts(is_negative: bool, whole: int, rest: str) -> str:
-    """Seconds, and their fraction with its point, in days, hours, minutes and seconds."""
+    """Format whole seconds and their fraction, with its point, as days, hours, minutes and seconds."""
     days, whole = divmod(whole, 86_400)
     hours, whole = divmod(whole, 3600)
     minutes, own = divmod(whole, 60)
@@ -102,7 +104,9 @@ def _in_parts(is_negative: bool, whole: int, rest: str) -> str:
 
 
 def parse_duration_nanoseconds(text: str, ticks: int) -> int | None:
-    """A duration in ISO 8601, as "1 day 2:03:04.5", or a number of a unit of which `ticks` make a second; None if it is none."""
+    """Parse a duration as ISO 8601, as "1 day 2:03:04.5", or as a number with `ticks` per second, to nanoseconds; None
+    if invalid or inexact.
+    """
     text = text.strip()
     total = Decimal(text) / ticks if COUNT.fullmatch(text) else _seconds(text, Decimal)
     if total is None:
@@ -112,15 +116,17 @@ def parse_duration_nanoseconds(text: str, ticks: int) -> int | None:
 
 
 def time_kind_and_ticks(arrow_type: str) -> tuple[str, int] | None:
-    """Of dates, timestamps, times of day and durations: "moment", "time" or "duration", and how many of their numbers make a second."""
+    """Return the kind ("moment", "time" or "duration") and the ticks per second of dates, timestamps, times of day and
+    durations; else None.
+    """
     return ("moment", 1) if is_date_or_timestamp(arrow_type) else clock_kind_and_ticks(arrow_type)
 
 
 def canonical_time_text(value: object, arrow_type: str) -> str | None:
-    """The one text that stands for a time of a column's type; None if the value is none, or is none of that kind.
+    """Return the canonical text of a time for a column's type; None if the value is not such a time.
 
-    A moment is told in UTC, one without a zone is of UTC; without its clock where that is midnight, and without zeros behind the
-    seconds.
+    Timestamps are in UTC, which is also assumed without a zone; midnight and trailing zeros of the seconds are
+    omitted.
     """
     what, ticks = time_kind_and_ticks(arrow_type) or ("", 1)
     if what == "moment" and isinstance(value, str | date):
@@ -157,7 +163,7 @@ def _time_of_day(text: str) -> str | None:
 
 
 def parse_duration_seconds(text: str) -> float:
-    """Seconds of a duration: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5". Raises ValueError."""
+    """Parse a duration to seconds: "P1DT2H3M4.5S", "1 day 2:03:04.5" or "2:03:04.5". Raises ValueError."""
     seconds = _seconds(text.strip(), float)
     if seconds is None:
         raise ValueError(text)
@@ -165,7 +171,7 @@ def parse_duration_seconds(text: str) -> float:
 
 
 def _seconds(text: str, number: type[Number]) -> Number | None:
-    """Seconds of a duration in numbers of a type, which rounds or does not; None if the text is none."""
+    """Parse a duration to seconds with a number type (float or exact); None if the text is invalid."""
     match = ISO_DURATION.fullmatch(text) or CLOCK_DURATION.fullmatch(text)
     if match is None or not any(match.group("d", "h", "m", "s")):
         return None
@@ -175,7 +181,9 @@ def _seconds(text: str, number: type[Number]) -> Number | None:
 
 
 def time_ticks_since_1970(column: pa.Array) -> tuple[Integers, int]:
-    """Counts (n,) int64 since 1970 of dates and timestamps, 0 where null, and how many of them make a second (a day: 0)."""
+    """Return the ticks (n,) int64 since 1970 of dates and timestamps, 0 where null, and the ticks per second (0 for
+    days).
+    """
     kind = column.type
     if pa.types.is_date32(kind):
         column, ticks = pc.cast(column, pa.int32()), 0
@@ -185,6 +193,6 @@ def time_ticks_since_1970(column: pa.Array) -> tuple[Integers, int]:
 
 
 def canonical_time_column(texts: pa.Array, arrow_type: str) -> pa.Array:
-    """Texts as those of a column of times, see `canonical_time_text`; what is no time stays as it is."""
+    """Canonicalize texts of a time column, see `canonical_time_text`; other texts are unchanged."""
     words = [text if text is None else canonical_time_text(text, arrow_type) or text for text in texts.to_pylist()]
     return pa.array(words, pa.string())

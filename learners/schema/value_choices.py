@@ -1,4 +1,4 @@
-"""What somebody can choose of a column: a label for each code, and a value that has this code."""
+"""Values that a user can choose for a column: the label of each code, and a value with that code."""
 
 from __future__ import annotations
 
@@ -10,14 +10,16 @@ from learners.schema.schema import Attribute, Value
 
 
 def attribute_value_choices(attribute: Attribute) -> list[tuple[str, Value | float | None]]:
-    """What can be supposed of a column by one click: the label of each code, and a value that has this code."""
+    """Return the choices for a column: the label of each code, and a value with that code."""
     values: Sequence[Value | float] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
     # A last label may be that of rare values, which no value stands for.
     return list(zip(attribute.unique_labels(), [*[None] * attribute.has_missing, *values], strict=False))
 
 
 def _representatives(attribute: Attribute) -> list[str | float]:
-    """A number in each interval that training saw, short where it can be; interval j holds cuts[j - 1] < x <= cuts[j]."""
+    """Return a number in each interval that training saw, short if possible; interval j holds cuts[j - 1] < x <=
+    cuts[j].
+    """
     cuts, cycle = attribute.cuts, attribute.cycle
     if cycle is not None:
         middles = [cycle.start + cycle.step * (j + 0.5) for j in range(len(cycle.labels))]
@@ -32,7 +34,7 @@ def _representatives(attribute: Attribute) -> list[str | float]:
 
 
 def _short_between(low: float, high: float) -> float:
-    """The middle of an interval by as few digits as keep it inside."""
+    """Return the midpoint of an interval, rounded to as few digits as keep it inside."""
     middle = low / 2 + high / 2
     for n_digits in range(1, 18):
         number = float(f"{middle:.{n_digits}g}")

@@ -1,4 +1,4 @@
-"""The command line: `fewpass`. Each command calls one verb of the workspace and prints what it returns."""
+"""The command line, `fewpass`. Each command calls one function of the product and prints the result."""
 
 import os
 import signal
@@ -22,10 +22,10 @@ restore_gc_after_startup()
 
 
 class Commands(TyperGroup):
-    """A group of commands that tells wrong options in our words."""
+    """A command group that reports wrong options in fewpass's own words."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was named."""
+        """Run the named command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
@@ -42,7 +42,9 @@ class Commands(TyperGroup):
 
 
 class CommandLine(typer.Typer):
-    """Typer, but a failure is one clear line and an exit code, never a traceback (unless FEWPASS_DEBUG is set)."""
+    """Typer application whose failures are one clear line and an exit code, never a traceback (unless FEWPASS_DEBUG is
+    set).
+    """
 
     @end_without_teardown()
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`python -m service.cli` is `fewpass`."""
+"""Entry point: `python -m service.cli` runs `fewpass`."""
 
 from service.cli import app
 

@@ -1,4 +1,4 @@
-"""Answers to queries as tables: of joint distributions, and of posteriors over structures."""
+"""Answers to queries as printed tables: joint distributions and posteriors over structures."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -77,7 +77,7 @@ def _share(probability: float | None) -> str:
 
 
 def answer_coverage_words(coverage: JSONMapping) -> str:
-    """How much of the posterior an answer is of."""
+    """Describe how much of the posterior an answer covers."""
     limits = coverage.get("limits", {})
     bounds = [f"at most {limits[name]} {word}" for name, word in LIMITS.items() if limits.get(name) is not None]
     within = f" of graphs with {' and '.join(bounds)} of each column" if bounds else ""
@@ -158,7 +158,7 @@ def _show_numbers(answer: JSONObject, words: JSONMapping) -> None:
 
 
 def show_distribution_answer(answer: JSONObject, schema: "Schema") -> None:
-    """The answer, the class before other columns; then what it says besides."""
+    """Print the answer with the class before other columns, followed by its additional facts."""
     _show_numbers(answer, ONE_NUMBER)
     level = f"{answer.get('level', 0):.0%} interval"
     if "interval" in answer:
@@ -239,12 +239,12 @@ def _around(guess: JSONObject) -> str:
 
 
 def _mean(number: float, time: "Attribute | None") -> str:
-    """A mean, of times to the second."""
+    """Format a mean; times to the second."""
     return f"{number:.10g}" if time is None else time.number_text(round(number))
 
 
 def _ends(interval: Sequence[float], time: "Attribute | None" = None) -> str:
-    """The ends of an interval, of times to the second."""
+    """Format the ends of an interval; times to the second."""
     low, high = (f"{end:.4g}" if time is None else time.number_text(round(end)) for end in interval)
     return f"{low} to {high}"
 

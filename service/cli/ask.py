@@ -1,4 +1,6 @@
-"""`fewpass query | predict | score | impute`: what a model says of values, structures and rows of files, in this process, without a server."""
+"""`fewpass query | predict | score | impute`: answers of a model about values, structures and rows of files, computed
+in this process without a server.
+"""
 
 import time
 from collections.abc import Callable
@@ -88,7 +90,7 @@ def query_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Ask how probable values are, given what you know of other columns; or how probable structures are."""
+    """Ask how probable values are given what you know of other columns, or how probable structures are."""
     request: JSONObject = {"kind": kind}
     for name, texts, read in (
         ("evidence", given, parse_written_evidence),
@@ -137,7 +139,7 @@ def _edges_of(path: Path) -> list[str]:
 def parse_option(
     read: Callable[[list[str]], JSONObject], texts: list[str] | None, option: str | None = None
 ) -> JSONObject:
-    """What an option says, read; what is wrong with it is a wrong use of the command."""
+    """Parse the texts of an option; a parse error is a usage error."""
     try:
         return read(texts or [])
     except InvalidRequest as error:
@@ -145,7 +147,7 @@ def parse_option(
 
 
 def _read_query(request: JSONObject) -> Any:
-    """The query that was asked, checked."""
+    """Validate a query and return it."""
     from pydantic import ConfigDict, Field, TypeAdapter
 
     from learners.models.query import AnyQuery
@@ -182,7 +184,7 @@ def predict_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Predict the class of each row of files, into a Parquet file; batch by batch, so that memory does not grow."""
+    """Predict the class of each row of files and write a Parquet file, batch by batch with bounded memory."""
     started = time.perf_counter()
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         n_rows = product.predict_files(
@@ -215,7 +217,7 @@ def score_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Tell how probable a model holds each row: log likelihood and surprise rank (1: the most surprising)."""
+    """Score how probable each row is under a model: log likelihood and surprise rank (1 is the most surprising)."""
     started = time.perf_counter()
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         over = Average() if average else None
@@ -244,7 +246,7 @@ def score_command(
 
 
 def _of_average(facts: JSONObject) -> str:
-    """How graphs were averaged, in words."""
+    """Describe how graphs were averaged."""
     own = facts["average"]
     how = (
         "exactly" if own["is_exact"] else f"by {own['n']:,} draws (standard error {own.get('standard_error', 0.0):.2g})"
@@ -271,7 +273,7 @@ def impute_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Fill missing cells from their distribution given the rest of the row; all columns are copied."""
+    """Fill missing cells from their distribution given the rest of the row. All columns are copied."""
     from service.product.inference.density_rows import Filling
 
     filling = Filling(cast("How", how), tuple(columns or ()), draws, seed)

@@ -1,4 +1,4 @@
-"""`fewpass audit`: who changed what."""
+"""`fewpass audit`: the log of changes."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ def audit_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Show who changed what, newest first, or check that no line was changed or removed."""
+    """Show who changed what, newest first, or check that no line of the audit log was changed or removed."""
     with open_existing_workspace(workspace) as here:
         if verify:
             faults = product.audit_log_faults(here)

@@ -1,4 +1,4 @@
-"""`fewpass compare | bench`: learners against each other; and in sentences what a training or an evaluation has come to."""
+"""`fewpass compare | bench`: learners compared, and one-line summaries of trainings and evaluations."""
 
 import dataclasses
 import shlex
@@ -81,7 +81,9 @@ def compare_command(
     png: Annotated[bool, Option("--png", help="Pictures as PNG instead of SVG.")] = False,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare learners by repeated cross-validation over data sets; goes on where an earlier run stopped."""
+    """Compare learners by repeated cross-validation over data sets. A repeated run continues where the last one
+    stopped.
+    """
     from learners.errors import require_matplotlib
     from learners.evaluation.comparison import compare, learning_curves
     from learners.evaluation.crossvalidation import cross_validate
@@ -155,7 +157,9 @@ def bench_command(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure how fast learners train and answer here, beside a bare scan of the same files; and their memory."""
+    """Measure how fast learners train and predict on this machine, and their memory, against a plain scan of the same
+    files.
+    """
     from service.operations.bench import bench_known_network, bench_learners
     from service.settings import Settings, available_threads
 
@@ -194,7 +198,7 @@ def _bench_row(figures: "Figures") -> list[str]:
 
 
 def _two_learners(text: str, learners: list[str]) -> tuple[str, str]:
-    """The two learners of a picture, as they are spelled among those compared."""
+    """Parse the two learners of a picture, "A against B", in the spelling of the compared learners."""
     from learners.evaluation.learner_specs import LearnerSpec
 
     a, separator, b = text.partition(" against ")
@@ -226,7 +230,7 @@ def _protocol(repetitions: int, folds: int, seed: int, threads: int) -> str:
 
 
 def _show(compared: "Comparison", output: Path | None) -> None:
-    """Averages, and each learner against the first."""
+    """Print averages, and each learner against the first."""
     ranks = compared.mean_ranks("rmse")
     first = compared.learners[0]
     rows = []
@@ -255,7 +259,7 @@ def _mean(values: Any) -> float | None:
 
 
 def evaluation_summary_line(metrics: JSONMapping) -> str:
-    """The metrics that say most, as one line; empty if nothing was evaluated."""
+    """Summarise the most important metrics in one line; empty if nothing was evaluated."""
     rows = f"{metrics.get('n_test_rows', 0):,} {ROWS_MEASURED.get(str(metrics.get('evaluated_on')), 'rows measured')}"
     if metrics.get("zero_one_loss") is not None:
         floor, largest = metrics.get("class_shares_log_loss"), metrics.get("largest_class_share")
@@ -274,7 +278,7 @@ def _three_digits(value: float | None) -> str:
 
 
 def suggested_next_commands(name: str, learner: str, column: str | None, workspace: str | None) -> str:
-    """Which commands come next for a new model; `column` is what it can be asked for, if there is any."""
+    """Suggest the next commands for a new model; `column` is the column that a query can ask for, if any."""
     where = "" if workspace is None else f" -w {workspace}"
     if learner == "xgboost":
         first = f"fewpass predict {name} FILE --out scored.parquet{where}"
@@ -288,7 +292,9 @@ def suggested_next_commands(name: str, learner: str, column: str | None, workspa
 
 
 def rows_read_summary(passes: list[JSONObject]) -> str:
-    """How many rows a training has read, and how many it knew from stored counts; where only some passes knew them, which."""
+    """Summarise the rows that a training read and those it took from stored counts, with the passes if only some used
+    them.
+    """
     if not passes:
         return "No row was read: every count was stored."
     most = max(passes, key=lambda account: account["n_rows_read"])
@@ -303,7 +309,7 @@ def rows_read_summary(passes: list[JSONObject]) -> str:
 
 
 def forgetting_price_line(price: JSONMapping) -> str:
-    """What training a version again without the rows will read."""
+    """Describe how many rows a retraining without the forgotten rows will read."""
     moved, n = price["cut_points_move"], price["n_rows_again"]
     if not n:
         return f"{price['model']}: no cut point moves; counts are subtracted"
@@ -324,7 +330,7 @@ def show_evaluation_metrics(metrics: JSONMapping) -> None:
 
 
 def show_evaluation_comparison(comparison: JSONObject) -> None:
-    """Print the metrics of several models side by side, and what each has more than the first."""
+    """Print the metrics of several models side by side, and their differences from the first."""
     names = [f"{each['model']}@{each['version']}" for each in comparison["models"]]
     last = ["difference"] if len(names) == 2 else []
     rows = [

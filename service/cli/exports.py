@@ -1,4 +1,6 @@
-"""`fewpass models structure | circuit | trace | picture | network | sql` and `fewpass report`: what a version looks like."""
+"""`fewpass models structure | circuit | trace | picture | network | sql` and `fewpass report`: exports and pictures of
+a version.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +47,7 @@ TextOutput = Annotated[str | None, Option("--out", "-o", help="The file to write
 def _give(
     reference: str, make: Callable[["Workspace"], str | bytes], output: str | None, force: bool, workspace: Path | None
 ) -> None:
-    """Print what a version looks like, or write it to a file that appears when it is complete."""
+    """Print the export of a version, or write it to a file that appears only when complete."""
     with open_existing_workspace(workspace) as here:
         if output is None:
             content = make(here)
@@ -96,7 +98,7 @@ def export_circuit_command(
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write the circuit of a model, of a network the one that it is compiled to."""
+    """Write the circuit of a model; for a network, the circuit that it compiles to."""
     if form == "model" and output is None:
         raise typer.BadParameter("a model is no text: name the file to write", param_hint="--out")
     _give(reference, lambda here: product.export_version_circuit(here, reference, form, of), output, force, workspace)
@@ -108,7 +110,7 @@ def export_trace_command(
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Draw how the chains of a sampled circuit went: log joint and acceptance of every sweep."""
+    """Draw the chains of a sampled circuit: log joint and acceptance rate of every sweep."""
     _give(reference, lambda here: product.draw_chain_trace(here, reference), output, force, workspace)
 
 
@@ -123,7 +125,7 @@ def export_picture_command(
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Draw a posterior over structures: how probable each edge is."""
+    """Draw the edge probabilities of a posterior over structures."""
 
     def drawn(here: "Workspace") -> bytes:
         return product.draw_edge_posterior(here, reference, of, present or (), absent or ())
@@ -196,7 +198,9 @@ def report_command(
     force: ForceOption = False,
     workspace: WorkspaceOption = None,
 ) -> None:
-    """Write how good a model is as one HTML page: verdict, losses, calibration, confusion, importances, what is left out."""
+    """Write a quality report of a model as one HTML page: verdict, losses, calibration, confusion, importances,
+    excluded columns.
+    """
     with open_existing_workspace(workspace) as here:
         known = read_columns_option(columns)
         numbers = product.write_version_report(
@@ -211,7 +215,9 @@ def report_command(
 
 
 def show_skdb_selection_losses(selection: JSONObject) -> None:
-    """SkDB's mean losses, a column per number of parents, at a dozen prefixes of the attributes; the least is marked."""
+    """Print SkDB's mean losses, one column per number of parents, at a dozen prefixes of the attributes; the smallest
+    is marked.
+    """
     losses = selection["mean_loss"]
     n = len(losses[0]) - 1
     chosen = selection["n_attributes"], selection["k"]

@@ -1,4 +1,4 @@
-"""`fewpass jobs`: what is at work, and what came of it."""
+"""`fewpass jobs`: running and finished jobs."""
 
 import json
 import time
@@ -69,7 +69,7 @@ def submit_job_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Queue a job: train, refresh, evaluate, forget, query, score, impute or schema; a worker runs it."""
+    """Queue a job that a worker runs: train, refresh, evaluate, forget, query, score, impute or schema."""
     from service.workspace import Workspace
 
     limits = {"memory_limit": memory_limit, "time_limit_s": time_limit}
@@ -92,7 +92,7 @@ def show_job_command(job_id: JobId, workspace: WorkspaceOption = None, json_outp
 
 @app.command("watch")
 def watch_job_command(job_id: JobId, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """Follow a job to its end; the exit code says whether it succeeded."""
+    """Follow a job until it ends. The exit code says whether it succeeded."""
     with open_existing_workspace(workspace) as here, terminal_progress_bar(not json_output) as report:
         while not (job := product.job_queue(here).get(job_id)).is_finished:
             report(job.progress or {"step": job.state})
@@ -122,7 +122,7 @@ def show_job_log_command(
     workspace: WorkspaceOption = None,
     json_output: Annotated[bool, Option("--json", help="Accepted for symmetry: logs are JSON lines.")] = False,
 ) -> None:
-    """Print what the worker has logged of a job, a JSON object a line."""
+    """Print the log of a job as JSON lines."""
     del json_output
     with open_existing_workspace(workspace) as here:
         typer.echo(product.read_job_log(here, job_id), nl=False)
@@ -136,7 +136,7 @@ def show_job_output_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Copy the rows that a job of kind score or impute has written."""
+    """Copy the rows written by a score or impute job."""
     with open_existing_workspace(workspace) as here:
         product.write_job_output(here, job_id, to, replace=force)
     print_json_or_text(
@@ -165,7 +165,7 @@ def _words(job: Any) -> str:
 
 
 def read_job_request(text: str) -> JSONObject:
-    """A job as JSON, or the file that holds it."""
+    """Parse a job from JSON, or from the file that holds it."""
     try:
         return dict(json.loads(text if text.lstrip().startswith("{") else Path(text).read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -175,7 +175,7 @@ def read_job_request(text: str) -> JSONObject:
 
 
 def build_request_or_usage_error(shape: Any, fields: JSONObject) -> Any:
-    """A shape of what was given, or a usage error that names what does not fit."""
+    """Build a request from its fields; a validation error becomes a usage error that names the wrong field."""
     from pydantic import ValidationError
 
     from service.requests.validation_messages import validation_messages_by_place

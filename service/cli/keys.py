@@ -1,4 +1,4 @@
-"""`fewpass keys`: who may do what over REST."""
+"""`fewpass keys`: API keys and their roles for REST."""
 
 from typing import Annotated
 
@@ -30,7 +30,7 @@ def create_key_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Make a key and print its token, once: only a hash of it is kept."""
+    """Create an API key and print its token. The token is shown only once: only its hash is stored."""
     from service.workspace import Workspace
 
     settings = command_line_settings(workspace)
@@ -48,7 +48,7 @@ def create_key_command(
 
 @app.command("list")
 def list_keys_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """List the keys, also the revoked ones."""
+    """List the API keys, including revoked ones."""
     with open_existing_workspace(workspace) as here:
         items = product.list_keys(here, 1000).items
     rows = [[key.name, key.role, key.id, key.created_at, key.expires_at, key.revoked_at] for key in items]
@@ -58,7 +58,7 @@ def list_keys_command(workspace: WorkspaceOption = None, json_output: JsonOption
 
 @app.command("revoke")
 def revoke_key_command(name: KeyName, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """End a key; running servers refuse it within the poll interval."""
+    """Revoke a key. Running servers refuse it within the poll interval."""
     with open_existing_workspace(workspace) as here:
         key = product.revoke_key(here, name)
     print_json_or_text(key, f"revoked {key.name}", json_output)

@@ -1,4 +1,4 @@
-"""`fewpass train | evaluate | schema | forget`: in this process, without a server."""
+"""`fewpass train | evaluate | schema | forget`: run in this process, without a server."""
 
 import getpass
 import json
@@ -122,7 +122,7 @@ def train_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Train a model and add it to the workspace."""
+    """Train a model and add it to the workspace as a new version."""
     from service.requests.requests import TrainRequest, parse_memory_limit
     from service.workspace import Workspace
 
@@ -207,7 +207,9 @@ def forget_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Take rows out of the statistics and the models, and prove that nothing of them is left."""
+    """Remove rows from the statistics and the models, and prove that nothing of them is left; or withdraw a rule of
+    forgotten rows.
+    """
     from service.requests.requests import ForgetRequest
 
     if withdraw is not None and where is None:
@@ -269,7 +271,7 @@ def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None,
 
 
 def _user() -> str:
-    """Who runs this; a container may have no name for it."""
+    """Return the user who runs this command; a container may have no name for it."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -283,7 +285,7 @@ def evaluate_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Measure a model on rows whose class is known; or several side by side: fewpass evaluate a@1 a@2 FILE."""
+    """Measure a model on rows whose class is known, or several models side by side: fewpass evaluate a@1 a@2 FILE."""
     from service.requests.requests import EvaluateRequest
 
     n_more = next((n for n, uri in enumerate(uris) if not _is_reference(uri)), len(uris))
@@ -310,14 +312,14 @@ def evaluate_command(
 
 
 def _is_reference(text: str) -> bool:
-    """Whether a word names a version of a model, and no file."""
+    """Return whether a word is a model reference and not an existing file."""
     return REFERENCE.fullmatch(text) is not None and not Path(text).exists()
 
 
 def schema_command(
     uris: UrisArgument, target: TargetOption = None, columns: ColumnsOption = None, json_output: JsonOption = False
 ) -> None:
-    """Show how columns would be learned, in one pass: kinds, values, missing values, and what is left out."""
+    """Infer how columns would be learned, in one pass: kinds, values, missing values and excluded columns."""
     with terminal_progress_bar(not json_output) as report:
         schema = product.infer_schema_of_files(uris, target, read_columns_option(columns), report)
     print_json_and_exit(json.loads(schema.to_json()), json_output)
@@ -338,13 +340,13 @@ def schema_command(
 
 
 def _plain(arrow_type: str) -> str:
-    """The type of a column's values: files are read with a dictionary where that saves work."""
+    """Return the value type of a column; some files are read as dictionaries to save work."""
     match = re.fullmatch(r"dictionary<values=([^,]+),.*>", arrow_type)
     return arrow_type if match is None else match[1]
 
 
 def _columns(text: str | None, *options: tuple[str | None, str, str | bool | None]) -> JSONObject:
-    """What `--columns` says, and what options of their own say of a column."""
+    """Merge `--columns` with the options that set a field of a single column."""
     columns = read_columns_option(text)
     for name, field, value in options:
         if name is not None and value is not None:

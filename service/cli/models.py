@@ -1,4 +1,4 @@
-"""`fewpass models`: the registry of a workspace."""
+"""`fewpass models`: the model registry of a workspace."""
 
 import os
 from pathlib import Path
@@ -105,7 +105,7 @@ def alias_model_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Point an alias at a version; running servers follow by themselves."""
+    """Point an alias at a version. Running servers follow automatically."""
     with open_existing_workspace(workspace) as here:
         version = product.find_version(here, reference)
         product.set_alias(here, version.name, alias_name, version.version)
@@ -120,7 +120,7 @@ def delete_model_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Delete one version and its files, refused while an alias points at it; or a whole model."""
+    """Delete a version and its files (refused while an alias points to it), or with --all a whole model."""
     if is_all == ("@" in reference):
         form = "the name of a model without a version" if is_all else "a version, such as name@3, or --all for all"
         raise typer.BadParameter(f"give {form}", param_hint="REFERENCE")
@@ -143,7 +143,7 @@ def tag_model_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Set a tag of a version, or remove it."""
+    """Set or remove a tag of a version."""
     with open_existing_workspace(workspace) as here:
         version = product.set_version_tag(here, reference, tag_name, value)
     print_json_or_text(
@@ -157,7 +157,7 @@ def tag_model_command(
 def show_lineage_command(
     reference: Reference, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
-    """Show where a version comes from: files, job, what was asked for, libraries."""
+    """Show where a version comes from: files, job, request and library versions."""
     with open_existing_workspace(workspace) as here:
         lineage = product.version_lineage(here, reference)
     print_json_and_exit(lineage, json_output)
@@ -179,7 +179,7 @@ def roll_back_model_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Let an alias mean what it meant before; once more goes back further."""
+    """Move an alias back to its previous version. Repeat to go back further."""
     with open_existing_workspace(workspace) as here:
         version = product.roll_back(here, name, alias_name)
     answer = {"name": name, "alias": alias_name, "version": version}
@@ -188,7 +188,7 @@ def roll_back_model_command(
 
 @app.command("history")
 def show_alias_history_command(name: Name, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """List where the aliases of a model have pointed, newest first."""
+    """List the past targets of a model's aliases, newest first."""
     with open_existing_workspace(workspace) as here:
         items = product.alias_history(here, name, 1000).items
     rows = [[move.moved_at, move.alias, move.version, move.reason] for move in items]
@@ -219,7 +219,7 @@ def set_retention_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Show or say how many versions of a model are kept; aliased ones always are."""
+    """Show or set how many versions of a model are kept. Versions with an alias are always kept."""
     if keep is not None and keep_all:
         raise typer.BadParameter("Give --keep or --all.", param_hint="--keep")
     with open_existing_workspace(workspace) as here:
@@ -239,7 +239,7 @@ def prune_models_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Remove old versions and their files, never one that an alias points at."""
+    """Remove old versions and their files, never one that an alias points to."""
     with open_existing_workspace(workspace) as here:
         removed = product.prune_model_versions(here, name, keep)
     text = f"removed {', '.join(map(str, removed))}" if removed else "nothing to remove"
@@ -254,7 +254,7 @@ def export_model_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Write a version as one file, which `import` takes, or register it in MLflow."""
+    """Write a version to one file that `import` accepts, or register it in MLflow."""
     with open_existing_workspace(workspace) as here:
         answer: JSONObject = {}
         if output.startswith(MLFLOW):
@@ -283,7 +283,7 @@ def import_model_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Add an exported version or a network as the next version of a model, after checking all of it."""
+    """Import an exported version or a network as the next version of a model, after checking all of it."""
     from service.workspace import Workspace
 
     path, is_logged = Path(source), source.startswith(MLFLOW)

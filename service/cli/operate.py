@@ -1,4 +1,6 @@
-"""`fewpass serve | worker | demo | precompile | backup | restore | doctor`: the processes that stay, and keeping a workspace."""
+"""`fewpass serve | worker | demo | precompile | backup | restore | doctor`: long-running processes and maintenance of a
+workspace.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -63,7 +65,7 @@ def worker_command(
     parent: Annotated[int | None, Option("--parent", hidden=True, help="Process that must stay alive.")] = None,
     json_output: Annotated[bool, Option("--json", help="Log JSON lines, whatever the environment says.")] = False,
 ) -> None:
-    """Run jobs of a workspace, apart from serving."""
+    """Run the jobs of a workspace without serving."""
     from service.processes.supervisor import run_worker
 
     run_worker(command_line_settings(workspace, log_format="json" if json_output else None), parent)
@@ -77,7 +79,7 @@ def demo_command(
     seed: Annotated[int, Option("--seed", min=0, help="Seed of the orders.")] = 0,
     json_output: JsonOption = False,
 ) -> None:
-    """Learn from more rows than memory may hold, refresh, forget, serve, and show what came out."""
+    """Learn from more rows than memory may hold, refresh, forget, serve, and show the results."""
     from service.operations.demo import run_demo
 
     run_demo(rows, output, seed, json_output)
@@ -90,7 +92,7 @@ def precompile_command(
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Compile every kernel that trainings and requests run, so that none of them waits for the compiler."""
+    """Compile every kernel that trainings and requests use, so that none of them waits for the compiler."""
     from service.operations.precompile import precompile_in_processes
     from service.settings import Settings, available_threads
     from service.terminal_output import COMPILING, out
@@ -107,7 +109,7 @@ def backup_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Copy the workspace as it is at one moment, also while servers and jobs run, and check every byte."""
+    """Copy a consistent snapshot of the workspace, even while servers and jobs run, and check every byte."""
     from service.operations.backup import back_up_workspace
 
     with open_existing_workspace(workspace) as here:
@@ -129,7 +131,7 @@ def restore_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Make a new workspace from a backup, after checking every byte of it; an existing one is refused."""
+    """Create a new workspace from a backup after checking every byte of it. An existing workspace is refused."""
     from service.operations.backup import restore_workspace as restore_backup
 
     done = restore_backup(source, command_line_settings(workspace).workspace)
@@ -146,7 +148,7 @@ def doctor_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Look whether everything is sound and say what to do; exit code 1 if something is not."""
+    """Check the workspace and its surroundings and print remedies. The exit code is 1 if a check fails."""
     from service.operations.doctor import run_doctor_checks
 
     findings = run_doctor_checks(command_line_settings(workspace), is_repairing=repair)

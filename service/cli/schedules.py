@@ -1,4 +1,4 @@
-"""`fewpass schedules`: jobs that are submitted again and again."""
+"""`fewpass schedules`: recurring jobs."""
 
 import json
 from typing import Annotated, Any
@@ -41,7 +41,7 @@ def schedules_command(
 
 @app.command("list")
 def list_schedules_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """List the schedules, each with its next time and its newest run."""
+    """List the schedules, each with its next due time and its newest run."""
     with open_existing_workspace(workspace) as here:
         items = product.list_schedules(here, 1000).items
     rows = []
@@ -63,7 +63,7 @@ def create_schedule_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Create a schedule; a worker must run for it to do something."""
+    """Create a schedule. It takes effect only while a worker runs."""
     from service.requests.requests import ScheduleRequest
     from service.workspace import Workspace
 
@@ -82,7 +82,7 @@ def change_schedule_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Change a schedule; what is not given stays."""
+    """Change a schedule. Omitted options stay unchanged."""
     from service.requests.requests import ScheduleChange
 
     fields: JSONObject = {"cron": cron, "timezone": timezone, "missed": missed}
@@ -113,7 +113,7 @@ def show_schedule_command(
 def pause_schedule_command(
     name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
-    """Stop a schedule from being due; a job that is running goes on."""
+    """Pause a schedule. A running job continues."""
     with open_existing_workspace(workspace) as here:
         _show(product.pause_schedule(here, name), json_output)
 
@@ -122,7 +122,7 @@ def pause_schedule_command(
 def resume_schedule_command(
     name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
-    """Let a schedule be due again from now on."""
+    """Resume a schedule from now on."""
     with open_existing_workspace(workspace) as here:
         _show(product.resume_schedule(here, name), json_output)
 
@@ -141,7 +141,7 @@ def run_schedule_command(
 def delete_schedule_command(
     name: ScheduleName, workspace: WorkspaceOption = None, json_output: JsonOption = False
 ) -> None:
-    """Delete a schedule; its jobs and models stay."""
+    """Delete a schedule. Its jobs and models stay."""
     with open_existing_workspace(workspace) as here:
         product.delete_schedule(here, name)
     print_json_or_text({"name": name, "deleted": True}, f"deleted {name}", json_output)

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands have."""
+"""Arguments and options shared by several commands."""
 
 import json
 import re
@@ -21,14 +21,14 @@ UrisArgument = Annotated[
 
 
 def check_local_folder_option(folder: Path | None) -> Path | None:
-    """A folder that an option names; that of an address would be made here, and called `s3:`."""
+    """Refuse a URI where an option needs a local folder: a folder named `s3:` would be created."""
     if folder is not None and re.match(r"[a-z][a-z0-9+.-]+:", str(folder)):
         raise typer.BadParameter(f"{folder} is an address. Name a folder of this machine.")
     return folder
 
 
 def read_columns_option(text: str | None) -> JSONObject:
-    """What `--columns` says: JSON, or a file of it; nothing if it is not given."""
+    """Parse `--columns`: JSON, or a file of it; an empty object if it is not given."""
     if text is None:
         return {}
     try:

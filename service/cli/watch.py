@@ -1,4 +1,6 @@
-"""`fewpass drift | monitor | labels | alerts | webhooks`: is the data still what the model was trained on, and what do served models show?"""
+"""`fewpass drift | monitor | labels | alerts | webhooks`: drift of data from the training data, and monitoring of
+served models.
+"""
 
 from typing import Annotated, get_args
 
@@ -53,7 +55,7 @@ def drift_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Compare rows with what a model was trained on, in one pass: what has changed, and what the cause is."""
+    """Compare rows with the training data of a model in one pass: what changed, and the likely causes."""
     from learners.monitoring.drift_findings import Limits
 
     limits = Limits(q, nats, points)
@@ -71,7 +73,7 @@ def drift_command(
 
 
 def show_drift(drift: JSONObject) -> None:
-    """Causes first, then the columns with the largest effects."""
+    """Print a drift report: causes first, then the columns with the largest effects."""
     rows, reference = drift["rows"], drift["reference"]
     for warning in drift.get("warnings", []):
         out.print(f"[yellow]warning[/]: {escape_rich_markup(warning)}", highlight=False)
@@ -110,7 +112,7 @@ def monitor_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Show what a served model was asked, what has changed, and what labels say."""
+    """Show the served rows of a model, how they changed, and its accuracy on labelled predictions."""
     with open_existing_workspace(workspace) as here:
         if forget:
             done = product.forget_predictions(here, model, forget)
@@ -139,7 +141,7 @@ def labels_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Send labels of earlier predictions; sending them again changes nothing."""
+    """Add labels of earlier predictions. Sending them again changes nothing."""
     with open_existing_workspace(workspace) as here:
         done = product.add_prediction_labels(
             here, model, product.read_label_files(here, uris, key, label, "id" if ids else "key")
@@ -160,7 +162,7 @@ def alerts_command(
     workspace: WorkspaceOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """List alerts, the newest first, after some of them were noted as seen, muted or resolved."""
+    """List the alerts, newest first, after acknowledging, muting or resolving those named."""
     with open_existing_workspace(workspace) as here:
         for alert in acknowledge or ():
             product.acknowledge_alert(here, alert)
@@ -186,7 +188,7 @@ def _state(alert: AlertRecord) -> str:
 
 @webhooks_app.command("list")
 def list_webhooks_command(workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """List webhooks."""
+    """List the webhooks."""
     with open_existing_workspace(workspace) as here:
         webhooks = product.list_webhooks(here)
     rows = [[one["id"], one["url"], ", ".join(one["events"]), one["created_at"]] for one in webhooks]
@@ -213,7 +215,7 @@ def add_webhook_command(
 
 @webhooks_app.command("test")
 def test_webhook_command(webhook: str, workspace: WorkspaceOption = None, json_output: JsonOption = False) -> None:
-    """Send a test event."""
+    """Send a test event to a webhook."""
     with open_existing_workspace(workspace) as here:
         delivery = product.test_webhook(here, webhook)
     words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
@@ -222,6 +224,6 @@ def test_webhook_command(webhook: str, workspace: WorkspaceOption = None, json_o
 
 @webhooks_app.command("delete")
 def delete_webhook_command(webhook: str, workspace: WorkspaceOption = None) -> None:
-    """Send nothing there any more."""
+    """Delete a webhook."""
     with open_existing_workspace(workspace) as here:
         product.delete_webhook(here, webhook)

@@ -1,1 +1,1 @@
-"""The pages: templates, static files, screens. They ask the product and compute nothing."""
+"""The console's pages: templates, static files and screens. They call the product and compute nothing."""

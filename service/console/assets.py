@@ -1,4 +1,4 @@
-"""The console's static files, each under the SHA-256 of what it holds, so that browsers ask for it once."""
+"""Static files of the console, each served under its SHA-256 so that browsers fetch it once."""
 
 import gzip
 import hashlib
@@ -27,18 +27,18 @@ class Asset:
 
     @cached_property
     def digest(self) -> str:
-        """The first digits of its SHA-256."""
+        """First digits of the file's SHA-256."""
         return hashlib.sha256(self.content).hexdigest()[:N_DIGITS]
 
     @cached_property
     def packed(self) -> bytes:
-        """The same by gzip."""
+        """Gzip-compressed content."""
         return gzip.compress(self.content, 9, mtime=0)
 
 
 @cache
 def find_static_asset(name: str) -> Asset | None:
-    """A static file by its path below `static`; None if there is none."""
+    """Return a static file by its path below `static`; None if it does not exist."""
     place: Traversable = files("service.console").joinpath("static")
     for part in name.split("/"):
         # A part that leads elsewhere names no file of ours.
@@ -52,7 +52,7 @@ def find_static_asset(name: str) -> Asset | None:
 
 
 def static_asset_url(name: str) -> str:
-    """Where a browser gets a static file, in its present form; LookupError if there is none of that name."""
+    """Return the URL of the current version of a static file; raises LookupError if it does not exist."""
     asset = find_static_asset(name)
     if asset is None:
         raise LookupError(f"service/console/static has no file {name!r}")

@@ -1,4 +1,4 @@
-"""Pages about the REST API that need no network, one to try it and one to read it; and what the console brings of others."""
+"""Offline pages about the REST API, an interactive and a static one, and the licences of vendored files."""
 
 import json
 from functools import cache
@@ -15,12 +15,12 @@ METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def swagger_documentation_page(request: Request) -> Response:
-    """Swagger UI, from our own files."""
+    """Render Swagger UI from the vendored files."""
     return page_response(request, "docs.html", {})
 
 
 def html_documentation_page(request: Request) -> Response:
-    """Every operation in one page, with its parameters, bodies and answers, in plain HTML."""
+    """Render every operation on one plain HTML page, with its parameters, bodies and answers."""
     document = request.app.openapi()
     groups: dict[str, list[JSONObject]] = {}
     for path, operations in document["paths"].items():
@@ -74,7 +74,7 @@ def _members(shape: JSONObject) -> JSONObject:
 
 
 def _words(schema: JSONObject) -> str:
-    """A JSON schema as a person would say it."""
+    """Describe a JSON schema in words."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     for several in ("anyOf", "oneOf", "allOf"):
@@ -91,7 +91,7 @@ def _words(schema: JSONObject) -> str:
 
 
 def vendored_licences_page(request: Request) -> Response:
-    """Every vendored file with its package, version and licence; each text once."""
+    """List every vendored file with its package, version and licence, each licence text once."""
     listed = vendored_files()
     names = dict.fromkeys(name for each in listed for name in each["licence_files"])
     return page_response(request, "licences.html", {"files": listed, "texts": {name: _text(name) for name in names}})
@@ -99,7 +99,7 @@ def vendored_licences_page(request: Request) -> Response:
 
 @cache
 def vendored_files() -> tuple[JSONObject, ...]:
-    """What `vendored.json` tells of each vendored file."""
+    """Return the entries of `vendored.json`, one for each vendored file."""
     return tuple(json.loads(_text("vendored.json")))
 
 

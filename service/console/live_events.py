@@ -1,4 +1,4 @@
-"""One stream of what has changed: jobs, the registry and monitoring, looked at for all browsers together."""
+"""One event stream of changes of jobs, registry and monitoring; the server polls once for all browsers."""
 
 import asyncio
 import hashlib
@@ -30,7 +30,9 @@ Marks = dict[str, str]
 
 
 class Live:
-    """Looks for changes while somebody listens; a quiet browser costs nothing. `is_over` says that the server stops."""
+    """Watches for changes while somebody listens; an idle server polls nothing. `is_over` returns True when the server
+    stops.
+    """
 
     def __init__(self, workspace: Workspace, is_over: Callable[[], bool]) -> None:
         self.workspace = workspace
@@ -40,7 +42,7 @@ class Live:
         self._task: asyncio.Task[None] | None = None
 
     async def listen(self, known: Marks) -> AsyncIterator[Marks | None]:
-        """What is otherwise than the listener knows, as soon as it is; None each time that a heartbeat is due."""
+        """Yield the marks that differ from `known` as soon as they change; None when a heartbeat is due."""
         changed = asyncio.Event()
         self._listeners.add(changed)
         if self._task is None or self._task.done():
@@ -61,7 +63,7 @@ class Live:
             self._listeners.discard(changed)
 
     async def _watch(self) -> None:
-        """One look for all: first at whether anything was written, and only then at what."""
+        """Poll for all listeners: first whether anything was written, then what changed."""
         seen: object = None
         looked_at = -LONGEST_S
         while self._listeners and not self.is_over():
@@ -90,7 +92,9 @@ class Live:
 
 
 def workspace_change_mark(workspace: Workspace) -> object:
-    """What changes when the control database or the records of monitoring are written; None where only a query tells."""
+    """Return a value that changes when the control database or the monitoring records are written; None if only a query
+    can tell.
+    """
     try:
         control = workspace.control.written_mark()
     except StorageError:  # it was removed: the look itself says so
@@ -99,7 +103,7 @@ def workspace_change_mark(workspace: Workspace) -> object:
 
 
 def live_event_marks(workspace: Workspace) -> Marks:
-    """A mark of each thing that pages show; it changes when the thing does."""
+    """Return a mark for each part shown on pages; it changes when that part changes."""
     queue = product.job_queue(workspace)
     recent = [(job.id, job.state, job.progress) for job in queue.list(limit=RECENT).items]
     return {
@@ -110,7 +114,9 @@ def live_event_marks(workspace: Workspace) -> Marks:
 
 
 async def live_event_stream(request: Request) -> StreamingResponse:
-    """Server-sent events `jobs`, `registry` and `monitoring`, each with its mark; an id holds all marks, so that nothing is told twice."""
+    """Stream server-sent events `jobs`, `registry` and `monitoring`, each with its mark. The event id holds all marks,
+    so nothing is sent twice.
+    """
     state = request.app.state
     if not hasattr(state, "live"):
         state.live = Live(workspace_from_request(request), lambda: state.not_ready is not None)

@@ -1,4 +1,4 @@
-"""How pages write numbers, times and long texts."""
+"""Formats of numbers, times and long texts on pages."""
 
 from datetime import UTC, datetime
 
@@ -6,7 +6,7 @@ UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
 
 
 def format_age(since: datetime | None) -> str:
-    """How long ago a moment was, in its largest unit."""
+    """Format the time elapsed since a moment in its largest unit."""
     if since is None:
         return "–"
     seconds = max(0.0, (datetime.now(UTC) - since).total_seconds())
@@ -18,12 +18,12 @@ def format_age(since: datetime | None) -> str:
 
 
 def format_utc_time(at: datetime | None) -> str:
-    """A moment to the second, in UTC."""
+    """Format a moment to the second, in UTC."""
     return "–" if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def format_number(number: object, places: int = 4) -> str:
-    """A number for people: whole ones with separators, others rounded."""
+    """Format a number: integers with separators, others rounded."""
     if number is None:
         return "–"
     if isinstance(number, bool) or not isinstance(number, int | float):
@@ -34,6 +34,6 @@ def format_number(number: object, places: int = 4) -> str:
 
 
 def shorten_text(text: object, length: int = 60) -> str:
-    """A text of a bounded length; the whole stands in a title."""
+    """Shorten a text to at most `length` characters; pages show the full text in a title."""
     words = str(text)
     return words if len(words) <= length else words[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""Page models as HTML or, for programs, as JSON; or in words why there is none."""
+"""Render page models as HTML, or as JSON for programs; or an error page."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ LEAST_PACKED = 1_000
 
 @dataclass(frozen=True)
 class Call:
-    """What somebody would ask over REST for the same, with or without a body: told on every page."""
+    """The equivalent REST call, with or without a body, shown on every page."""
 
     method: str
     path: str
@@ -40,7 +40,7 @@ class Call:
 
     @property
     def curl(self) -> str:
-        """The call as a command for a shell."""
+        """The call as a curl command."""
         parts = ["curl"] + ([] if self.method == "GET" else ["-X", self.method])
         if self.body is not None:
             body = json.dumps(self.body, ensure_ascii=False)
@@ -50,7 +50,7 @@ class Call:
 
 @cache
 def page_template_environment() -> Environment:
-    """The templates; every value is escaped, and a name that a page model lacks is an error."""
+    """Return the template environment; every value is escaped, and a name missing in a page model is an error."""
     environment = Environment(
         # The parts of a report are those of the page that `fewpass report` writes.
         loader=ChoiceLoader([PackageLoader("service.console"), PackageLoader("service.product.views")]),
@@ -74,7 +74,7 @@ def page_template_environment() -> Environment:
 
 
 def page_response(request: Request, template: str, page: JSONMapping, status: int = 200) -> Response:
-    """A page of plain values and dataclasses: as HTML from its template, or as JSON if the visitor wants that."""
+    """Render a page of plain values and dataclasses as HTML from its template, or as JSON if the visitor accepts it."""
     if wants_json(request):
         return Response(json.dumps(page, default=_plain), status, media_type="application/json")
     role = role_from_request(request)
@@ -90,7 +90,7 @@ def page_response(request: Request, template: str, page: JSONMapping, status: in
 
 
 def html_response(request: Request, text: str, status: int = 200) -> Response:
-    """A text as an HTML answer, packed where the browser takes that."""
+    """Return a text as an HTML response, compressed if the browser accepts gzip."""
     headers = {"cache-control": "no-store", "vary": "Accept, Accept-Encoding, Cookie"}
     body = text.encode("utf-8", "replace")
     if len(body) >= LEAST_PACKED and "gzip" in request.headers.get("accept-encoding", ""):
@@ -115,7 +115,7 @@ Screen = Callable[[Request], JSONObject]
 
 
 def render_as_page(template: str) -> Callable[[Screen], Callable[[Request], Response]]:
-    """Let a function that makes the model of a page answer requests with a template below `templates`."""
+    """Decorate a function that builds a page model, so that it answers requests with a template below `templates`."""
 
     def decorate(screen: Screen) -> Callable[[Request], Response]:
         @wraps(screen)
@@ -134,7 +134,7 @@ def render_as_page(template: str) -> Callable[[Screen], Callable[[Request], Resp
 
 
 def dataset_column_choices(workspace: Workspace, dataset: str) -> JSONObject:
-    """The columns of the chosen data set, and the one that it predicts: a form offers them. Of no or another data set none is known."""
+    """Return the columns and the target of the chosen data set for a form; empty without a known data set."""
     try:
         return {
             "columns": product.dataset_columns(workspace, dataset),

@@ -1,4 +1,4 @@
-"""Where each page is."""
+"""URL routes of the pages."""
 
 from http import HTTPStatus
 
@@ -24,16 +24,16 @@ A_LOOK = "no-cache"
 
 
 class Page(Route):
-    """A route that requests are counted by: Starlette's own leaves no trace, as FastAPI's do."""
+    """A route counted by the request metrics: Starlette's own route is not recorded in the scope, FastAPI's is."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether a request is of this route, and what to note of it."""
+        """Return whether a request matches this route, and the scope entries to add."""
         match, noted = super().matches(scope)
         return match, {**noted, "route": self}
 
 
 def console_routes() -> list[BaseRoute]:
-    """Every page of the console, its files and its stream."""
+    """Return the routes of every console page, its files and its event stream."""
     pages = {
         "/console": model_screens.models_overview_screen,
         "/console/models/{reference}": model_screens.model_screen,
@@ -61,7 +61,7 @@ def console_routes() -> list[BaseRoute]:
 
 
 def documentation_routes() -> list[BaseRoute]:
-    """The pages about the API, and the files that they need: also where there is no control plane."""
+    """Return the routes of the API documentation and its files, also available without the control plane."""
     return [
         Page("/docs", documentation.swagger_documentation_page, methods=["GET"]),
         Page("/docs/read", documentation.html_documentation_page, methods=["GET"]),
@@ -72,7 +72,7 @@ def documentation_routes() -> list[BaseRoute]:
 
 
 def login_page(request: Request) -> Response:
-    """Where a key is exchanged for a session."""
+    """Render the page that exchanges a key for a session."""
     is_refused = "refused" in request.query_params
     status = HTTPStatus.UNAUTHORIZED if is_refused else HTTPStatus.OK
     context = {"next": request.query_params.get("next", "/console"), "is_refused": is_refused}
@@ -80,7 +80,7 @@ def login_page(request: Request) -> Response:
 
 
 def static_file_response(request: Request) -> Response:
-    """A static file; under the digest of what it holds it never changes."""
+    """Return a static file; it is immutable under its digest."""
     asset = find_static_asset(request.path_params["name"])
     if asset is None:
         return Response("There is no such file.", HTTPStatus.NOT_FOUND, media_type="text/plain")

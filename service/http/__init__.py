@@ -1,1 +1,1 @@
-"""HTTP: the application, its guard and its routes."""
+"""The HTTP server: the application, its access control and its routes."""

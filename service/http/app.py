@@ -1,4 +1,4 @@
-"""The web application: create_app(settings) assembles it, its lifespan opens and closes everything it uses."""
+"""The web application: create_app(settings) assembles it; its lifespan opens and closes all resources."""
 
 import asyncio
 import contextlib
@@ -46,7 +46,7 @@ Answer = TypeVar("Answer")
 
 
 class Application(FastAPI):
-    """FastAPI, with predictions going round it: its own layers cost more than an answer does.
+    """FastAPI application in which predictions bypass the FastAPI layers, which cost more than an answer does.
 
     Measured (benchmarks/serving.py): as an ordinary route behind the same middleware a prediction costs 1.10 times a
     bare Starlette echo, like this 0.7 times plus the model's look-up.
@@ -76,7 +76,9 @@ class Application(FastAPI):
         control_plane = BodyLimit(super().__call__, settings, in_flight)
 
         def way(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-            """The short one for predictions, past the routing and layers of the control plane."""
+            """Send predictions directly to their endpoint, other requests through the routing and layers of the control
+            plane.
+            """
             return (self.predict if scope.get("fewpass.is_hot") else control_plane)(scope, receive, send)
 
         self.deadlines = Deadlines(way, settings.request_timeout_s)
@@ -89,14 +91,16 @@ class Application(FastAPI):
         return openapi.openapi_document(self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Give the request its id, then take the short way or the long one."""
+        """Give the request its id, then send it to the prediction endpoint or the control plane."""
         if scope["type"] == "http" and scope["method"] == "HEAD" and not EVENTS.has("GET", scope["path"]):
             scope = {**scope, "method": "GET"}  # of whose answer the server sends the head alone
         await self.entrance(scope, receive, send)
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """The application of one serving process; its lifespan opens all. Settings are of the environment unless given."""
+    """Create the application of one serving process; its lifespan opens all resources. Settings come from the
+    environment by default.
+    """
     settings = settings or Settings()
     app = Application(
         settings,
@@ -157,7 +161,7 @@ def _open(workspace: Workspace) -> Predictor:
 
 
 def start_monitoring_observer(workspace: Workspace) -> Observer | None:
-    """What counts served rows, unless that is off or the workspace cannot be written."""
+    """Start the observer that counts served rows; None if monitoring is off or the workspace is read-only."""
     if workspace.settings.monitoring == "off":
         return None
     root = workspace.layout.root
@@ -192,7 +196,7 @@ def _warm_up(app: FastAPI) -> float:
 
 
 async def _follow(app: Application) -> None:
-    """Take over moved aliases, new versions and changed keys, for as long as the server runs."""
+    """Follow moved aliases, new versions and changed keys as long as the server runs."""
     log = structlog.get_logger("serve")
     settings: Settings = app.state.settings
     predictor: Predictor = app.state.predictor

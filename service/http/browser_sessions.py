@@ -1,4 +1,4 @@
-"""A browser exchanges a key for a session, so that it never keeps the key: the cookie, where it counts, what is remembered of it.
+"""Browser sessions: a browser exchanges a key for a session cookie, so that it never stores the key.
 
 A cookie goes along with whatever a browser sends, so it counts only for requests that a page of this server makes: the
 browser says so (`Sec-Fetch-Site`), and what could change something brings a header that no form and no foreign page can add.
@@ -44,18 +44,18 @@ Headers = dict[bytes, bytes]
 
 
 def session_cookie_name(headers: Headers) -> str:
-    """The cookie of the port that was asked: servers on other ports of the same host share a browser's cookies."""
+    """Return the cookie name for the requested port; servers on other ports of the host share a browser's cookies."""
     port = headers.get(b"host", b"").rpartition(b":")[2]
     return f"fewpass-{port.decode()}" if port.isdigit() else "fewpass"
 
 
 def request_origin(scheme: str, headers: Headers) -> str:
-    """What the browser asked: scheme, host and port."""
+    """Return the requested origin: scheme, host and port."""
     return f"{scheme}://{headers.get(b'host', b'').decode('latin-1').lower()}"
 
 
 def session_id_from_cookie(headers: Headers) -> str | None:
-    """The id of the session that a request names, if it names any."""
+    """Return the session id in the cookie of a request; None without one."""
     value = headers.get(b"cookie")
     if value is None:
         return None
@@ -67,7 +67,7 @@ def session_id_from_cookie(headers: Headers) -> str | None:
 
 
 def check_session_csrf(method: str, headers: Headers) -> None:
-    """Refuse a cookie that comes with a request which no page of this server has made (Forbidden)."""
+    """Refuse a session cookie on a request that no page of this server made (Forbidden)."""
     site = headers.get(b"sec-fetch-site")
     is_ours = site == b"same-origin" or (site == b"none" and method in SAFE)
     if not is_ours:
@@ -77,14 +77,16 @@ def check_session_csrf(method: str, headers: Headers) -> None:
 
 
 class Sessions:
-    """The sessions that this process has looked up: each once in few seconds, on a thread."""
+    """Cache of the sessions that this process has looked up: each is looked up at most once every few seconds, on a
+    thread.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, BrowserSession]] = {}
         self._one_at_a_time = anyio.CapacityLimiter(1)
 
     async def session(self, control: Control, session_id: str, origin: str) -> BrowserSession | None:
-        """The session of an id, if it is of this origin and has not ended."""
+        """Return the session of an id if it belongs to this origin and has not ended, else None."""
         sha256 = browser_session_sha256(session_id)
         now = time.monotonic()
         until, session = self._known.get(sha256, (0.0, None))
@@ -103,12 +105,12 @@ class Sessions:
         return session
 
     def forget(self, id_sha256: str) -> None:
-        """A session has ended here."""
+        """Drop a session that has ended from the cache."""
         self._known.pop(id_sha256, None)
 
 
 def session_routes() -> list[Route]:
-    """To sign in, and to sign out."""
+    """Return the sign-in and sign-out routes."""
     return [Route(PATH, sign_in, methods=["POST"]), Route(f"{PATH}/end", sign_out, methods=["POST"])]
 
 
@@ -154,6 +156,6 @@ async def sign_out(request: Request) -> Response:
 
 
 def safe_redirect_path(path: str) -> str:
-    """A path of this server as it is; the first page in place of anything else."""
+    """Return the path if it is a console path of this server, else the first page."""
     is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
     return path if is_ours and path.split("?")[0].startswith(HOME) else HOME

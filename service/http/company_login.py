@@ -1,4 +1,5 @@
-"""Tokens of a company's own login (OpenID Connect) beside API keys: JSON Web Tokens, verified offline with the issuer's public keys.
+"""Tokens of a company's login (OpenID Connect) beside API keys: JSON Web Tokens, verified offline with the issuer's
+public keys.
 
 PyJWT verifies; nothing here does. Only RS256 and ES256 are accepted: a token cannot choose `none`, nor turn a public key into
 a shared secret.
@@ -38,7 +39,7 @@ LONGEST_NAME = 100
 
 
 class CompanyLogin:
-    """Verifies the tokens of one issuer.
+    """Verifier of the tokens of one issuer.
 
     `load` reads the issuer's keys and may wait for the network; `key` never does. A token signed with an unknown key is
     refused, and asks for the keys to be read again soon, so a rotation of keys is followed within `RETRY_S`.
@@ -68,15 +69,17 @@ class CompanyLogin:
 
     @staticmethod
     def is_token(token: bytes) -> bool:
-        """Whether a token has the form of a JSON Web Token; API keys have no dots."""
+        """Return whether a token has the form of a JSON Web Token; API keys have no dots."""
         return token.count(b".") == 2
 
     def is_due(self) -> bool:
-        """Whether `load` should be called."""
+        """Return whether `load` is due."""
         return time.monotonic() >= self._due
 
     def load(self) -> bool:
-        """Read the issuer's keys; returns whether they have changed. The former keys stay if they cannot be read (NotReady)."""
+        """Read the issuer's keys and return whether they changed. If they cannot be read, the former keys stay
+        (NotReady).
+        """
         with self._lock:
             self._loaded = time.monotonic()
             self._due = self._loaded + RETRY_S
@@ -104,7 +107,9 @@ class CompanyLogin:
         return text.decode()
 
     def key(self, token: bytes) -> ApiKey | None:
-        """Who the holder of a token is, as a key that ends with it; None without a role here. Raises InvalidKey."""
+        """Return the holder of a token as a key that expires with it; None if the holder has no role here. Raises
+        InvalidKey.
+        """
         if len(token) > LONGEST_TOKEN:
             raise InvalidKey
         try:
@@ -134,7 +139,7 @@ class CompanyLogin:
         return ApiKey(f"oidc {claims['sub']}"[:LONGEST_NAME], f"{name} (login)", role, datetime.now(UTC), until)
 
     def _role(self, claims: Mapping[str, Any]) -> Role | None:
-        """The most powerful role that the claim names."""
+        """Return the most powerful role that the token's claim names; None without one."""
         value: Any = claims
         for part in self._claim:
             value = value.get(part) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""What a connection may take beside its requests: so long for a head, and so many bytes; so long to take an answer."""
+"""Limits of a connection: time and bytes for the request head, and time to take the answer."""
 
 import asyncio
 import os
@@ -24,13 +24,15 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\
 
 
 class ServerConfig(Config):
-    """What uvicorn is told, and how many seconds a client may leave a connection waiting."""
+    """Uvicorn configuration, and the seconds that a client may keep a connection waiting."""
 
     patience_s = 60.0
     is_stopping = False
 
     def bind_socket(self) -> socket:
-        """The socket to listen on; InvalidRequest if the address cannot be had, which Uvicorn would only log."""
+        """Bind the socket to listen on; raises InvalidRequest if the address is unavailable, which Uvicorn would only
+        log.
+        """
         listening = socket(AF_INET6 if ":" in self.host else AF_INET)
         listening.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         try:
@@ -48,13 +50,13 @@ class ServerConfig(Config):
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's, which when it stops would reset the connections that wait at its door, or have not said anything yet."""
+    """Uvicorn server that, when it stops, does not reset connections that wait to be accepted or have sent nothing yet."""
 
     config: ServerConfig
     stopping_since: float | None = None  # of time.monotonic; of the process, whose keepers of workers ask, too
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; the process ends in time whatever its threads do."""
+        """Begin to stop; the process ends in time even if its threads hang."""
         if Server.stopping_since is None:
             Server.stopping_since = time.monotonic()
             last = threading.Timer((self.config.timeout_graceful_shutdown or 0) + LAST_WORDS_S, os._exit, (0,))
@@ -63,7 +65,7 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        """Let in who is there, close the door, and answer everybody's last request."""
+        """Accept waiting connections, stop listening, and answer every last request."""
         self.config.is_stopping = True
         self._tell_streams()
         loop = asyncio.get_running_loop()
@@ -77,7 +79,7 @@ class Server(uvicorn.Server):
         await asyncio.gather(*let_in, return_exceptions=True)
 
     def _tell_streams(self) -> None:
-        """Let answers that never end by themselves see that they must: the lifespan's own end comes after them."""
+        """Signal endless responses to stop; the lifespan ends only after them."""
         app = self.config.loaded_app
         while not hasattr(app, "state") and hasattr(app, "app"):
             app = app.app  # within what uvicorn has wrapped it in
@@ -89,7 +91,7 @@ class Server(uvicorn.Server):
 
 
 def accept_waiting_connections(listening: socket) -> Iterator[socket]:
-    """The connections that the kernel has made and nobody has taken."""
+    """Yield the connections that the kernel has established and nobody has accepted."""
     listening.setblocking(False)
     while True:
         try:
@@ -101,17 +103,17 @@ def accept_waiting_connections(listening: socket) -> Iterator[socket]:
 
 
 class HeadTooLarge(Exception):
-    """A head that is complete and larger than `MAX_HEAD_BYTES`."""
+    """Raised for a complete request head larger than `MAX_HEAD_BYTES`."""
 
 
 def request_head_size(url: bytes, headers: list[tuple[bytes, bytes]]) -> int:
-    """Bytes of a head: what is asked for, and each header with its colon, space and end of line."""
+    """Return the bytes of a request head: the URL, and each header with its colon, space and end of line."""
     return len(url) + sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's HTTP/1.1, which would wait for ever: for a head, and hold as much of it as comes; for the rest of a body
-    that has been answered; and with an answer for a client that does not take it.
+    """Uvicorn's HTTP/1.1 protocol with time and size limits. Uvicorn would wait forever for a head and buffer all of
+    it, for the rest of a body that was answered, and for a client that does not take its answer.
 
     `service.http.middleware` looks after requests from their head to the beginning of their answer.
     """
@@ -129,14 +131,14 @@ class Connection(HttpToolsProtocol):
         self.n_untaken = 0
 
     def connection_made(self, transport: Any) -> None:
-        """Give the first request its time."""
+        """Start the clock of the first request."""
         super().connection_made(transport)
         self.late = self.loop.call_later(self.patience_s, self.give_up)
         if self.config.is_stopping:
             self.shutdown()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nobody waits any more."""
+        """Stop all clocks of a lost connection."""
         self.in_time()
         self.unwatch()
         super().connection_lost(exc)
@@ -144,7 +146,7 @@ class Connection(HttpToolsProtocol):
     # What the client sends
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless it has been too much."""
+        """Parse more data, unless the head has become too large."""
         self.n_at_most = (self.n_head_bytes or 0) + len(data)
         super().data_received(data)
         if self.n_head_bytes is None:
@@ -157,12 +159,12 @@ class Connection(HttpToolsProtocol):
             self.late = self.loop.call_later(self.patience_s, self.give_up)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start counting the bytes of a new head."""
         self.n_head_bytes = 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """The head is there, and if it ended in the piece that made it too large, this is the place to see it."""
+        """Check the size of a complete head, which may end in the piece that made it too large."""
         if self.n_at_most > MAX_HEAD_BYTES and request_head_size(self.url, self.headers) > MAX_HEAD_BYTES:
             self.is_head_too_large = True
             raise HeadTooLarge
@@ -174,7 +176,7 @@ class Connection(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what the parser refuses, which is also where `HeadTooLarge` ends."""
+        """Answer a request that the parser refuses, or whose head is too large (`HeadTooLarge`)."""
         if self.is_head_too_large:
             self.transport.write(TOO_LARGE)
             self.close()
@@ -182,7 +184,7 @@ class Connection(HttpToolsProtocol):
             super().send_400_response(msg)
 
     def on_message_complete(self) -> None:
-        """The body is there, too."""
+        """Stop the clock: the body is complete."""
         if self.late is not None:
             self.in_time()
         super().on_message_complete()
@@ -194,30 +196,30 @@ class Connection(HttpToolsProtocol):
             self.late = None
 
     def give_up(self) -> None:
-        """Close without an answer: there is no request to answer, or it has been."""
+        """Close without an answer: there is no request, or it has been answered."""
         self.late = None
         self.close()
 
     def shutdown(self) -> None:
-        """The server stops: close after the answer; at rest after a moment, as a request may be on its way."""
+        """Close after the answer; a connection at rest closes after a moment, since a request may be on its way."""
         if self.is_at_rest():
             self.loop.call_later(LAST_S, self.close_at_rest)
         else:
             super().shutdown()
 
     def is_at_rest(self) -> bool:
-        """Whether no request is being answered."""
+        """Return whether no request is being answered."""
         return self.cycle is None or self.cycle.response_complete
 
     def close_at_rest(self) -> None:
-        """Close, unless a request has come."""
+        """Close, unless a request has arrived."""
         if self.is_at_rest():
             self.close()
 
     # What it takes
 
     def on_response_complete(self) -> None:
-        """Whoever was answered before the body was there may finish it: a closed door would hide the answer."""
+        """Let a client that was answered early finish sending its body: closing at once would hide the answer."""
         super().on_response_complete()
         if self.transport.is_closing():
             self.begin_watch()
@@ -225,40 +227,40 @@ class Connection(HttpToolsProtocol):
             self.late = self.loop.call_later(self.patience_s, self.give_up)
 
     def pause_writing(self) -> None:
-        """More is waiting than the client takes."""
+        """Start the watch: more data is waiting than the client takes."""
         super().pause_writing()
         self.begin_watch()
 
     def resume_writing(self) -> None:
-        """It has taken most of it."""
+        """Stop the watch: the client has taken most of the data."""
         super().resume_writing()
         if not self.transport.is_closing():
             self.unwatch()
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection at rest, as soon as the client has taken what it asked for."""
+        """Close an idle connection as soon as the client has taken its answer."""
         super().timeout_keep_alive_handler()
         self.begin_watch()
 
     def close(self) -> None:
-        """Close as soon as the client has taken what is still to be sent."""
+        """Close as soon as the client has taken the remaining data."""
         self.transport.close()
         self.begin_watch()
 
     def begin_watch(self) -> None:
-        """See to it that the client takes what is waiting; a transport that closes would wait for it for ever."""
+        """Watch that the client takes the waiting data; a closing transport would wait for it forever."""
         if self.watch is None:
             self.n_untaken = self.transport.get_write_buffer_size()
             self.watch = self.loop.call_later(self.patience_s, self.look)
 
     def unwatch(self) -> None:
-        """It has taken it."""
+        """Stop watching the client."""
         if self.watch is not None:
             self.watch.cancel()
             self.watch = None
 
     def look(self) -> None:
-        """Whether the client has taken enough since the last look; if not, drop the connection."""
+        """Drop the connection if the client has not taken enough data since the last check."""
         self.watch = None
         n_left = self.transport.get_write_buffer_size()
         if n_left and self.n_untaken - n_left < LEAST_TAKEN:

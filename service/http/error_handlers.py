@@ -1,4 +1,4 @@
-"""What fails in a route, as problem+json; and where a request went that no route takes."""
+"""Error handlers: failures of routes as problem+json, and messages for unknown paths and methods."""
 
 import re
 from difflib import get_close_matches
@@ -27,7 +27,7 @@ NOT_JSON = "The request does not say that its body is JSON: send the header Cont
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Let an application answer with the problem of whatever its routes raise."""
+    """Make an application answer every exception of its routes with a problem document."""
     app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(HTTPException, _http_error)
     for kind, _, _ in problems.TABLE:
@@ -47,13 +47,13 @@ def _expected(request: Request, error: Exception) -> JSONResponse:
 
 
 def _of_database(request: Request, error: Any) -> JSONResponse:
-    """The job queue's own connections do not go through `storage`, which would have translated this."""
+    """Translate an error of the job queue's own connections, which bypass `storage`."""
     structlog.get_logger("serve").warning("the job queue cannot be used", reason=str(error.orig))
     return _response(problems.problem_from_error(translate_database_error(error)), request)
 
 
 def _gone(request: Request, error: Exception) -> JSONResponse:
-    """The client hung up in the middle of its body: nothing of ours failed, and nobody reads the answer."""
+    """Log a client that disconnected while sending its body; nobody reads the answer."""
     structlog.get_logger("serve").info("the client went away", path=request.url.path)
     del error
     return _response(problems.problem_from_http_status(400, "The body ended before it was complete."), request)
@@ -85,7 +85,7 @@ async def _http_error(request: Request, error: Any) -> Response:
 
 
 def _invalid_request(request: Request, error: Any) -> JSONResponse:
-    """Pydantic's findings, each with its place; a body that is not JSON at all is a 400."""
+    """Report Pydantic's findings, each with its place; a body that is not JSON is a 400."""
     findings = error.errors()
     if findings and findings[0]["type"] == "json_invalid":
         reason = findings[0].get("ctx", {}).get("error", "unreadable")
@@ -104,7 +104,7 @@ def _invalid_request(request: Request, error: Any) -> JSONResponse:
 
 
 def unknown_path_message(document: JSONObject, path: str) -> str:
-    """What to say of a path that is none of those of the OpenAPI document."""
+    """Return the message for a path that is not in the OpenAPI document, with a similar path if there is one."""
     candidates = [_filled(template, path) for template in document["paths"]] if len(path) <= MOST_COMPARED else []
     near = get_close_matches(path.rstrip("/") or "/", candidates, 1, 0.8)
     similar = f" (similar: {near[0]})" if near else ""
@@ -112,7 +112,7 @@ def unknown_path_message(document: JSONObject, path: str) -> str:
 
 
 def allowed_methods(document: JSONObject, path: str) -> list[str]:
-    """The methods that a path knows; none if no path matches."""
+    """Return the methods that a path accepts; empty if no path matches."""
     methods: set[str] = set()
     for template, operations in document["paths"].items():
         if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path):
@@ -121,7 +121,7 @@ def allowed_methods(document: JSONObject, path: str) -> list[str]:
 
 
 def _filled(template: str, path: str) -> str:
-    """A path's template with its parameters as the path has them, as far as it reaches."""
+    """Fill the parameters of a path template from a path, as far as the path reaches."""
     parts = path.rstrip("/").split("/")
     named = zip(template.split("/"), [*parts, *[None] * template.count("/")], strict=False)
     return "/".join(part if given is None or not part.startswith("{") else given for part, given in named)

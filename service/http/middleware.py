@@ -1,4 +1,4 @@
-"""What every request passes: its id, counts, times, a log line and a span for OpenTelemetry; its deadline; how long its body may be."""
+"""ASGI middleware for every request: id, metrics, log line, OpenTelemetry span, deadline and body limit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 class Spans:
-    """Starts and ends the span of each request, and sends them in batches over OTLP; the library is not loaded otherwise.
+    """Starts and ends the OpenTelemetry span of each request, and sends spans in batches over OTLP; the library is
+    loaded only here.
 
     OpenTelemetry's own variables say where to and how many: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`. Raises NotReady if OpenTelemetry is not installed.
 
@@ -76,7 +77,7 @@ class Spans:
         self._context = TraceContextTextMapPropagator()
 
     def start(self, method: str, path: str, traceparent: str) -> Span | None:
-        """The span of a request that has come, within the trace that its header names; none of a probe."""
+        """Start the span of a request within the trace that its header names; None for probes."""
         if path in UNTRACED:
             return None
         from opentelemetry.trace import SpanKind
@@ -90,13 +91,13 @@ class Spans:
 
     @staticmethod
     def traceparent(span: Span) -> str:
-        """The header by which others go on with a trace."""
+        """Return the traceparent header with which other services continue the trace."""
         of = span.get_span_context()
         return f"00-{of.trace_id:032x}-{of.span_id:016x}-{of.trace_flags:02x}"
 
     @staticmethod
     def end(span: Span, method: str, route: str, status: int) -> None:
-        """Say what came of a request."""
+        """End the span of a request with its route and status."""
         from opentelemetry.trace import StatusCode
 
         span.update_name(f"{method} {route}")
@@ -106,12 +107,12 @@ class Spans:
         span.end()
 
     def close(self) -> None:
-        """Send what is left."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
 
 class Telemetry:
-    """ASGI middleware: gives each request an id, counts it, times it, and logs it unless it is a quick prediction.
+    """ASGI middleware: gives each request an id, counts and times it, and logs it unless it is a quick prediction.
 
     Predictions that take longer than `slow_request_s` are logged one by one. Without spans, a trace that a client names is
     told in logs and to webhooks alone.
@@ -124,7 +125,7 @@ class Telemetry:
         self.numbers = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, with its id in the response and in every log line made meanwhile."""
+        """Pass the request on, with its id in the response and in every log line written meanwhile."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -175,7 +176,7 @@ class Telemetry:
 
 
 def is_predict_request(method: str, path: str) -> bool:
-    """Whether it is a prediction as almost all of them are asked; a tenth of the time that an expression takes."""
+    """Return whether a request is a prediction in its common form; ten times faster than a regular expression."""
     return method == "POST" and path.startswith("/v1/models/") and path.endswith("/predict") and path.count("/") == 4
 
 
@@ -185,12 +186,12 @@ def _recorders(route: str, method: str, status: int) -> tuple[Callable[[], None]
 
 
 def _route_of(scope: Scope) -> str:
-    """The route's template: a path would make one time series for each model and job."""
+    """Return the route template: raw paths would make one time series per model and job."""
     return str(scope.get("fewpass.route") or getattr(scope.get("route"), "path", "unmatched"))
 
 
 def _traceparent(given: bytes | None) -> str:
-    """The trace that a client's header names, with a span of our own; empty without one, or of a header that is none."""
+    """Return the client's trace with a new span id; empty without a valid traceparent header."""
     match = None if given is None else TRACE.fullmatch(str(given[:128], "latin-1"))
     # Version 00 has no fifth part; of later versions the first four parts are as we know them.
     if match is None or (match[0].startswith("00") and match[4]):
@@ -199,13 +200,13 @@ def _traceparent(given: bytes | None) -> str:
 
 
 def _given_id(scope: Scope) -> str | None:
-    """The client's own request id, if it sent one that is safe to log."""
+    """Return the client's own request id if it is safe to log, else None."""
     text = str(scope["fewpass.headers"].get(b"x-request-id", b"")[:64], "latin-1")
     return text if text.replace("-", "").replace("_", "").isalnum() else None
 
 
 class BodyLimit:
-    """ASGI middleware that reads the whole body, refuses what is too long, and passes the rest on in one piece.
+    """ASGI middleware that reads the whole body, refuses one that is too long, and passes it on in one piece.
 
     Starlette's own limit answers in plain text; bodies of the control plane are small, so reading ahead costs nothing.
     """
@@ -227,7 +228,7 @@ class BodyLimit:
             await self._with_body(scope, receive, send, hold)
 
     def _most_bytes(self, scope: Scope) -> int:
-        """Most bytes of a body that this path needs: paths that are open to all need no key."""
+        """Return the largest body in bytes that this path accepts; little or none on open paths, which need no key."""
         if "fewpass.role" not in scope:
             return SIGN_IN_BYTES if SIGNING_IN.take(scope) else 0
         return min(self.max_bytes, MAX_QUERY_BYTES) if QUERYING.take(scope) else self.max_bytes
@@ -252,7 +253,7 @@ class BodyLimit:
         await self._watched(scope, receive, send, body, is_watched=most > 0)
 
     async def _watched(self, scope: Scope, receive: Receive, send: Send, body: bytes, *, is_watched: bool) -> None:
-        """Pass the request on with its body; note when nobody waits for its answer any more."""
+        """Pass the request on with its body, and record when the client disconnects."""
         unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
         left = asyncio.get_running_loop().create_future()
 
@@ -273,7 +274,7 @@ class BodyLimit:
 
 
 async def _watch(receive: Receive, left: asyncio.Future[Message], request: Asked) -> None:
-    """Wait until the client leaves: whatever is done for it ends then."""
+    """Wait until the client disconnects and mark the request abandoned, which ends its work."""
     while (message := await receive())["type"] != "http.disconnect":
         pass
     request.is_abandoned = True
@@ -282,7 +283,7 @@ async def _watch(receive: Receive, left: asyncio.Future[Message], request: Asked
 
 
 async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None:
-    """Look at a body; a long one on a thread, so that nobody else waits."""
+    """Check a body; a long one on a thread, so that other requests do not wait."""
     if len(body) <= UNCOUNTED:
         check(body)
     else:
@@ -290,7 +291,7 @@ async def _run_unless_small(check: Callable[[bytes], None], body: bytes) -> None
 
 
 class Deadlines:
-    """ASGI middleware: a request that has not begun to answer in time gets a 503 and is cancelled.
+    """ASGI middleware that answers 503 and cancels a request whose answer has not begun in time.
 
     A timer for each request would cost as much as a look-up in a model, so one task looks at all of them.
     """
@@ -302,7 +303,7 @@ class Deadlines:
         self._late: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, unless it is late."""
+        """Pass the request on; answer 503 if it is cancelled for being late."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -327,7 +328,7 @@ class Deadlines:
             del self._running[task]
 
     async def sweep(self) -> None:
-        """Cancel what is late, until cancelled itself."""
+        """Cancel late requests until cancelled itself."""
         while True:
             await asyncio.sleep(min(1.0, self.timeout_s / 4))
             now = time.perf_counter()  # the clock of Telemetry, which has noted the start

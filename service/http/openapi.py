@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's own, with the msgspec shapes of the predict route and problem+json everywhere."""
+"""The OpenAPI document: FastAPI's, with the msgspec shapes of the plain routes and problem+json everywhere."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ ANSWER_EXAMPLE = {
 
 
 def openapi_document(app: FastAPI) -> JSONObject:
-    """The document of an application, made once."""
+    """Return the OpenAPI document of an application; it is built once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         _add_plain(schema)
@@ -70,7 +70,7 @@ def openapi_document(app: FastAPI) -> JSONObject:
 
 
 def _say_items(schema: Any) -> None:
-    """Arrays of anything say so: msgspec leaves that out, and generators of clients refuse it."""
+    """Add the missing `items` of arrays of any type: msgspec omits them, and client generators refuse that."""
     if isinstance(schema, dict):
         if schema.get("type") == "array" and "prefixItems" not in schema:
             schema.setdefault("items", {})
@@ -82,7 +82,7 @@ def _say_items(schema: Any) -> None:
 
 
 def _say_problem_json(schema: JSONObject) -> None:
-    """Each failure by its status, as problem+json and never as FastAPI's own validation error."""
+    """Document each failure by its status as problem+json, in place of FastAPI's validation error."""
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
@@ -143,7 +143,7 @@ SPLIT_EXAMPLE = {"dataframe_split": {"columns": ["outlook", "humidity"], "data":
 
 
 def _add_plain(schema: JSONObject) -> None:
-    """The routes that are no FastAPI routes, with their msgspec shapes."""
+    """Add the routes outside FastAPI with their msgspec shapes."""
     shapes: list[type] = [predict.PredictRequest, predict.PredictResponse, explain.ExplainResponse]
     shapes += [open_inference.InferRequest, open_inference.InferResponse]
     shapes += [invocations.InvocationRequest, invocations.InvocationResponse]

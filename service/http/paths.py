@@ -1,4 +1,4 @@
-"""Routes that are treated differently before the routing is asked: told by method and template, as the routing tells them."""
+"""Routes treated differently before routing: matched by method and template, exactly as the routing matches them."""
 
 from starlette._utils import get_route_path
 from starlette.routing import compile_path
@@ -6,7 +6,7 @@ from starlette.types import Scope
 
 
 class Routes:
-    """A set of routes such as "POST /v1/models/{name}/predict"; the expressions of the routing tell whether a request is for one.
+    """A set of routes such as "POST /v1/models/{name}/predict", matched with the routing's own expressions.
 
     A name in a path may be any text, so neither the end of a path nor a part of it tells a route: a schedule may be called
     "predict", and to the routing a path may end with a line break.
@@ -17,11 +17,11 @@ class Routes:
         self._routes = [(method, compile_path(path)[0]) for method, path in split]
 
     def has(self, method: str, path: str) -> bool:
-        """Whether a request is for one of them."""
+        """Return whether a method and a path match one of the routes."""
         return any(method == known and regex.match(path) for known, regex in self._routes)
 
     def take(self, scope: Scope) -> bool:
-        """Whether this request is for one of them."""
+        """Return whether a request matches one of the routes."""
         return self.has(scope["method"], get_route_path(scope))
 
 

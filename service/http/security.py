@@ -1,4 +1,5 @@
-"""Who may do what: API keys with roles, checked by pure ASGI middleware from memory, so that a prediction pays nothing.
+"""Access control: API keys with roles, checked in memory by pure ASGI middleware so that predictions cost nothing
+extra.
 
 Keys are needed wherever others than this machine can reach the server. On loopback they are optional: whoever sends
 none may do everything there, unless the request comes from a web page of somebody else.
@@ -51,7 +52,7 @@ ONCE = (b"authorization", b"x-api-key", b"host")
 
 
 def needed_role(method: str, path: str) -> Role | None:
-    """The role that a request needs; None for what is open to all.
+    """Return the role that a request needs; None if it is open to all.
 
     What no rule names needs `train` if it could change something, so that a new route is never open by oversight.
     """
@@ -67,7 +68,8 @@ def needed_role(method: str, path: str) -> Role | None:
 
 
 class Guard:
-    """ASGI middleware: 401 without a valid key where one is needed, 403 with one whose role does not suffice, 429 with one that asks too often.
+    """ASGI middleware: answers 401 without a valid key where one is needed, 403 if its role does not suffice, 429 if
+    the key asks too often.
 
     All keys are in memory, by the SHA-256 of their token, and are read again when the registry's generation grows; so
     a revoked key is refused within the poll interval, and no request waits for the database. `generation` is that of the
@@ -95,7 +97,7 @@ class Guard:
         self._verified: dict[bytes | None, ApiKey] = {}
 
     def load(self, control: Control) -> None:
-        """Take over the keys as they are now."""
+        """Load the current keys from the control database."""
         with self._lock:  # or else one that has read earlier may write later
             self._control = control
             as_of = control_generation(control)  # before the keys: what changes in between is read again
@@ -104,12 +106,14 @@ class Guard:
             self.generation = as_of
 
     def load_login(self) -> None:
-        """Read the keys of the company's login if they are due; tokens of a key that is gone are verified again. NotReady."""
+        """Read the keys of the company's login if they are due; tokens are verified again after a change. Raises
+        NotReady.
+        """
         if self.login is not None and self.login.is_due() and self.login.load():
             self._verified = {}
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        """Pass the request on, or answer 401 or 403; not a coroutine of its own, which would cost as much as the check."""
+        """Pass the request on, or answer 401 or 403; not a coroutine, which would cost as much as the check."""
         if scope["type"] == "http":
             try:
                 self.check(scope)
@@ -123,7 +127,7 @@ class Guard:
         return self.app(scope, receive, send)
 
     async def _by_session(self, session_id: str, control: Control, scope: Scope, receive: Receive, send: Send) -> None:
-        """As `__call__`, for a request whose cookie stands in for a key."""
+        """Do as `__call__` for a request whose session cookie replaces a key."""
         try:
             key = await self._key_of(session_id, control, scope)
             self._admit(key, needed_role(scope["method"], get_route_path(scope)), scope)
@@ -133,7 +137,9 @@ class Guard:
         await self.app(scope, receive, send)
 
     async def _key_of(self, session_id: str, control: Control, scope: Scope) -> ApiKey:
-        """The key that a session stands for; KeyNeeded if either has ended, Forbidden if no page of this server asks."""
+        """Return the key of a session; KeyNeeded if session or key has ended, Forbidden if the request is not from a
+        page of this server.
+        """
         headers = scope["fewpass.headers"]
         check_session_csrf(scope["method"], headers)
         session = await self.sessions.session(control, session_id, request_origin(scope["scheme"], headers))
@@ -144,7 +150,7 @@ class Guard:
         return key
 
     def check(self, scope: Scope) -> None:
-        """Whether this request may go on.
+        """Check that this request may proceed; raises if it may not.
 
         Raises KeyNeeded or InvalidKey (401) if there is no key, or none that is valid; Forbidden (403) if the key's role does
         not suffice, or a web page of somebody else asks; TooManyRequests (429) if the key has made more requests than it may.
@@ -181,7 +187,7 @@ class Guard:
         self._admit(key, needed, scope)
 
     def _admit(self, key: ApiKey, needed: Role | None, scope: Scope) -> None:
-        """Note who asks; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
+        """Record the caller; Forbidden if the role does not suffice, TooManyRequests if the key asks too often."""
         scope["fewpass.key"] = key.name
         if self.rates is not None:
             scope["fewpass.rate_headers"] = self.rates.headers(None)
@@ -198,7 +204,9 @@ class Guard:
             )
 
     def key(self, token: bytes) -> ApiKey:
-        """The valid key of a token; InvalidKey if there is none, Forbidden if the company's login gives its holder no role."""
+        """Return the valid key of a token; InvalidKey without one, Forbidden if the company's login gives its holder no
+        role.
+        """
         if self.login is not None and self.login.is_token(token):
             holder = self.login.key(token)
             if holder is None:
@@ -212,13 +220,13 @@ class Guard:
 
 
 def _actor(name: str, role: Role, scope: Scope) -> Actor:
-    """Who asks, for the audit log."""
+    """Return the caller for the audit log."""
     client = scope.get("client")
     return Actor(name, role.value, "" if client is None else str(client[0]), REQUEST_ID.get())
 
 
 def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-    """Answer with the problem; send a person who wants a page to where keys are exchanged."""
+    """Answer with the problem; redirect a person who wants a page to the login page."""
     is_page = scope["path"] == PAGES or scope["path"].startswith(f"{PAGES}/")
     accepts_html = b"text/html" in scope["fewpass.headers"].get(b"accept", b"")
     if isinstance(error, KeyNeeded) and is_page and accepts_html and scope["method"] in {"GET", "HEAD"}:
@@ -228,7 +236,7 @@ def _refuse(error: Exception, scope: Scope, receive: Receive, send: Send) -> Awa
 
 
 def api_token_from_headers(headers: dict[bytes, bytes]) -> bytes | None:
-    """The token that a request brings; an empty one if it brings something that is none."""
+    """Return the token of a request; empty if its header holds no token, None without a header."""
     value = headers.get(b"authorization")
     if value is not None and value[:7].lower() == b"bearer ":
         return value[7:].strip()
@@ -237,7 +245,9 @@ def api_token_from_headers(headers: dict[bytes, bytes]) -> bytes | None:
 
 
 def check_single_headers(raw: list[tuple[bytes, bytes]]) -> None:
-    """Refuse two headers of one name where they say who asks, or whom: programs take the one or the other (InvalidRequest)."""
+    """Refuse a repeated header that identifies the caller or the host, since programs disagree on which to use
+    (InvalidRequest).
+    """
     names = [name for name, _ in raw]
     for name in ONCE:
         if names.count(name) > 1:
@@ -247,7 +257,7 @@ def check_single_headers(raw: list[tuple[bytes, bytes]]) -> None:
 
 
 def check_api_keys_exist(settings: Settings, control: Control) -> None:
-    """Refuse to listen where others can ask, before there is a key (KeyNeeded)."""
+    """Refuse to listen on an address that others can reach while no key exists (KeyNeeded)."""
     if not settings.needs_keys or settings.admin_key is not None or api_keys_by_hash(control):
         return
     raise KeyNeeded(
@@ -280,13 +290,15 @@ _PAGES = ("/docs", "/console")
 
 
 def security_headers(path: str) -> Headers:
-    """The headers that tell browsers what an answer may do."""
+    """Return the security headers of a path, which restrict what browsers may do with the answer."""
     is_page = any(path == page or path.startswith(f"{page}/") for page in _PAGES)
     return _CONSOLE if is_page else _DATA
 
 
 class Visitors:
-    """Tells requests of foreign pages from all others, by where the settings say that the server listens."""
+    """Distinguishes requests of foreign pages from all others, by the addresses on which the settings say the server
+    listens.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._names = frozenset(name.lower().encode() for name in settings.trusted_hosts)
@@ -296,7 +308,7 @@ class Visitors:
         self._seen: set[bytes | None] = set()
 
     def check(self, method: str, scheme: str, headers: dict[bytes, bytes]) -> None:
-        """Refuse a request that a foreign page has sent, or that came under a foreign name (Forbidden)."""
+        """Refuse a request sent by a foreign page or under a foreign host name (Forbidden)."""
         host = headers.get(b"host")
         is_of_browser = b"sec-fetch-site" in headers or b"origin" in headers
         if is_of_browser and method not in SAFE and self._is_foreign(scheme, host or b"", headers):
@@ -307,14 +319,14 @@ class Visitors:
         self.check_known_host(host)
 
     def check_known_host(self, host: bytes | None) -> None:
-        """As `check_host`, quicker for one that was seen before."""
+        """Check the Host header as `check_host` does, faster for one seen before."""
         if host not in self._seen:
             self.check_host(host)
             if len(self._seen) < MAX_SEEN:
                 self._seen.add(host)
 
     def check_host(self, host: bytes | None) -> None:
-        """Refuse a Host that is neither where this server listens nor a trusted name (Forbidden); programs may send none."""
+        """Refuse a Host that is neither the server's address nor a trusted name (Forbidden); programs may omit it."""
         if host is None:
             return
         name = host_without_port(host)
@@ -331,7 +343,7 @@ class Visitors:
             )
 
     def _is_foreign(self, scheme: str, host: bytes, headers: dict[bytes, bytes]) -> bool:
-        """Whether another page than ours asks. New browsers say so themselves; all say where the page is from."""
+        """Return whether the request comes from a foreign page: new browsers say so, all send the page's origin."""
         site = headers.get(b"sec-fetch-site")
         if site == b"same-origin":  # behind a proxy that changes the host, the origin is another one
             return False
@@ -350,12 +362,12 @@ class Visitors:
 
 
 def _plain(scheme: bytes, place: bytes) -> bytes:
-    """A host and port, without the port that the scheme has anyway."""
+    """Remove the default port of the scheme from a host and port."""
     return place.removesuffix({b"http": b":80", b"https": b":443"}.get(scheme, b":"))
 
 
 def host_without_port(host: bytes) -> bytes:
-    """The name in a Host header, in lower case."""
+    """Return the lower-case name in a Host header, without the port."""
     name, separator, port = host.lower().rpartition(b":")
     with contextlib.suppress(ValueError):
         ipaddress.IPv6Address(host.decode("latin-1"))  # without brackets, so that nothing of it is a port
@@ -368,7 +380,7 @@ MAX_KEYS = 10_000
 
 
 class RequestRates:
-    """Counts the requests of each key, as the generic cell rate algorithm does: one moment a key is all it keeps.
+    """Request rate of each key by the generic cell rate algorithm, which stores a single time per key.
 
     `per_s` requests a second of one key are taken; as many may come at once, and one at least.
 

@@ -1,4 +1,4 @@
-"""Run every kernel of the predict path once, before the first request has to wait for it.
+"""Warm-up: run every kernel of the predict path once, before the first request has to wait for it.
 
 `python -m service.http.warm_up SHARE OF` does so beside a server that has to compile them.
 """
@@ -52,7 +52,7 @@ RUNS: tuple[tuple[str, JSONObject], ...] = (
 
 
 def compile_learner_kernels(name: str, parameters: JSONObject) -> None:
-    """Run one learner on a narrow and on a wide table, and what its models answer."""
+    """Run one learner on a narrow and on a wide table, and let its models answer."""
     for table in (TABLE, WIDE):
         target = "class" if recipes.learner_recipe(name).takes_target else None
         model = drive(recipes.learner(name, parameters, target), Source.of_table(table))
@@ -65,7 +65,7 @@ def compile_learner_kernels(name: str, parameters: JSONObject) -> None:
 
 @cache
 def warm_up_kernels() -> float:
-    """Compile or load the kernels; returns the seconds it took.
+    """Compile or load the kernels; return the seconds it took.
 
     Once for a process and those that are forked from it. Where kernels must be compiled, a process for each other core helps.
     """
@@ -78,7 +78,9 @@ def warm_up_kernels() -> float:
 
 @contextlib.contextmanager
 def _helpers() -> Iterator[None]:
-    """Processes that compile what this one comes to last, once a kernel is missing; it then finds those on disk."""
+    """Start helper processes that compile the last kernels of the list once one is missing; this process then finds
+    them on disk.
+    """
     n_cores = available_cores()
     helpers: list[subprocess.Popen[bytes]] = []
 
@@ -97,7 +99,7 @@ def _helpers() -> Iterator[None]:
 
 
 def warm_up_predictions() -> None:
-    """Predict one row and many, on arrays that are as read-only as mapped ones."""
+    """Predict one row and many, on read-only arrays like the mapped ones."""
     model = drive(recipes.learner("kdb", {"k": 1}, "class"), Source.of_table(TABLE))
     header, arrays = model.to_arrays()
     for array in arrays.values():
@@ -112,7 +114,7 @@ def warm_up_predictions() -> None:
 
 
 def warm_up_queries(begin: float = 0.0) -> None:
-    """Queries of every kind, by every solver: to a network and to a circuit of densities.
+    """Run queries of every kind with every solver, on a network and on a circuit of densities.
 
     `begin` is the part of the queries, from 0 to 1, that comes last.
     """
@@ -128,7 +130,7 @@ def warm_up_queries(begin: float = 0.0) -> None:
 
 
 def warm_up_model_queries(model: CircuitModel, begin: float = 0.0) -> None:
-    """Ask a model of `TABLE` queries of every kind; the first of them, `begin` of all, come last."""
+    """Ask a model of `TABLE` queries of every kind, starting at the fraction `begin` of the list and wrapping around."""
     queries: list[Query] = [
         Marginal({"word": "a", "number": 1.0}),
         Conditional(("class",), {"word": "a"}),
@@ -150,7 +152,7 @@ def warm_up_model_queries(model: CircuitModel, begin: float = 0.0) -> None:
 
 
 def _encode_all(schema: Schema) -> None:
-    """Encode Python's values, and columns of types that are read one by one."""
+    """Encode Python values, and columns of Arrow types that are read value by value."""
     encode_json_columns({"word": ["a"], "number": [1.0]}, schema)
     rare = {"word": pa.array(["a", None], pa.string_view()), "number": pa.array([1, None]).cast(pa.decimal128(20))}
     encode(pa.table(rare), schema, with_class=False)

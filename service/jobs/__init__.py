@@ -1,1 +1,1 @@
-"""Durable jobs: a thin face of DBOS, and the worker process that runs them."""
+"""Durable jobs: a thin layer over DBOS, and the worker process that runs them."""

@@ -1,4 +1,4 @@
-"""Work in a process of its own with its own memory limit: what goes wrong in there ends that work and nothing else.
+"""Work in a child process with a memory limit: a failure there ends only that work.
 
 A child is kept for the next work while it is small, so that kernels are loaded once. It ends by itself when its parent does,
 or has been silent for too long: then others may have taken over what it works for.
@@ -51,29 +51,31 @@ is_child = False  # whether this process is one
 
 
 class SocketFolder:
-    """The folder of our children's sockets, as these end without finalizers; its name is short, as a socket's path must be."""
+    """Temporary folder for the sockets of child processes, which end without finalizers; its name is short because
+    socket paths must be.
+    """
 
     _own: tempfile.TemporaryDirectory[str] | None = None
 
     @classmethod
     def begin(cls) -> None:
-        """Make the folder; all temporary files of the process are in it."""
+        """Create the folder and make it the temporary folder of the process."""
         cls._own = tempfile.TemporaryDirectory(prefix="fp-", ignore_cleanup_errors=True)
         tempfile.tempdir = cls._own.name
 
     @classmethod
     def end(cls) -> None:
-        """Remove it, if there is one; right before the process ends."""
+        """Remove the folder, if it exists, right before the process ends."""
         if cls._own is not None:
             cls._own.cleanup()
 
 
 class ChildGone(Exception):
-    """A child has ended without a fault of its work."""
+    """Raised if a child ended through no fault of its work."""
 
 
 class Child:
-    """A process that does one piece of work after the other.
+    """A process that does tasks one after another.
 
     It calls `opener`, which is picklable, once; all work gets what that returns. It ends when it had nothing to do for
     `idle_s`, or works and has not heard of this process for `silence_s`.
@@ -94,7 +96,7 @@ class Child:
         self._first_rest = 0
 
     def start(self) -> None:
-        """Start the process, if there is none; it opens what it needs meanwhile."""
+        """Start the process unless it runs; it opens its resources in the background."""
         if self._process is not None and self._process.is_alive():
             return
         self.end()
@@ -107,7 +109,7 @@ class Child:
         self._is_open = False
 
     def end(self) -> None:
-        """End the process at once."""
+        """Kill the process at once."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -118,7 +120,7 @@ class Child:
             self._conn = None
 
     def rest(self) -> bool:
-        """Whether the process may be used again; one that has grown large ends."""
+        """Return whether the process may be used again; one that has grown too large is ended."""
         if self._process is not None and process_memory_bytes(self._process.pid) - self._first_rest > KEPT_BYTES:
             self.end()
         return self._process is not None
@@ -131,7 +133,7 @@ class Child:
         report: Report = lambda _: None,
         check: Callable[[], None] = lambda: None,
     ) -> Any:
-        """What `work(opened, report, *arguments)` returns in the process; all of it is picklable.
+        """Run `work(opened, report, *arguments)` in the process and return its result; all values must be picklable.
 
         The work may take `memory` bytes beyond what the process held before. `report` is called with what it reports, and
         `check` several times a second; an exception of either stops the work. Raises OutOfMemory if it takes more memory, or
@@ -166,7 +168,7 @@ class Child:
         return self._receive(memory or int(MACHINE_SHARE * machine_memory_bytes()), report, check)
 
     def _receive(self, memory: int | None, report: Report, check: Callable[[], None]) -> Any:
-        """The answer of the process, or an exception."""
+        """Return the answer of the process, or raise its exception."""
         assert self._conn is not None
         pid, stopping = self._process.pid, _Stopping(self._conn)
         at_rest = process_memory_bytes(pid)
@@ -193,7 +195,7 @@ class Child:
             stopping.beat()
 
     def _ended(self, at_rest: int) -> Exception:
-        """Why the process has ended."""
+        """Return an exception for the reason why the process ended."""
         self._process.join(GRACE_S)
         code = self._process.exitcode
         self.end()
@@ -214,7 +216,7 @@ class Child:
 
 
 class _Stopping:
-    """Asks a child to stop once something has raised, and tells it now and then that its parent lives."""
+    """Asks a child to stop once something has raised, and sends it heartbeats from its parent."""
 
     def __init__(self, conn: Connection) -> None:
         self.conn = conn
@@ -222,7 +224,7 @@ class _Stopping:
         self._stop_at = self._beat_at = 0.0
 
     def tries(self, call: Callable[[], None]) -> None:
-        """Call it, and stop the child for what it raises."""
+        """Call a function; an exception from it stops the child."""
         if self.reason is not None:
             return
         try:
@@ -232,11 +234,11 @@ class _Stopping:
             self._say("stop")
 
     def is_over(self) -> bool:
-        """Whether the child had its time to stop."""
+        """Return whether the child's time to stop has passed."""
         return time.monotonic() - self._stop_at > GRACE_S
 
     def beat(self) -> None:
-        """Say that the parent lives."""
+        """Send the child a heartbeat."""
         if time.monotonic() - self._beat_at > BEAT_S:
             self._beat_at = time.monotonic()
             self._say("beat")
@@ -247,7 +249,7 @@ class _Stopping:
 
 
 class Children:
-    """Children that do the same kinds of work, of which `n_kept` may wait for the next.
+    """Pool of children for the same kinds of work; at most `n_kept` idle ones are kept.
 
     By "forkserver" they cost a process that has loaded everything and nearly no time for each child; by "spawn" no process,
     and a second or two for each child. The other parameters are those of `Child`.
@@ -270,7 +272,7 @@ class Children:
 
     @contextlib.contextmanager
     def one(self) -> Iterator[Child]:
-        """A child of one's own."""
+        """Provide a child for exclusive use."""
         with self._lock:
             child = self._kept.pop() if self._kept else Child(self.opener, self.context, self.silence_s, self.idle_s)
         try:
@@ -287,12 +289,12 @@ class Children:
                 child.end()
 
     def warm(self) -> None:
-        """Start one before there is work."""
+        """Start a child before there is work."""
         with self.one() as child:
             child.start()
 
     def close(self) -> None:
-        """End those that wait."""
+        """End the idle children."""
         with self._lock:
             while self._kept:
                 self._kept.pop().end()
@@ -318,7 +320,7 @@ def _live(conn: Connection, opener: Callable[[], object], silence_s: float, idle
 
 
 class _Inbox:
-    """What a child hears from its parent, and says to it."""
+    """The child's end of the pipe to its parent."""
 
     def __init__(self, conn: Connection, silence_s: float, idle_s: float | None) -> None:
         self.conn, self.silence_s, self.idle_s = conn, silence_s, idle_s
@@ -327,7 +329,7 @@ class _Inbox:
         self._is_busy = True
 
     def listen(self) -> None:
-        """Hear until the parent is gone or silent; then this process ends."""
+        """Receive messages until the parent is gone or silent, then end this process."""
         with contextlib.suppress(EOFError, OSError):
             while True:
                 was_busy = self._is_busy
@@ -345,7 +347,7 @@ class _Inbox:
         os._exit(ORPHANED)
 
     def open(self, opener: Callable[[], object]) -> object:
-        """Open what all work needs, and say so."""
+        """Open the resources that all work needs, and report the result."""
         try:
             opened = opener()
         except Exception as error:
@@ -356,7 +358,7 @@ class _Inbox:
         return opened
 
     def answer(self, work: Callable[..., Any], opened: object, arguments: tuple[object, ...]) -> None:
-        """Do the work and say what came of it."""
+        """Do the work and send its result or error."""
         try:
             kind, content = "done", work(opened, self.report, *arguments)
             pickle.dumps(content)
@@ -368,13 +370,13 @@ class _Inbox:
         self.say(kind, content)
 
     def report(self, progress: JSONObject) -> None:
-        """Tell of progress; Cancelled if the parent wants no more of it."""
+        """Send progress; raises Cancelled if the parent has asked to stop."""
         if self._stop.is_set():
             raise Cancelled("The job was cancelled.")
         self.say("progress", progress)
 
     def say(self, kind: str, content: object) -> None:
-        """Send it; without a parent there is nobody to hear."""
+        """Send a message to the parent; ignored if the parent is gone."""
         try:
             with self._saying:
                 self.conn.send((kind, content))

@@ -1,4 +1,4 @@
-"""When a schedule is due: cron expressions in a time zone, on days that have 23, 24 or 25 hours.
+"""Due times of schedules: cron expressions in a time zone, on days of 23, 24 or 25 hours.
 
 An expression whose hour is a star (``*/15 * * * *``) goes by elapsed time and runs in both of the hours that a clock
 shows twice. One with fixed hours (``30 2 * * *``) runs once on each day: in the first of two such hours, and as much later
@@ -37,7 +37,9 @@ EXAMPLE = "Use five fields, minute hour day month weekday, such as '30 2 * * mon
 
 @dataclass(frozen=True)
 class Cron:
-    """A checked expression in a checked zone; InvalidRequest if one is unknown, or never due, such as on 30 February."""
+    """A validated cron expression and zone; InvalidRequest if either is invalid or the expression is never due, such as
+    on 30 February.
+    """
 
     expression: str
     timezone: str
@@ -55,7 +57,7 @@ class Cron:
 
     @cached_property
     def zone(self) -> ZoneInfo:
-        """The time zone."""
+        """Time zone of the schedule."""
         try:
             # Those that count leap seconds would be half a minute off.
             return ZoneInfo("" if self.timezone.startswith("right/") else self.timezone)
@@ -69,7 +71,7 @@ class Cron:
 
     @cached_property
     def fields(self) -> str:
-        """The expression with its shorthand written out."""
+        """The cron expression with shorthand expanded."""
         fields = SHORTHANDS.get(self.expression.strip().lower(), self.expression).split()
         if len(fields) != len(FIELDS):
             raise InvalidRequest(
@@ -81,7 +83,7 @@ class Cron:
         return " ".join(fields)
 
     def after(self, moment: datetime) -> datetime:
-        """The first time that is due after a moment; in UTC."""
+        """Return the first due time after a moment, in UTC."""
         local = moment.astimezone(self.zone).replace(tzinfo=None)
         # Near a change of the clocks, the order of what they show is not the order of the moments.
         window = NEAR if self._changes_near(moment) else timedelta(0)
@@ -94,7 +96,7 @@ class Cron:
             moments += [due for due in self._moments(reading) if due > moment]
 
     def latest(self, moment: datetime) -> datetime:
-        """The last time that was due, at the moment itself or before it; in UTC."""
+        """Return the last due time at or before a moment, in UTC."""
         for back in BACK:
             latest, due = None, self.after(moment - back)
             while due <= moment:
@@ -104,7 +106,7 @@ class Cron:
         raise InvalidRequest(f"{self.expression!r} did not fall due in the past {BACK[-1].days} days.", field="cron")
 
     def _moments(self, reading: datetime) -> list[datetime]:
-        """When the clocks show this: once, or never or twice on the days when they are changed."""
+        """Return the moments at which the clocks show a reading: one, or none or two when the clocks change."""
         first, second = (reading.replace(tzinfo=self.zone, fold=fold).astimezone(UTC) for fold in (0, 1))
         if self._has_fixed_hours:
             return [first]  # in a gap this is as long after its beginning as the reading would have been

@@ -1,4 +1,4 @@
-"""How much memory and time a job may take, and what it is told that takes more."""
+"""Memory and time limits of jobs, and the errors of jobs that exceed them."""
 
 import contextlib
 import os
@@ -21,21 +21,21 @@ OWN = ("RssAnon:", "RssShmem:", "VmSwap:")
 
 
 class Limits(NamedTuple):
-    """What one job may take: bytes beyond those of an idle worker, and seconds; None is without a limit."""
+    """Limits of one job: bytes beyond those of an idle worker, and seconds; None is unlimited."""
 
     memory: int | None
     time_s: float | None
 
 
 def job_limits(settings: Settings, request: JSONMapping) -> Limits:
-    """The limits of a job by its request; those of the training within a refresh count for the whole job."""
+    """Return the limits in a job's request; those of the training within a refresh apply to the whole job."""
     fields = {**(request.get("train") or {}), **{name: value for name, value in request.items() if value is not None}}
     times = [seconds for seconds in (fields.get("time_limit_s"), settings.job_timeout_s) if seconds is not None]
     return Limits(fields.get("memory_limit") or default_job_memory(settings), min(times, default=None))
 
 
 def default_job_memory(settings: Settings) -> int | None:
-    """What a job may take that does not say: the setting, else an equal share of the budget, else anything."""
+    """Return the default memory of a job in bytes: the setting, else an equal share of the budget, else None."""
     if settings.job_memory is not None:
         return parse_memory_size(settings.job_memory)
     budget = total_job_memory(settings)
@@ -43,12 +43,12 @@ def default_job_memory(settings: Settings) -> int | None:
 
 
 def total_job_memory(settings: Settings) -> int | None:
-    """What the jobs that run at the same time may take together."""
+    """Return the memory budget in bytes for all jobs that run at the same time; None is unlimited."""
     return None if settings.job_memory_budget is None else parse_memory_size(settings.job_memory_budget)
 
 
 def check_job_limits(settings: Settings, request: JSONMapping) -> None:
-    """Refuse a job that would wait for ever (InvalidRequest)."""
+    """Refuse a job that could never start because its memory exceeds the budget (InvalidRequest)."""
     limit, budget = job_limits(settings, request).memory, total_job_memory(settings)
     if limit is not None and budget is not None and limit > budget:
         raise InvalidRequest(
@@ -59,13 +59,13 @@ def check_job_limits(settings: Settings, request: JSONMapping) -> None:
 
 
 def counts_memory_limit(settings: Settings, memory_limit: int | None) -> int:
-    """What the counts of a training may keep in memory before they go to files."""
+    """Return the bytes that the counts of a training may take in memory before they spill to files."""
     ours = machine_memory_bytes() // 4 if settings.memory is None else parse_memory_size(settings.memory)
     return ours if memory_limit is None else min(ours, memory_limit // COUNTS_SHARE)
 
 
 def format_byte_size(n_bytes: float) -> str:
-    """A number of bytes as people say it: "1.5 GiB"."""
+    """Format a number of bytes, such as "1.5 GiB"."""
     for unit, size in (("GiB", 2**30), ("MiB", 2**20)):
         if n_bytes >= size:
             return f"{n_bytes / size:.4g} {unit}"
@@ -73,14 +73,16 @@ def format_byte_size(n_bytes: float) -> str:
 
 
 def lower_process_priority(pid: int) -> None:
-    """Let what answers requests on the same machine go before a process."""
+    """Lower the priority of a process below that of request serving on the same machine."""
     with contextlib.suppress(ProcessLookupError):
         ours = os.getpriority(os.PRIO_PROCESS, 0)
         os.setpriority(os.PRIO_PROCESS, pid, min(ours + NICENESS, LEAST_PRIORITY))
 
 
 def process_memory_bytes(pid: int) -> int:
-    """Memory of a process that is its own: files that are mapped, as models are, do not count. Linux tells; else 0."""
+    """Return the private memory of a process in bytes, without mapped files such as models; 0 where Linux's /proc is
+    absent.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -89,13 +91,13 @@ def process_memory_bytes(pid: int) -> int:
 
 
 def job_memory_error(allowed: int, used: int) -> OutOfMemory:
-    """What a job is told that holds too much."""
+    """Return the error of a job that uses too much memory."""
     text = f"The job used more than {format_byte_size(allowed)} of memory and was given up. {LESS}"
     return OutOfMemory(text, memory_limit=allowed, memory_used=used)
 
 
 def job_timeout_error(limit_s: float) -> JobFailed:
-    """What a job is told that takes too long."""
+    """Return the error of a job that takes too long."""
     return JobFailed(
         f"The job ran longer than {limit_s:g} s and was given up; a retry goes on after the passes that were finished. "
         "Raise time_limit_s, or FEWPASS_JOB_TIMEOUT_S, which bounds it.",
@@ -104,13 +106,13 @@ def job_timeout_error(limit_s: float) -> JobFailed:
 
 
 class OwnLimits:
-    """The limits of a job that this process runs by itself: it looks at them when it reports, and the system bounds the rest."""
+    """Limits of a job in this process: checked when it reports progress, while the system bounds the rest."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits, self.started, self.at_rest = limits, time.monotonic(), process_memory_bytes(os.getpid())
 
     def check(self) -> None:
-        """Give up a job that has taken too much (JobFailed)."""
+        """Raise JobFailed if the job has exceeded its time or memory limit."""
         if self.limits.time_s is not None and time.monotonic() - self.started > self.limits.time_s:
             raise job_timeout_error(self.limits.time_s)
         if self.limits.memory is not None:

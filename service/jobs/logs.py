@@ -1,4 +1,4 @@
-"""What a job has logged, in a file of its own beside the worker's standard error."""
+"""Logs of jobs: one file per job, besides the worker's standard error."""
 
 import logging
 import re
@@ -14,7 +14,7 @@ ID = re.compile(r"[a-z0-9-]{1,64}")
 
 
 class JobLogs(logging.Handler):
-    """Appends each line that belongs to a job, bound as `job` in it or in its context, to `<directory>/<job>.jsonl`."""
+    """Log handler that appends each line with a bound `job`, in it or in its context, to `<directory>/<job>.jsonl`."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class JobLogs(logging.Handler):
         self._writing = threading.Lock()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the line, if it belongs to a job; a full disk loses the line and not the job."""
+        """Write the line if it belongs to a job; a full disk loses the line, not the job."""
         fields: Any = record.msg if isinstance(record.msg, dict) else structlog.contextvars.get_contextvars()
         job_id = fields.get("job")
         if not isinstance(job_id, str) or not ID.fullmatch(job_id):
@@ -52,11 +52,11 @@ class JobLogs(logging.Handler):
 
 
 def enable_job_logs(directory: Path) -> None:
-    """Let this process write a log per job, besides its own."""
+    """Make this process write a log per job, in addition to its own log."""
     directory.mkdir(exist_ok=True)
     logging.getLogger().addHandler(JobLogs(directory))
 
 
 def job_log_path(directory: Path, job_id: str) -> Path:
-    """The log of a job, whether or not there is one."""
+    """Return the path of a job's log, which may not exist."""
     return directory / f"{job_id}.jsonl"

@@ -1,4 +1,4 @@
-"""Exceptions on their way from one process to another."""
+"""Serialization of exceptions between processes."""
 
 import pickle
 
@@ -10,7 +10,7 @@ from storage.errors import ControlUnavailable
 
 
 def pack_error(error: Exception) -> tuple[type[Exception], tuple[object, ...], dict[str, object]]:
-    """An exception as it goes through a pipe."""
+    """Convert an exception to picklable parts."""
     if isinstance(error, ValidationError):
         return InvalidRequest, (problem_from_error(error).detail,), {"fields": {}}
     # Those of the system hold the name of the file beside their arguments.
@@ -26,7 +26,7 @@ def pack_error(error: Exception) -> tuple[type[Exception], tuple[object, ...], d
 
 
 def unpack_error(packed: tuple[type[Exception], tuple[object, ...], dict[str, object]]) -> Exception:
-    """The exception that `pack_error` was given."""
+    """Rebuild the exception packed by `pack_error`."""
     kind, arguments, fields = packed
     error = kind.__new__(kind, *arguments)
     error.args = arguments

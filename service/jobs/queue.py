@@ -1,4 +1,4 @@
-"""The queue of durable jobs: submit, get, list, cancel, retry. DBOS keeps them in the control database."""
+"""The queue of durable jobs: submit, get, list, cancel, retry. DBOS stores them in the control database."""
 
 import base64
 import binascii
@@ -56,7 +56,7 @@ FINISHED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 
 @dataclass(frozen=True)
 class Job:
-    """What users see of a durable workflow: queued -> running -> succeeded, failed or cancelled."""
+    """A durable job as users see it: queued -> running -> succeeded, failed or cancelled."""
 
     id: str
     kind: str
@@ -74,12 +74,12 @@ class Job:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job will never change again."""
+        """True if the job has reached a final state."""
         return self.state in FINISHED
 
 
 class JobQueue:
-    """A client of the queue: any process may hold one; it runs no job itself.
+    """Client of the job queue for any process; it runs no jobs.
 
     The job tables of the control database, a URL for SQLAlchemy, are made or migrated here. A worker runs `concurrency` jobs
     at the same time, and looks every `poll_s` while it is idle.
@@ -97,7 +97,7 @@ class JobQueue:
         self.client.register_queue(QUEUE, worker_concurrency=concurrency, polling_interval_sec=poll_s)
 
     def close(self) -> None:
-        """Give back the database connections."""
+        """Close the database connections."""
         self.client.destroy()
 
     def submit(
@@ -109,7 +109,8 @@ class JobQueue:
         retry_of: str | None = None,
         priority: Priority = "normal",
     ) -> tuple[Job, bool]:
-        """Put one job into the queue; returns it, and whether this call made it. Conflict if the key was used with another request.
+        """Add a job to the queue; return it and whether this call created it. Conflict if the key was used with another
+        request.
 
         The request is the parameters of a kind of job, as JSON can say them. A second call with the same key and request
         starts nothing. Jobs of higher priority start first; a running one is not interrupted.
@@ -136,11 +137,11 @@ class JobQueue:
         return self._job(status), stored["nonce"] == nonce
 
     def get(self, job_id: str) -> Job:
-        """One job with its latest progress; NotFound if there is none of this id."""
+        """Return a job with its latest progress; raises NotFound for an unknown id."""
         return self._job(self._status(job_id))
 
     def list(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> Page[Job]:
-        """Jobs, newest first, with progress if they run; a cursor keeps its place while new jobs arrive."""
+        """List jobs, newest first, with the progress of running ones; a cursor keeps its place while new jobs arrive."""
         limit = min(max(limit, 1), MAX_PAGE)
         # Not "until now": a clock that was set back would hide the jobs of before.
         until, offset = _read_cursor(cursor) if cursor else (None, 0)
@@ -160,19 +161,21 @@ class JobQueue:
         return Page(jobs, base64.urlsafe_b64encode(f"{newest}|{offset + limit}".encode()).decode())
 
     def unfinished(self) -> Iterator[Job]:
-        """The jobs that are queued or running, without their progress."""
+        """Yield the queued and running jobs, without their progress."""
         for status in self._in_states({"queued", "running"}, load_output=False):
             yield self._job(status, with_progress=False)
 
     def running(self) -> Mapping[str, Sequence[str]]:
-        """The jobs that run, by the worker that has them."""
+        """Return the ids of running jobs by worker."""
         jobs: defaultdict[str, list[str]] = defaultdict(list)
         for status in self._in_states({"running"}, load_input=False, load_output=False):
             jobs[status.executor_id or ""].append(status.workflow_id)
         return jobs
 
     def silent(self, seconds: float) -> Sequence[str]:
-        """The jobs that run and have recorded nothing for so long: nobody works on them, or nothing can be recorded."""
+        """Return running jobs without recorded progress for `seconds`: no worker runs them, or progress cannot be
+        recorded.
+        """
         silent, now = [], time.time()
         for jobs in self.running().values():
             for job_id in jobs:
@@ -182,11 +185,11 @@ class JobQueue:
         return silent
 
     def count(self, state: State) -> int:
-        """How many jobs are in a state that is not final (at most 10,000 are counted)."""
+        """Count the jobs in a state that is not final, at most 10,000."""
         return len(self._in_states({state}, load_input=False, load_output=False))
 
     def cancel(self, job_id: str) -> Job:
-        """Stop a job: at once if it is queued, between two chunks if it runs; Conflict if it has already ended."""
+        """Cancel a job: at once if it is queued, between two chunks if it runs; Conflict if it has already ended."""
         job = self.get(job_id)
         if job.state in {"queued", "running"}:
             self.client.cancel_workflow(job_id)
@@ -196,14 +199,16 @@ class JobQueue:
         return job
 
     def retry(self, job_id: str) -> Job:
-        """Submit the same request as a new job, which reuses finished passes; Conflict unless it failed or was cancelled."""
+        """Submit the same request as a new job, which reuses finished passes; Conflict unless the job failed or was
+        cancelled.
+        """
         job = self.get(job_id)
         if job.state not in {"failed", "cancelled"}:
             raise Conflict(f"Job {job_id} is {job.state}; only a failed or cancelled job is retried.", state=job.state)
         return self.submit(job.kind, job.request, retry_of=job_id, priority=job.priority)[0]
 
     def finished_before(self, moment: datetime) -> tuple[str, ...]:
-        """Jobs that ended before a moment, the oldest first."""
+        """Return the jobs that ended before a moment, oldest first."""
         before = moment.isoformat()
         statuses = self._in_states(
             FINISHED, limit=MAX_PAGE, completed_before=before, load_input=False, load_output=False
@@ -211,7 +216,7 @@ class JobQueue:
         return tuple(status.workflow_id for status in statuses)
 
     def delete(self, job_ids: Sequence[str]) -> None:
-        """Forget finished jobs."""
+        """Delete finished jobs."""
         self.client.delete_workflows(list(job_ids))
 
     def _in_states(self, states: Collection[State], *, limit: int = 10_000, **how: Any) -> Sequence[WorkflowStatus]:
@@ -253,7 +258,7 @@ class JobQueue:
 
 
 def job_queue(workspace: Workspace) -> JobQueue:
-    """The queue of a workspace, opened once."""
+    """Return the queue of a workspace, opened once."""
     settings = workspace.settings
 
     def opened() -> JobQueue:
@@ -278,7 +283,9 @@ def _document(status: WorkflowStatus) -> JSONObject:
 
 
 def _error(status: WorkflowStatus) -> JSONObject:
-    """The problem document that the worker recorded, or what DBOS says when the worker could not record one."""
+    """Return the problem document recorded by the worker, or one made from the state in DBOS if the worker could not
+    record it.
+    """
     if status.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         return {
             "type": "urn:fewpass:problem:worker-lost",

@@ -1,4 +1,4 @@
-"""What a job is made of: steps that run in order, what a step knows, and what it reports.
+"""The steps of a job, which run in order: their context and their progress reports.
 
 Free of DBOS, so that the command line can run the same steps in its own process.
 """
@@ -20,7 +20,7 @@ LOCAL = "local-"  # how the id of a job begins that a command runs in its own pr
 
 @dataclass(frozen=True)
 class Run:
-    """What a step knows of the job it works for.
+    """Context of a step: the job it works for.
 
     `receipts` holds what the earlier steps returned, by name; `report` records progress and raises Cancelled when the
     job was cancelled, so calling it between two chunks is all that a long step has to do. `memory_limit` is what the job
@@ -35,7 +35,7 @@ class Run:
 
     @property
     def is_local(self) -> bool:
-        """Whether a command runs it in its own process, for whoever owns that process."""
+        """True if a command runs the job in its own process, as the user of that process."""
         return self.job_id.startswith(LOCAL)
 
 
@@ -45,7 +45,7 @@ Kinds = Mapping[str, Steps]
 
 
 def remove_job_scratch(layout: Layout, job_id: str) -> None:
-    """Remove what a job that has ended left in its scratch folder."""
+    """Remove the scratch folder of a job that has ended."""
     shutil.rmtree(layout.scratch_directory(job_id), ignore_errors=True)
 
 
@@ -64,11 +64,13 @@ def run_job_steps(
 
 
 def ignore_report(_message: object) -> None:
-    """The report, or the warning, of a caller that wants none."""
+    """Ignore progress reports or warnings."""
 
 
 def progress_reporter(report: Report) -> Callable[["Progress"], None]:
-    """The learners' progress as the job's: plain values that JSON can say. What `report` raises goes through."""
+    """Return a callback that converts the learners' progress to JSON values for `report`; exceptions from `report`
+    propagate.
+    """
 
     def on_progress(progress: "Progress") -> None:
         report(

@@ -1,4 +1,4 @@
-"""The worker process: takes jobs from the queue and runs them until it is told to stop."""
+"""The worker process: takes jobs from the queue and runs them until it is stopped."""
 
 import logging
 import os
@@ -34,14 +34,16 @@ GONE = 4  # the exit code of a worker whose workspace was removed: another one w
 
 
 class OfDbos(logging.Filter):
-    """What DBOS logs, in a line each and not several times a second, which it does while its database is away."""
+    """Log filter for DBOS: one line per message, and repeats several times a second while its database is away are
+    dropped.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to log the record, which is cut to one line."""
+        """Return whether to log the record, after cutting it to one line."""
         text = record.getMessage()
         if "in background workflow" in text:  # our steps have logged each failure already, with less noise
             return False
@@ -59,7 +61,7 @@ class OfDbos(logging.Filter):
 def run_worker_loop(
     workspace: Workspace, kinds: Kinds, open_kinds: Callable[[str], Kinds], parent: int | None = None
 ) -> None:
-    """Run jobs until SIGTERM or SIGINT, or until the process that started this one is gone, or the workspace.
+    """Run jobs until SIGTERM or SIGINT, or until the parent process or the workspace is gone.
 
     A stopped worker leaves its running jobs as they are: any other worker takes them over, or the next that starts.
 
@@ -134,24 +136,24 @@ def run_worker_loop(
 
 
 def _active_jobs() -> Sequence[str]:
-    """The jobs that this process works on, as DBOS has them."""
+    """Return the jobs that this process runs, according to DBOS."""
     jobs: Sequence[str] = dbos_of_process()._active_workflows_set.activeList()
     return jobs
 
 
 def _queue_again(job_id: str) -> None:
-    """Queue a job that this worker is said to run; unlike `resume` it keeps the number of attempts."""
+    """Requeue a job assigned to this worker; unlike `resume` this keeps the number of attempts."""
     dbos_of_process()._sys_db.reenqueue_for_recovery(job_id, [GlobalParams.executor_id], INTERNAL_QUEUE_NAME)
 
 
 def _start_over(error: LeaseLost) -> NoReturn:
-    """End all threads at once: their jobs are others' by now."""
+    """Restart the process at once, since its jobs now belong to other workers."""
     structlog.get_logger("worker").warning("this worker was taken for dead, so it starts anew", reason=str(error))
     restart_worker_process()
 
 
 def _end_without(workspace: Witness) -> None:
-    """End the process if its database was removed: jobs that are written there never come to anybody."""
+    """End the process if its database was removed: jobs written there reach nobody."""
     try:
         workspace.check()
     except Unwritable as error:

@@ -1,4 +1,4 @@
-"""Workers that watch over each other: the jobs of one that is gone are taken over by any other that lives.
+"""Leases of workers: the jobs of a lost worker are taken over by any live one.
 
 Each worker beats in the control database and looks at the beats of the others. It counts a worker as gone when that
 worker's slot is free on this machine, or when it has seen no beat for the length of the lease. Only its own looks
@@ -31,12 +31,12 @@ LOCKS = "workers"  # the folder of the slot locks, in the workspace
 
 
 def lease_host_name() -> str:
-    """The name of this machine, as leases have it."""
+    """Return the name of this machine used in leases."""
     return platform.node() or "here"
 
 
 class Silence:
-    """How long each worker has been silent, as far as this process has looked.
+    """How long each worker has been silent, as observed by this process.
 
     It looks every `beat_s` seconds. A look counts twice this at most: a process that was stopped has not looked meanwhile.
     """
@@ -47,7 +47,7 @@ class Silence:
         self._heard: dict[str, tuple[int, float]] = {}
 
     def look(self, leases: Iterable[Lease], now: float) -> dict[str, float]:
-        """Seconds of silence by worker; `now` is of a clock that only goes forward."""
+        """Return the seconds of silence of each worker; `now` is read from a monotonic clock."""
         passed = 0.0 if self._last is None else min(now - self._last, 2 * self.beat_s)
         self._last = now
         before, self._heard = self._heard, {}
@@ -58,7 +58,7 @@ class Silence:
 
 
 class LeaseKeeper:
-    """Keeps the lease of this worker, and takes over the jobs of workers that are gone.
+    """Keeps the lease of this worker, and takes over the jobs of lost workers.
 
     What it writes by `control` is fenced from here on. After `lease_s` of silence others may take its jobs.
     `recover(workers)` queues the jobs again that those workers were running; `lost` is called when others have ended this
@@ -91,12 +91,14 @@ class LeaseKeeper:
         take_lease(control, self.worker, lease_host_name(), slot, lease_s)
 
     def start(self) -> None:
-        """Beat on one thread and look on another: a look that has to wait must not silence this worker."""
+        """Start one thread that renews the lease and another that checks others: a slow check must not silence this
+        worker.
+        """
         for work in (self.beat, self.look):
             threading.Thread(target=self._often, args=(work,), name=f"lease-{work.__name__}", daemon=True).start()
 
     def end(self) -> None:
-        """Give up the lease, so that others need not wait for its end."""
+        """Release the lease, so that others need not wait for it to expire."""
         self._stop.set()
         try:
             end_lease(self.control, self.worker)
@@ -108,7 +110,7 @@ class LeaseKeeper:
         renew_lease(self.control, self.worker)
 
     def look(self) -> None:
-        """End the leases of those that are gone, and take over the jobs of all that have none."""
+        """End the leases of lost workers, and take over all jobs without a lease."""
         silent = self.silence.look(list_worker_leases(self.control), monotonic())
         for lease in list_worker_leases(self.control):
             if lease.id != self.worker and self._is_gone(lease, silent.get(lease.id, 0.0)):
@@ -124,7 +126,7 @@ class LeaseKeeper:
         self._take_up(jobs.get(self.worker, ()))
 
     def _take_up(self, jobs: Iterable[str]) -> None:
-        """Queue the jobs again that this worker is said to run, and at several looks did not."""
+        """Requeue jobs assigned to this worker that it was not running at several checks."""
         if self.active is None:
             return
         active = set(self.active())
@@ -159,7 +161,7 @@ class LeaseKeeper:
 
 @dataclass(frozen=True)
 class Crew:
-    """The workers of a workspace, as a process sees them that is none, and how many jobs are queued.
+    """The workers of a workspace as seen by another process, and the number of queued jobs.
 
     Gone are those whose slot is free, or that were silent for longer than their lease by the clock; `stranded` jobs are said
     to run, but their worker is gone. `silent` jobs have a worker, and have recorded nothing for longer than a lease.
@@ -173,7 +175,7 @@ class Crew:
 
     @property
     def complaint(self) -> str | None:
-        """What is wrong: jobs that nobody runs, or that cannot record how far they are."""
+        """Problem of the workers, such as jobs that nobody runs or that cannot record progress; None without one."""
         if self.alive and self.stranded:
             return (
                 f"{len(self.stranded)} jobs have lost their worker, such as {self.stranded[0]}. A worker that lives takes them "
@@ -193,7 +195,7 @@ class Crew:
 
 
 def worker_crew_status(workspace: Workspace) -> Crew:
-    """The workers of a workspace, and the jobs that have lost theirs."""
+    """Return the workers of a workspace, and the jobs that have lost their worker."""
     locks, queue, now = workspace.layout.root / LOCKS, job_queue(workspace), datetime.now(UTC)
     running = queue.running()
     leases = list_worker_leases(workspace.control)
@@ -211,7 +213,7 @@ def worker_crew_status(workspace: Workspace) -> Crew:
 
 
 class CrewWatch:
-    """Says of a workspace that its jobs have no worker, once that has lasted for longer than a lease."""
+    """Reports that jobs of a workspace have no worker, once that has lasted longer than a lease."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -219,11 +221,11 @@ class CrewWatch:
         self._looked_at = self._well_at = monotonic()
 
     def is_due(self) -> bool:
-        """Whether it is time to look again."""
+        """Return whether the next check is due."""
         return not self.workspace.settings.predict_only and monotonic() - self._looked_at >= self.lease_s / BEATS
 
     def look(self) -> str | None:
-        """What is wrong, or None."""
+        """Check the workers; return the problem, or None."""
         self._looked_at = monotonic()
         complaint = worker_crew_status(self.workspace).complaint
         if complaint is None:

@@ -1,4 +1,4 @@
-"""What the workers of one machine share: slots, each held by a lock, and one budget of memory for their jobs."""
+"""Resources shared by the workers of one machine: slots, each held by a lock, and one memory budget for their jobs."""
 
 import fcntl
 import json
@@ -20,7 +20,9 @@ POLL_S = 0.2
 
 
 def acquire_worker_slot(locks: Path) -> tuple[int, IO[bytes]]:
-    """The lowest free slot of this workspace, and the open file that holds its lock until it is closed or the process dies."""
+    """Return the lowest free slot of this workspace, and the open file that holds its lock until it is closed or the
+    process dies.
+    """
     locks.mkdir(parents=True, exist_ok=True)
     slot, looks = 0, 0
     while True:
@@ -37,7 +39,7 @@ def acquire_worker_slot(locks: Path) -> tuple[int, IO[bytes]]:
 
 
 def is_worker_slot_taken(locks: Path, slot: int) -> bool:
-    """Whether a living worker holds the slot."""
+    """Return whether a live worker holds the slot."""
     return is_file_locked(_path(locks, slot))
 
 
@@ -46,7 +48,7 @@ def _path(locks: Path, slot: int) -> Path:
 
 
 class Budget:
-    """What jobs hold of the budget, in one small file beside the locks of the workers, which tell which live.
+    """Memory claims of jobs on the budget, in one small file beside the workers' locks, which show who is alive.
 
     What a dead worker held in this one's slot is given back. All may hold `n_bytes` together; None is without an end.
     """
@@ -60,7 +62,7 @@ class Budget:
                 pass  # what a dead worker held in this slot is given back
 
     def take(self, job_id: str, n_bytes: int | None, wait: Callable[[], None]) -> None:
-        """Hold so much for a job, in the order in which jobs ask; `wait` is called until it fits, and may raise."""
+        """Claim `n_bytes` for a job, in the order of requests; calls `wait`, which may raise, until they fit."""
         if self.n_bytes is None:
             return
         share = min(n_bytes or self.n_bytes, self.n_bytes)
@@ -73,7 +75,7 @@ class Budget:
             raise
 
     def give_back(self, job_id: str) -> None:
-        """End what a job holds or waits for."""
+        """Release the memory that a job holds or waits for."""
         self._jobs.discard(job_id)
         if self.n_bytes is None:
             return
@@ -100,7 +102,7 @@ class Budget:
 
     @contextmanager
     def _claims(self) -> Iterator[list[JSONObject]]:
-        """The claims, to be changed in place; nobody else sees them meanwhile.
+        """Provide the claims for changes in place, under an exclusive lock.
 
         The file is replaced whole, so a worker that dies in here takes back what it has changed and nothing else. One that
         cannot be read was torn by a machine that died, and all claims with it.

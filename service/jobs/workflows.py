@@ -40,7 +40,7 @@ def register_job_workflows(
     budget: Budget,
     write: Callable[[], object] = lambda: None,
 ) -> None:
-    """Tell DBOS how to run jobs, before it is launched.
+    """Register the job workflows with DBOS, before it is launched.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def _record_failure(workspace: Workspace, job_id: str, document: JSONObject, pro
 
 
 class Attempt:
-    """One start of a job: what is asked, its process, what it may take, and since when it runs."""
+    """One attempt at a job: its request, process, limits and start time."""
 
     def __init__(self, job_id: str, document: JSONObject, child: Child, settings: Settings, budget: Budget) -> None:
         self.job_id, self.kind, self.request = job_id, document["kind"], document["request"]
@@ -155,7 +155,7 @@ class Attempt:
             return receipt
 
     def _begin(self, wait: Callable[[], None]) -> None:
-        """Wait for a share of the budget; once begun, nothing more happens."""
+        """Wait for a share of the memory budget; does nothing if the job has begun."""
         if self.started is None:
             self.budget.take(self.job_id, self.limits.memory, wait)
             self.started = time.monotonic()
@@ -169,7 +169,7 @@ class Attempt:
         return receipt
 
     def _check(self) -> None:
-        """Give up a job that takes too long (JobFailed)."""
+        """Raise JobFailed if the job has exceeded its time limit."""
         limit_s = self.limits.time_s
         if limit_s is not None and self.started is not None and time.monotonic() - self.started > limit_s:
             raise job_timeout_error(limit_s)
@@ -178,21 +178,21 @@ class Attempt:
 def _in_child(
     kinds: Kinds, report: Callable[[JSONObject], None], kind: str, name: str, job: tuple[Any, ...]
 ) -> JSONObject:
-    """Run a step in the process of its job."""
+    """Run a step in the child process of its job."""
     job_id, request, receipts, memory_limit = job
     with structlog.contextvars.bound_contextvars(job=job_id, step=name), acting_as(Actor(f"job {job_id}")):
         return kinds[kind][name](Run(job_id, request, receipts, report, memory_limit))
 
 
 class Leftovers:
-    """What jobs have left in their scratch folders whose worker ended before they did: cancelled with it, or given up."""
+    """Removes scratch folders of jobs whose worker ended first: jobs cancelled with it, or given up."""
 
     def __init__(self, workspace: Workspace, queue: JobQueue) -> None:
         self.layout, self.queue = workspace.layout, queue
         self._ended: set[str] = set()
 
     def clear(self) -> None:
-        """Clean up after jobs that had ended at the last call already: one that has just ended does it itself."""
+        """Clean up after jobs that had already ended at the last call; a job that has just ended cleans up itself."""
         ended = {path.name for path in self.layout.scratch.glob("job-*") if self._has_ended(path.name)}
         for job_id in ended & self._ended:
             remove_job_scratch(self.layout, job_id)
@@ -208,13 +208,13 @@ class Leftovers:
 
 
 def restart_worker_process() -> NoReturn:
-    """Start this process anew, with the same command and the same process id; its children end."""
+    """Restart this process with the same command and process id; its children end."""
     SocketFolder.end()
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
 
 def _patiently(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
-    """Ask again for as long as the control database is away; `wait` may raise.
+    """Repeat a call until the control database is reachable; `wait` may raise.
 
     A step runs at least once anyway, and what it has counted is stored: so it is only its last part that is made again.
     """
@@ -233,7 +233,7 @@ def _patiently(ask: Callable[[], Answer], wait: Callable[[], None]) -> Answer:
 
 
 def _wait_until_writable(write: Callable[[], object]) -> None:
-    """Return once the control database takes a write again; if the lease is lost meanwhile, the worker starts anew."""
+    """Wait until the control database accepts writes; if the lease is lost meanwhile, restart the worker."""
     while True:
         try:
             write()
@@ -246,7 +246,7 @@ def _wait_until_writable(write: Callable[[], object]) -> None:
 
 
 def _recorded(error: Exception) -> PortableWorkflowError:
-    """The error as it is kept with the job: its problem document; an unexpected one says its type and text."""
+    """Convert an error to the problem document stored with the job; for an unexpected error, its type and text."""
     if isinstance(error, MemoryError):
         error = OutOfMemory(f"The system has no such memory to give: {error}. {LESS}")
     if isinstance(error, DBAPIError):
@@ -259,7 +259,7 @@ def _recorded(error: Exception) -> PortableWorkflowError:
 
 
 class _Reporter:
-    """Records the latest progress every `progress_s` on a thread of its own; DBOS refuses the write of a cancelled job.
+    """Records the latest progress every `progress_s` on a separate thread; DBOS refuses the write of a cancelled job.
 
     So neither a slow database delays a pass, nor a slow chunk hides that the job was cancelled.
     """
@@ -292,7 +292,7 @@ class _Reporter:
         self._latest = progress
 
     def check(self) -> None:
-        """Give up a job that was cancelled or takes too long (Cancelled, JobFailed)."""
+        """Raise Cancelled or JobFailed if the job was cancelled or takes too long."""
         if self.stopped is not None:
             raise Cancelled("The job was cancelled.") from self.stopped
         self.is_in_time()

@@ -1,1 +1,1 @@
-"""What an operator runs beside serving: backup, doctor, bench, demo, precompile."""
+"""Operator tools beside serving: backup, doctor, bench, demo, precompile."""

@@ -1,4 +1,4 @@
-"""Backup and restore of a workspace: one moment of the control database, then the files that it names.
+"""Backup and restore of a workspace: a snapshot of the control database, then the files that it names.
 
 The order makes a copy whole while servers and jobs go on: a file is published before its row and removed after it, so
 whatever the copied database names was there when it was copied.
@@ -42,7 +42,7 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class Backup:
-    """What a backup holds, or what was restored of one."""
+    """Contents of a backup, or of a workspace restored from one."""
 
     path: str
     n_files: int
@@ -53,7 +53,9 @@ class Backup:
 
 
 def back_up_workspace(workspace: Workspace, target: Path) -> Backup:
-    """Copy a workspace to a new folder or .tar file and check every byte; Conflict if it exists, CorruptFile of a model."""
+    """Copy a workspace to a new folder or .tar file and check every byte; Conflict if it exists, CorruptFile for a
+    damaged model.
+    """
     target = target.absolute()
     if target.exists():
         raise Conflict(f"{target} exists already. Name a new folder, or a new file ending in .tar.", path=str(target))
@@ -101,7 +103,7 @@ def _collect(workspace: Workspace, folder: Path, target: Path) -> Backup:
 
 
 def _copy_files(layout: Layout, folder: Path) -> list[Path]:
-    """Copy all published files; a draft in a hidden folder is none, and what vanishes meanwhile was deleted."""
+    """Copy all published files; drafts in hidden folders are skipped, and files that vanish meanwhile were deleted."""
     copied = []
     for name in FOLDERS:
         for source in visible_files_below(layout.root / name):
@@ -127,13 +129,13 @@ def _versions(root: Path) -> list[ModelVersion]:
 
 
 def all_model_versions(control: Control) -> Iterator[ModelVersion]:
-    """Every version of every model."""
+    """Yield every version of every model."""
     for model in iterate_page_items(partial(model_versions.list_models, control)):
         yield from iterate_page_items(partial(model_versions.list_model_versions, control, model.name))
 
 
 def restore_workspace(source: Path, root: Path) -> Backup:
-    """Make a workspace from a backup, after checking every byte of it; an existing workspace is never touched.
+    """Create a workspace from a backup after checking every byte of it; an existing workspace is never touched.
 
     Raises Conflict if the workspace exists and is not empty; CorruptFile if the backup is not whole, or names a file
     that is not in it.
@@ -165,7 +167,7 @@ def restore_workspace(source: Path, root: Path) -> Backup:
 
 
 def _check_named(folder: Path, manifest: dict[str, str]) -> None:
-    """Each model that the database names is in the backup, and there is the one that it names."""
+    """Check that the backup holds each model that its database names, with the same hash."""
     for version in _versions(folder):
         name = version.duckdb_path.relative_to(folder).as_posix()
         if manifest.get(name) != version.sha256:
@@ -174,7 +176,7 @@ def _check_named(folder: Path, manifest: dict[str, str]) -> None:
 
 
 def _unpack(source: Path, folder: Path) -> None:
-    """A private copy of a backup on the file system of the workspace, so that one rename publishes it."""
+    """Unpack a private copy of a backup on the file system of the workspace, so that one rename publishes it."""
     if not source.exists():
         raise InvalidRequest(f"There is no backup at {source}.", path=str(source))
     if source.is_dir():

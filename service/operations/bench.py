@@ -1,4 +1,4 @@
-"""`fewpass bench`: how fast learners are on this machine and this table, against a bare scan of the same files.
+"""`fewpass bench`: speed of learners on this machine and table, relative to a plain scan of the same files.
 
 Tables of any size are drawn from a known Bayesian network; time and memory are measured as by the benchmarks of the project.
 """
@@ -43,7 +43,7 @@ CHUNK_ROWS = 500_000
 
 @dataclass(frozen=True)
 class Figures:
-    """What was measured of one learner, in a process of its own."""
+    """Measurements of one learner, made in a separate process."""
 
     learner: str
     n_rows: int
@@ -54,14 +54,14 @@ class Figures:
     peak_rss_mib: float = 0.0  # most resident memory of the process, libraries included
 
     def over_scan(self) -> tuple[float, float, float]:
-        """Training ÷ scan, round by round: median, least and greatest."""
+        """Ratio of training to scan time over the rounds: median, minimum and maximum."""
         return ratio_median_min_max(self.train_s, self.scan_s)
 
 
 def bench_learners(
     uris: Sequence[str], target: str, learners: Sequence[str], *, threads: int, rounds: int
 ) -> Iterator[Figures]:
-    """Measure learners such as "nb" or "kdb:k=3", each in a fresh process, its training alternately with a bare scan.
+    """Measure learners such as "nb" or "kdb:k=3", each in a fresh process that alternates training with a plain scan.
 
     `threads` are those of the scan and of the passes. There are `rounds` of each measurement, and one more, on few rows,
     warms up. Raises InvalidParameter if a learner is none of ours; InvalidRequest if the data cannot be read, or not be
@@ -77,7 +77,7 @@ def bench_learners(
 
 
 def bench_known_network(n_rows: int, learners: Sequence[str], *, threads: int, rounds: int) -> Iterator[Figures]:
-    """`bench_learners` on a table that is drawn from a known network of 20 attributes with 4 values each."""
+    """Run `bench_learners` on a table drawn from a known network of 20 attributes with 4 values each."""
     with tempfile.TemporaryDirectory(prefix="fewpass-bench-") as folder:
         path = Path(folder) / "train.parquet"
         write_synthetic_parquet(path, n_rows, seed=0)
@@ -85,7 +85,7 @@ def bench_known_network(n_rows: int, learners: Sequence[str], *, threads: int, r
 
 
 def _measured(uris: list[str], target: str, spec: LearnerSpec, threads: int, rounds: int) -> Figures:
-    """`_figures` in a process of its own, whose errors have to find their way into another."""
+    """Run `_figures` in a separate process, with errors that can be pickled."""
     try:
         return _figures(uris, target, spec, threads, rounds)
     except LearnerError as error:
@@ -135,13 +135,15 @@ def _seconds(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]
 
 
 def ratio_median_min_max(over: Sequence[float], under: Sequence[float]) -> tuple[float, float, float]:
-    """Median, least and greatest of over ÷ under, round by round."""
+    """Median, minimum and maximum of over ÷ under, round by round."""
     ratios = [a / b for a, b in zip(over, under, strict=True)]
     return statistics.median(ratios), min(ratios), max(ratios)
 
 
 def run_in_fresh_process(task: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The answer of a task in a fresh process, or what it raises (BrokenProcessPool if killed), and that process's peak bytes."""
+    """Run a task in a fresh process; return its answer and the peak bytes of that process. Raises the task's error, or
+    BrokenProcessPool if killed.
+    """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_with_peak, task, arguments).result()
 
@@ -151,7 +153,7 @@ def _with_peak(task: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[An
 
 
 def peak_rss_bytes() -> int:
-    """Peak resident memory of this process so far."""
+    """Peak resident memory of this process so far, in bytes."""
     try:
         status = Path("/proc/self/status").read_text()
     except OSError:  # not Linux
@@ -161,7 +163,7 @@ def peak_rss_bytes() -> int:
 
 
 def scan_parquet_files(paths: Sequence[str | Path], threads: int, filesystem: pafs.FileSystem | None = None) -> None:
-    """Decode every column of Parquet files, on the file system or this machine, on as many threads; keep nothing."""
+    """Decode and discard every column of Parquet files, local or on `filesystem`, on `threads` threads."""
     footers = [pq.read_metadata(path, filesystem=filesystem) for path in paths]
     groups = iter([(file, group) for file, footer in enumerate(footers) for group in range(footer.num_row_groups)])
     lock = threading.Lock()
@@ -183,7 +185,7 @@ def scan_parquet_files(paths: Sequence[str | Path], threads: int, filesystem: pa
 
 @dataclass(frozen=True)
 class KnownNetwork:
-    """A Bayesian network classifier whose truth is known."""
+    """A Bayesian network classifier with known parameters."""
 
     prior: Floats  # (n_classes,) float64
     parents: tuple[tuple[int, ...], ...]  # per attribute, the indices of its parents, all smaller than its own
@@ -191,7 +193,7 @@ class KnownNetwork:
 
     @classmethod
     def random(cls, n_attributes: int, n_values: int, n_classes: int, n_parents: int, seed: int) -> "KnownNetwork":
-        """A network whose tables are Dirichlet draws; few attributes are strongly related to the class."""
+        """Return a network with Dirichlet-distributed tables; few attributes are strongly related to the class."""
         rng = np.random.default_rng(seed)
         parents = tuple(
             tuple(sorted(rng.choice(i, size=min(i, n_parents), replace=False).tolist())) for i in range(n_attributes)
@@ -206,7 +208,7 @@ class KnownNetwork:
         return cls(rng.dirichlet(np.full(n_classes, 8.0)), parents, tuple(tables))
 
     def draw(self, n_rows: int, rng: np.random.Generator) -> tuple[Codes, Codes]:
-        """Rows of the network: x (n_attributes, n_rows) and y (n_rows,), both uint8."""
+        """Draw rows from the network: x (n_attributes, n_rows) and y (n_rows,), both uint8."""
         y = rng.choice(self.prior.size, size=n_rows, p=self.prior).astype(np.uint8)
         x = np.empty((len(self.parents), n_rows), np.uint8)
         for i, (its_parents, table) in enumerate(zip(self.parents, self.tables, strict=True)):
@@ -217,7 +219,7 @@ class KnownNetwork:
 
 
 def write_synthetic_parquet(path: Path, n_rows: int, seed: int) -> None:
-    """Draw a Parquet file from a network of 20 attributes, chunk by chunk, so that its size is bounded by the disk only."""
+    """Draw a Parquet file from a network of 20 attributes chunk by chunk, so that only the disk limits its size."""
     network = KnownNetwork.random(n_attributes=20, n_values=4, n_classes=2, n_parents=2, seed=seed)
     rng = np.random.default_rng([seed, 1])
     values = pa.array(["low", "medium", "high", "extreme"])

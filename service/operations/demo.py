@@ -1,4 +1,4 @@
-"""`fewpass demo`: learn from more rows than memory may hold, refresh, forget, serve, and show what came out."""
+"""`fewpass demo`: learn from more rows than memory may hold, refresh, forget, serve, and show the results."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ METRICS = ("zero_one_loss", "rmse", "log_loss", "ece")
 
 
 def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
-    """Run the demo into a folder, with a picture and results.json, and print tables or that; all it starts has ended then."""
+    """Run the demo into a folder with a picture and results.json, and print tables or that JSON; every process it
+    started has ended on return.
+    """
 
     def say(text: str) -> None:
         if not json_output:
@@ -97,7 +99,7 @@ def run_demo(rows: int, output: Path, seed: int, json_output: bool) -> None:
 
 
 class Cost(NamedTuple):
-    """What a training took, from the start of its process: wall and processor seconds, and its peak resident memory.
+    """Cost of a training since the start of its process: wall and CPU seconds, and peak resident memory.
 
     `loaded_bytes` of the peak were there before the first row: Python and libraries.
     """
@@ -109,12 +111,12 @@ class Cost(NamedTuple):
 
     @classmethod
     def since(cls, started: float, loaded_bytes: int) -> Cost:
-        """Up to now, for a process that began at a time of `time.time`."""
+        """Return the cost up to now, for a process started at a `time.time` value."""
         return cls(time.time() - started, time.process_time(), peak_rss_bytes(), loaded_bytes)
 
 
 def demo_train_request(orders: Orders) -> TrainRequest:
-    """What the shop asks for, in the first week and every night after."""
+    """Return the training request of the shop, for the first week and every night after."""
     return TrainRequest(
         uris=[str(orders.train[0].parent / "week-*.parquet")],
         target=TARGET,
@@ -128,7 +130,9 @@ def demo_train_request(orders: Orders) -> TrainRequest:
 
 
 def train_demo_models(settings: Settings, orders: Orders, threads: ThreadPoolExecutor) -> list[JSONObject]:
-    """Train our models and XGBoost's from the same files, each in a process of its own, on one thread; what results.json says of each."""
+    """Train our models and XGBoost's on the same files, each in its own process with one thread; return their entries
+    for results.json.
+    """
     kdb = demo_train_request(orders)
     auto = TrainRequest(uris=kdb.uris, target=TARGET, learner="auto", model=AUTO_MODEL)
     files = [str(path) for path in orders.train]
@@ -163,7 +167,9 @@ def _trained(settings: Settings, request: JSONObject, started: float) -> Cost:
 
 
 def train_demo_xgboost(files: Sequence[str], test: str, target: str, started: float) -> tuple[Cost, Floats]:
-    """XGBoost on one thread, all rows in memory, texts as codes: its cost, and (n_test, 2) probabilities by class."""
+    """Train XGBoost on one thread with all rows in memory and texts as codes; return its cost and (n_test, 2) class
+    probabilities.
+    """
     import xgboost
 
     loaded = peak_rss_bytes()
@@ -183,7 +189,7 @@ def train_demo_xgboost(files: Sequence[str], test: str, target: str, started: fl
 
 
 def refresh_demo_model(settings: Settings, orders: Orders) -> JSONObject:
-    """Tomorrow has come: its file is moved beside the others, and only that is read."""
+    """Refresh the model the next day: the new file joins the others, and only that file is read."""
     orders.tomorrow.rename(orders.train[0].parent / "week-6.parquet")
     started = time.perf_counter()
     with Workspace(settings) as workspace:
@@ -198,7 +204,7 @@ def refresh_demo_model(settings: Settings, orders: Orders) -> JSONObject:
 
 
 def forget_demo_customer(settings: Settings, orders: Orders, is_shown: bool) -> JSONObject:
-    """A customer asks to be deleted: the rows leave the counts and the model, and that is proved."""
+    """Forget a customer: the rows are removed from the counts and the model, and the removal is proved."""
     user = pq.ParquetFile(orders.train[0]).read_row_group(0, columns=[USER])[USER][0].as_py()
     where = f"{USER} = '{user}'"
     started = time.perf_counter()
@@ -215,7 +221,7 @@ def forget_demo_customer(settings: Settings, orders: Orders, is_shown: bool) -> 
 
 
 def query_demo_server(url: str, orders: Orders) -> JSONObject:
-    """Rows without some columns, over HTTP: one with an interval, and many for their latency."""
+    """Predict rows with missing columns over HTTP: one with an interval, and many to measure latency."""
     batch = pq.ParquetFile(orders.test).read_row_group(0).slice(0, N_REQUESTS)
     missing = {TARGET, *OFTEN_UNKNOWN}
     # As JSON has it: times are text.
@@ -241,7 +247,7 @@ def query_demo_server(url: str, orders: Orders) -> JSONObject:
 
 
 def latencies_ms(client: httpx.Client, model: str, records: Sequence[JSONObject]) -> list[float]:
-    """Milliseconds of requests with one row each."""
+    """Return the latency of one-row requests in milliseconds."""
     latencies = []
     for record in records:
         started = time.perf_counter()
@@ -252,7 +258,7 @@ def latencies_ms(client: httpx.Client, model: str, records: Sequence[JSONObject]
 
 
 def bayes_optimal_losses(orders: Orders) -> dict[str, float]:
-    """What no model can be expected to beat: the losses of the true probabilities, in expectation."""
+    """Return the expected losses of the true probabilities, which no model can beat in expectation."""
     share = orders.late_shares
     return {
         "zero_one_loss": float(np.minimum(share, 1 - share).mean()),
@@ -263,7 +269,7 @@ def bayes_optimal_losses(orders: Orders) -> dict[str, float]:
 
 
 def _show(story: JSONObject) -> None:
-    """The orders, one line for each thing that happened."""
+    """Print the orders, and one line for each event of the demo."""
     print_table(
         f"Late parcels: {story['n_train']:,} orders × {story['n_columns']} columns, {_mib(story['bytes_in_memory'])} as a "
         f"table in memory; FEWPASS_MEMORY={story['memory']} bounds counts",

@@ -1,4 +1,4 @@
-"""The orders of a shop, for the demo: 14 columns that depend on each other, of which one says whether the parcel was late.
+"""Simulated orders of a shop for the demo: 14 dependent columns, one of which is whether the parcel was late.
 
 The share of late parcels is known exactly for every row, so the demo can tell the least log loss that any model could have.
 """
@@ -72,7 +72,7 @@ LAST_NAMES = """
 
 
 def _columns(rows: tuple[tuple[Any, ...], ...]) -> list[Any]:
-    """The columns of rows as arrays: texts as objects, numbers as float64."""
+    """Return the columns of rows as arrays: texts as objects, numbers as float64."""
     return [np.array(each, object if isinstance(each[0], str) else np.float64) for each in zip(*rows, strict=True)]
 
 
@@ -98,7 +98,7 @@ class Orders:
 
 @dataclass(frozen=True)
 class Shop:
-    """What does not change from order to order."""
+    """Fixed parameters of the simulated shop."""
 
     seed: int
     users: np.ndarray[Any, np.dtype[np.object_]]  # (n_users,) of str
@@ -110,7 +110,7 @@ class Shop:
 
     @classmethod
     def opened(cls, seed: int) -> Shop:
-        """A shop with its customers."""
+        """Create a shop with its customers."""
         rng = np.random.default_rng([seed, 0])
         users = np.array(
             [_address(first, last) for first in FIRST_NAMES.split() for last in LAST_NAMES.split()], dtype=object
@@ -128,7 +128,9 @@ class Shop:
         )
 
     def orders(self, first: dt.date, begin: float, end: float, n_rows: int, first_id: int) -> tuple[pa.Table, Floats]:
-        """Orders in the sequence of their times, in days from the first on, and the true probability that each is late."""
+        """Draw orders sorted by time, between `begin` and `end` in days from `first`, and the true probability that
+        each is late.
+        """
         rng = np.random.default_rng([self.seed, first_id])
         seconds = np.sort(rng.integers(int(begin * DAY_S), int(end * DAY_S), n_rows))
         user = rng.choice(self.users.size, n_rows, p=self.share_of_user)
@@ -170,13 +172,13 @@ class Shop:
 
 
 def _address(first: str, last: str) -> str:
-    """An e-mail address; the domains are those that nobody can own."""
+    """Return an e-mail address in a domain reserved for examples."""
     domain = ("example.com", "mail.example", "example.org")[(len(first) + len(last)) % 3]
     return f"{first}.{last}@{domain}".lower()
 
 
 def _roads() -> Floats:
-    """Kilometres from each warehouse to each city: a quarter more than as the crow flies, and 15 at least."""
+    """Kilometres from each warehouse to each city: 1.25 times the great-circle distance, at least 15."""
     north, east, north_of, east_of = map(np.radians, (WAREHOUSE_NORTH, WAREHOUSE_EAST, CITY_NORTH, CITY_EAST))
     half = np.sin((north[:, None] - north_of) / 2) ** 2
     half += np.cos(north)[:, None] * np.cos(north_of) * np.sin((east[:, None] - east_of) / 2) ** 2
@@ -185,7 +187,7 @@ def _roads() -> Floats:
 
 
 def _carriers(km: Floats, weight: Floats, rng: np.random.Generator) -> Integers:
-    """Each carrier has its market: by bicycle in town, heavy parcels by one of them, far ones by air."""
+    """Draw the carrier of each order: bicycle in town, one carrier for heavy parcels, air for distant ones."""
     wish = rng.gumbel(size=(km.size, CARRIER.size)) + np.log(CARRIER_SHARE)
     wish[:, 1] += 2.0 * (km < 60) - 2.5 * (km > 150)
     wish[:, 2] += 1.6 * (weight > 15)
@@ -195,7 +197,7 @@ def _carriers(km: Floats, weight: Floats, rng: np.random.Generator) -> Integers:
 
 
 def _weather(city: Integers, rng: np.random.Generator) -> Integers:
-    """Index into `WEATHER`: snow in the north."""
+    """Draw an index into `WEATHER` for each order; snow is more frequent in the north."""
     north = CITY_NORTH[city]
     cold, wet = (north - 47) / 6 + rng.normal(0, 1, city.size), rng.normal(0, 1, city.size)
     return np.select([(cold > 1.1) & (wet > 0), wet > 1.4, wet > 0.2], [3, 2, 1], 0)
@@ -204,7 +206,7 @@ def _weather(city: Integers, rng: np.random.Generator) -> Integers:
 def _log_odds(
     km: Floats, carrier: Integers, weather: Integers, promised: Integers, weight: Floats, category: Integers
 ) -> Floats:
-    """Log odds of being late: thresholds of numbers, and combinations of columns."""
+    """Log odds of being late: thresholds of numbers, and interactions of columns."""
     odds = -3.4 + CARRIER_TROUBLE[carrier] + CATEGORY_TROUBLE[category]
     odds += np.array([0.0, 0.3, 0.8, 1.5])[weather]
     odds += 0.9 * (km > 400) + 0.8 * (km > 1000) + 1.6 * ((promised <= 2) & (km > 700))
@@ -215,7 +217,7 @@ def _log_odds(
 
 
 def write_orders(directory: Path, n_rows: int, seed: int) -> Orders:
-    """Five weeks of orders, `n_rows` together, the day after them, and the rest of that week, chunk by chunk."""
+    """Write five weeks of orders, `n_rows` in total, the day after them, and the rest of that week, chunk by chunk."""
     shop = Shop.opened(seed)
     directory.mkdir(parents=True, exist_ok=True)
     n_bytes, paths, ends = 0, [], [week * n_rows // N_FILES for week in range(N_FILES + 1)]
@@ -236,7 +238,7 @@ def write_orders(directory: Path, n_rows: int, seed: int) -> Orders:
 def _written(
     shop: Shop, path: Path, first: dt.date, n_days: int, n_rows: int, first_id: int
 ) -> Iterator[tuple[pa.Table, Floats]]:
-    """Write orders of some days to a file, and yield each chunk after it was written."""
+    """Write the orders of some days to a file, and yield each chunk once it is written."""
     starts = [*range(0, n_rows, CHUNK_ROWS), n_rows]
     with pq.ParquetWriter(path, shop.orders(first, 0, n_days, 1, first_id)[0].schema, compression="zstd") as writer:
         for begin, end in pairwise(starts):

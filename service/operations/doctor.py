@@ -1,4 +1,4 @@
-"""`fewpass doctor`: look at everything a workspace depends on, and say what to do about what is wrong."""
+"""`fewpass doctor`: check everything a workspace depends on, and suggest remedies."""
 
 import os
 import shutil
@@ -39,7 +39,7 @@ State = Literal["ok", "warning", "failed"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check has found; `remedy` is empty where nothing is to be done."""
+    """Result of one check; `remedy` is empty if there is nothing to do."""
 
     check: str
     state: State
@@ -48,7 +48,7 @@ class Finding:
 
 
 def run_doctor_checks(settings: Settings, *, is_repairing: bool = False) -> list[Finding]:
-    """Run all checks; nothing is changed unless `is_repairing`, and then only what can be made anew.
+    """Run all checks; nothing is changed unless `is_repairing`, and then only files that can be rebuilt.
 
     That is: damaged compiled forms from their DuckDB files; drafts of dead writers and files of no version are removed.
     """
@@ -238,7 +238,7 @@ def _uploads(workspace: Workspace) -> Iterator[Finding]:
 
 
 def _lost_uploads(workspace: Workspace) -> Iterator[tuple[str, str]]:
-    """Data sets and their uploaded files that are gone, as after a restore to another folder."""
+    """Yield data sets with uploaded files that are missing, as after a restore to another folder."""
     for dataset in iterate_page_items(partial(product.list_datasets, workspace)):
         for uri in dataset.uris:
             is_file = not ("://" in uri or set("*?[") & set(uri))

@@ -1,4 +1,4 @@
-"""Run every kernel that a request or a job may need, so that an image holds all of them compiled."""
+"""Precompilation: run every kernel that a request or a job may need, so that an image holds all of them compiled."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ STRUCTURES: list[JSONObject] = [{"method": "exact"}, {"method": "blocks", "candi
 
 
 def precompile_in_processes(n_processes: int, tasks: Sequence[Callable[[], object]] | None = None) -> float:
-    """Run learners and queries once, all unless given, each in one of several processes; returns the seconds it took."""
+    """Run learners and queries once (by default all), each in one of `n_processes` processes; return the seconds it
+    took.
+    """
     started = time.perf_counter()
     with ProcessPoolExecutor(n_processes, multiprocessing.get_context("spawn")) as pool:
         for future in [pool.submit(task) for task in (TASKS if tasks is None else tasks)]:
@@ -78,7 +80,7 @@ def _compile_average() -> None:
 
 
 def _compile_trees() -> None:
-    """The default learner on classes that only interactions tell, so that it has trees."""
+    """Run the default learner on classes determined only by interactions, so that it grows trees."""
     random = np.random.default_rng(0)
     a, b, c = random.integers(0, 2, (3, 1200))
     words = {"many": np.arange(1200) % 300} | {"a": a, "b": b, "c": c, "class": a ^ b ^ c}
@@ -90,7 +92,7 @@ def _compile_trees() -> None:
 
 
 def _compile_large() -> None:
-    """The default learner on more rows than it draws of small tables."""
+    """Run the default learner on more rows than small tables have."""
     random = np.random.default_rng(1)
     n = LARGE_ROWS + 1
     numbers = {name: random.normal(size=n) for name in "ab"}
@@ -102,7 +104,7 @@ def _compile_large() -> None:
 
 
 def _compile_counts() -> None:
-    """Counts of many rows and many values, which the small tables of the learners do not have."""
+    """Count many rows and many values, which the learners' small tables lack."""
     n_rows = np.arange(1 << 16)
     many = {name: n_rows // 20**i % 20 for i, name in enumerate("abc")} | {"class": n_rows % 2}
     binary = {name: n_rows[:64] // 2**i % 2 for i, name in enumerate("abcde")} | {"class": n_rows[:64] % 3}
@@ -116,7 +118,7 @@ def _compile_counts() -> None:
 
 
 def _compile_cells(rows: Chunk, schema: Schema) -> None:
-    """Keys of 32 and of 64 bits."""
+    """Compile counting with 32-bit and 64-bit keys."""
     members = np.arange(2)
     n_cells = schema.n_classes * int(schema.domain_sizes[members].prod())
     for n in (n_cells, 1 << 40):
@@ -133,7 +135,7 @@ def _compile_structures(parameters: JSONObject) -> None:
 
 
 def _ask_structures(learned: Model) -> None:
-    """Every query, to the model and as it is mapped."""
+    """Ask every query of a model, as learned and as mapped."""
     header, arrays = learned.to_arrays()
     for array in arrays.values():
         array.setflags(write=False)
@@ -149,7 +151,7 @@ def _ask_structures(learned: Model) -> None:
 
 
 def _compile_samples() -> None:
-    """Samples in place of an exact answer, which a network of this size does not need."""
+    """Compile sampled answers, which a network of this size does not otherwise need."""
     network = model_arc_network(drive(recipes.learner("nb", {}, "class"), Source.of_table(TABLE)))
     answer_after_intervention(network, Marginal({"word": "a"}, sampling=Sampling(error=0.5)), most_bytes=0)
 

@@ -1,1 +1,1 @@
-"""Processes: serving processes, job workers, and who keeps them alive."""
+"""Processes: serving processes, job workers, and their supervisor."""

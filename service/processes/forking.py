@@ -1,4 +1,4 @@
-"""Serving processes that share the memory of what they all load: one process loads it, and they are forked from it.
+"""Serving processes forked from one process that has loaded everything, so that they share its memory.
 
 `python -m service.processes.forking FD PID` loads the application, compiles or loads the kernels of predictions, and forks the serving
 processes onto the socket FD; it ends with its parent PID. It has no threads of its own (see docs/decisions/service-forking.md).
@@ -40,7 +40,8 @@ HARMLESS_THREADS = {"jemalloc_bg_thd"}
 
 
 def raise_malloc_thresholds() -> None:
-    """Let glibc, where it is, keep a few megabytes that requests have freed, instead of handing them back after each.
+    """Make glibc keep a few megabytes freed by requests instead of returning them after each; no effect with other C
+    libraries.
 
     A body of some hundred kilobytes would otherwise grow and trim the heap several times, and touch every page anew: four
     fifths of the CPU time of receiving it.
@@ -52,10 +53,10 @@ def raise_malloc_thresholds() -> None:
 
 
 class Forked(ForkProcess):
-    """A forked process that has the signal handlers of a fresh one from its first signal on."""
+    """A forked process that starts with the signal handlers of a fresh one."""
 
     def start(self) -> None:
-        """Fork with signals held back; the child lets them in when the handlers of its parent are gone."""
+        """Fork with signals blocked; the child unblocks them once its parent's handlers are removed."""
         held = signal.pthread_sigmask(signal.SIG_BLOCK, multiprocess.SIGNALS)
         try:
             super().start()
@@ -64,7 +65,7 @@ class Forked(ForkProcess):
 
 
 class Servers(multiprocess.Multiprocess):
-    """Uvicorn's supervisor, which holds the socket longer than those who take connections from it.
+    """Uvicorn's supervisor, which keeps the socket open longer than its serving processes.
 
     It replaces a process whatever ended it. A start that fails ends all only before one has ever succeeded: after that
     its cause, such as a database that is away, passes.
@@ -73,7 +74,7 @@ class Servers(multiprocess.Multiprocess):
     has_served = False
 
     def keep_subprocess_alive(self) -> None:
-        """Replace those that have ended."""
+        """Replace serving processes that have ended."""
         self.has_served = self.has_served or any(
             process.exitcode is None and process.is_ready(HANG_S) for process in self.processes
         )
@@ -86,14 +87,14 @@ class Servers(multiprocess.Multiprocess):
         super().keep_subprocess_alive()
 
     def terminate_all(self) -> None:
-        """End all, with a door behind which nobody would wait."""
+        """End all serving processes, closing the sockets first so that no client waits on them."""
         for listening in self.sockets:
             listening.close()
         super().terminate_all()
 
 
 def app_from_environment() -> "FastAPI":
-    """The factory for serving processes that uvicorn spawns."""
+    """Create the application in a serving process spawned by uvicorn."""
     from service.http.app import create_app
 
     settings = Settings()
@@ -103,7 +104,7 @@ def app_from_environment() -> "FastAPI":
 
 
 def run_forked_servers() -> None:
-    """Load, fork, watch over the forked, and end with all of them."""
+    """Load the modules, fork the serving processes, supervise them, and end with all of them."""
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     end_with_parent(parent)
     settings = Settings()
@@ -121,7 +122,9 @@ def run_forked_servers() -> None:
 
 
 def preload_serving_modules(settings: Settings) -> None:
-    """Load what serving processes need, and put it where the garbage collector writes nothing."""
+    """Import the modules of serving processes, and freeze them so that the garbage collector does not write to their
+    pages.
+    """
     relax_gc_for_startup()
     skip_pandas_import()
     import service.processes.preloaded  # noqa: F401
@@ -136,7 +139,7 @@ def preload_serving_modules(settings: Settings) -> None:
 
 
 def uvicorn_config(settings: Settings) -> Config:
-    """What uvicorn is told, whether it serves in one process or in many."""
+    """Return the uvicorn configuration, for one serving process or many."""
     config = ServerConfig(
         "service.processes.forking:app_from_environment",
         factory=True,
@@ -159,7 +162,7 @@ def uvicorn_config(settings: Settings) -> Config:
 
 
 def fork_serving_process(config: Config, target: Callable[..., None], sockets: list[socket]) -> Any:
-    """In place of uvicorn's own, which starts an interpreter for each process."""
+    """Fork a serving process, in place of uvicorn's function that starts an interpreter for each."""
     del config
     return Forked(target=_serve, args=(target, sockets, os.getpid()))
 
@@ -175,7 +178,7 @@ def _serve(target: Callable[..., None], sockets: list[socket], parent: int) -> N
 
 
 def threads_lost_by_fork() -> list[str]:
-    """Names of the threads of this process beside the main one that a fork would lose."""
+    """Return the names of threads of this process, besides the main one, that a fork would lose."""
     tasks = Path("/proc/self/task").iterdir()
     names = [(task / "comm").read_text().strip() for task in tasks if task.name != str(os.getpid())]
     return sorted(set(names) - HARMLESS_THREADS)

@@ -1,4 +1,4 @@
-"""A real server on a free loopback port, as a subprocess: for the demo, the tests and the benchmarks."""
+"""A real server on a free loopback port, as a subprocess, for the demo, tests and benchmarks."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from service.settings import Settings
 
 @dataclass(frozen=True)
 class LocalServer:
-    """A running server: where it listens, its process id, and its log."""
+    """A running server: its URL, process id and log."""
 
     url: str
     pid: int
@@ -34,7 +34,8 @@ def local_server(
     module: str = "service.cli",
     start: Callable[..., "subprocess.Popen[bytes]"] = subprocess.Popen,
 ) -> Iterator[LocalServer]:
-    """Start `fewpass serve` on a free port of 127.0.0.1 and wait until it is ready; on leaving, it and its workers have ended.
+    """Start `fewpass serve` on a free port of 127.0.0.1 and wait until it is ready; on exit it and its workers have
+    ended.
 
     The first start compiles kernels. `module` is whose `serve` is run: a test may change what the server does before it
     starts. `start` starts the process, given what `subprocess.Popen` is given. Raises NotReady, with the end of its log, if

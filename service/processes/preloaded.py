@@ -1,4 +1,4 @@
-"""Imports what serving processes would else import one by one: before they are forked, so that they share it."""
+"""Imports of the serving processes, done before they are forked so that they share them."""
 
 import anyio._backends._asyncio
 import sqlalchemy.dialects.sqlite

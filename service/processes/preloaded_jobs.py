@@ -1,4 +1,4 @@
-"""Imports what jobs need and cleans up after itself: in the process from which those of jobs are forked, so that they share it."""
+"""Imports and cleanup of jobs, done in the process from which job processes are forked so that they share them."""
 
 import atexit
 import gc

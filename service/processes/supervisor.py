@@ -1,4 +1,4 @@
-"""The processes of `fewpass serve`: serving processes on one socket, and job workers that end with it."""
+"""The processes of `fewpass serve`: serving processes on one socket, and job workers that end with them."""
 
 import contextlib
 import multiprocessing
@@ -44,7 +44,7 @@ FORWARDED = (signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def run_server(settings: Settings) -> None:
-    """Serve, with as many workers on one socket as are set, until SIGTERM or SIGINT; no process of ours outlives it."""
+    """Serve on one socket with the configured number of workers until SIGTERM or SIGINT; no child process outlives it."""
     relax_gc_for_startup()
     with _metrics_directory(settings):
         configure_logs(settings, "serve")
@@ -57,7 +57,7 @@ def run_server(settings: Settings) -> None:
 
 
 def run_worker(settings: Settings, parent: int | None = None) -> None:
-    """Run jobs until SIGTERM, SIGINT, or the end of the parent process, also while it starts."""
+    """Run jobs until SIGTERM or SIGINT, or until the parent process ends, even during startup."""
     if parent is not None and sys.platform == "linux":
         end_with_parent(parent)
     relax_gc_for_startup()
@@ -81,7 +81,7 @@ def run_worker(settings: Settings, parent: int | None = None) -> None:
 
 
 def open_leased_job_steps(settings: Settings, worker: str) -> "Kinds":
-    """The steps of every kind of job, in the process of one; the lease of its worker fences what it writes."""
+    """Return the steps of every kind of job, for a job's process; the lease of its worker fences what it writes."""
     from service.jobs.logs import enable_job_logs
     from service.workspace import Workspace
 
@@ -99,7 +99,7 @@ def _warn_of_variables() -> None:
 
 
 def _prepare(settings: Settings) -> None:
-    """Make and migrate the workspace once, before several processes want to; refuse to listen openly without a key."""
+    """Create and migrate the workspace once, before several processes open it; refuse to listen openly without a key."""
     from service.http.security import check_api_keys_exist
     from service.workspace import Workspace
 
@@ -140,7 +140,7 @@ def _serve(settings: Settings) -> None:
 
 
 def _serve_forked(settings: Settings, listening: socket.socket) -> None:
-    """Keep the process alive from which the serving processes are forked; see `service.processes.forking`."""
+    """Keep alive the process from which serving processes are forked; see `service.processes.forking`."""
     descriptor = listening.fileno()
     command = [sys.executable, "-m", "service.processes.forking", str(descriptor), str(os.getpid())]
     start_no_blas_threads()  # which would run beside the fork
@@ -177,7 +177,9 @@ def _forward_to(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _metrics_directory(settings: Settings) -> Iterator[None]:
-    """Several serving processes add up their metrics through files; must be set before prometheus-client is used."""
+    """Provide a directory in which several serving processes add up their metrics; must be set before prometheus-client
+    is imported.
+    """
     if settings.workers == 1:
         yield
         return
@@ -188,7 +190,7 @@ def _metrics_directory(settings: Settings) -> Iterator[None]:
 
 @contextlib.contextmanager
 def supervised_job_workers(settings: Settings) -> Iterator[None]:
-    """Job worker processes, restarted when they die, ended on leaving."""
+    """Run job worker processes, restart them when they die, and end them on exit."""
     stop = threading.Event()
     keepers = [
         threading.Thread(target=_keep_worker, args=(settings, stop), name=f"keep-worker-{number}")
@@ -247,7 +249,9 @@ def takes_no_bytes(folder: Path) -> bool:
 
 
 def _seconds_to_stop(settings: Settings) -> float:
-    """What a worker is given to stop: of the time for open requests, which run out meanwhile, what is left and a moment."""
+    """Seconds that a worker gets to stop: what is left of the time for open requests, which end meanwhile, plus a
+    moment.
+    """
     from service.http.connections import Server
 
     since = time.monotonic() if Server.stopping_since is None else Server.stopping_since
@@ -255,7 +259,7 @@ def _seconds_to_stop(settings: Settings) -> float:
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """End a process, in order if it can within the time."""
+    """Terminate a process, and kill it after `timeout_s` seconds."""
     process.terminate()
     try:
         process.wait(timeout_s)

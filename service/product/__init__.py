@@ -1,4 +1,4 @@
-"""The face of the product: every verb that REST, the command line and the worker call, on an opened workspace.
+"""The product's public functions, which REST, the command line and the worker call on an opened workspace.
 
 Its verbs are listed in `__init__.pyi`, and each is imported when it is first used.
 

@@ -1,4 +1,4 @@
-"""API keys: made, listed and revoked."""
+"""API keys: create, list, revoke."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +11,6 @@ revoke_key = bind_control_to_workspace(api_keys_and_sessions.revoke_api_key)
 
 
 def create_key(workspace: Workspace, name: str, role: Role, days: float | None = None) -> tuple[ApiKey, str]:
-    """Make an API key that expires after so many days, if given; its token is returned here and never again."""
+    """Create an API key that expires after `days` if given; its token is returned here and never again."""
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
     return api_keys_and_sessions.create_api_key(workspace.control, name, role, expires_at)

@@ -1,4 +1,4 @@
-"""The audit log of a workspace: acts that change files beside the control database, and reading, checking and shortening the log."""
+"""The audit log of a workspace: record changes of files outside the control database; read, verify and shorten the log."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ from storage.control.paging import DEFAULT_LIMIT, Page
 
 
 def record_audit_act(workspace: Workspace, action: str, subject: str, **detail: object) -> None:
-    """Record an act whose object is no row of the control database, after it was done."""
+    """Record a completed act whose object is not a row of the control database."""
     with workspace.control.writing() as connection:
         audit.record_act(connection, action, subject, **detail)
 
@@ -17,19 +17,19 @@ def record_audit_act(workspace: Workspace, action: str, subject: str, **detail: 
 def list_audit_lines(
     workspace: Workspace, limit: int = DEFAULT_LIMIT, cursor: str | None = None, actor: str | None = None
 ) -> Page[AuditLine]:
-    """A page of the audit log, newest first; of one actor if named. Raises InvalidCursor."""
+    """Return a page of the audit log, newest first, optionally of one actor. Raises InvalidCursor."""
     with workspace.control.reading() as connection:
         return audit.audit_lines(connection, limit, cursor, actor)
 
 
 def audit_log_faults(workspace: Workspace) -> list[str]:
-    """One sentence for each line that was changed or removed; empty if the chain is whole."""
+    """Return one sentence for each line that was changed or removed; empty if the chain is intact."""
     with workspace.control.reading() as connection:
         return audit.audit_faults(connection)
 
 
 def delete_old_audit_lines(workspace: Workspace) -> int:
-    """Delete lines older than `FEWPASS_AUDIT_DAYS`; returns how many."""
+    """Delete lines older than `FEWPASS_AUDIT_DAYS` and return how many."""
     before = datetime.now(UTC) - timedelta(days=workspace.settings.audit_days)
     with workspace.control.writing() as connection:
         return audit.delete_audit_lines_before(connection, before)

@@ -1,4 +1,6 @@
-"""What a server reads for others is read in a process of its own: a file that unpacks to gigabytes, or ends its reader, ends nothing else."""
+"""Untrusted files are read in a child process, so that one that unpacks to gigabytes or crashes its reader ends nothing
+else.
+"""
 
 import time
 from collections.abc import Callable
@@ -27,7 +29,7 @@ def run_in_child_process(
     is_trusted: bool = True,
     time_limit_s: float | None = None,
 ) -> Answer:
-    """What `call(workspace, *arguments)` returns in a process of its own, which has opened the same workspace.
+    """Run `call(workspace, *arguments)` in a child process that has opened the same workspace, and return its result.
 
     All of it is picklable. A process that `is_trusted` may be used again; one that takes longer than `time_limit_s` is
     ended: nobody waits for the answer any more. Raises InvalidRequest if it takes more memory than a job may that does not

@@ -1,4 +1,6 @@
-"""Circuits that go on learning: from the posterior of the newest version, with the files that it has not seen."""
+"""Updates of circuits: learning continues from the posterior of the newest version, with the files that it has not
+seen.
+"""
 
 import hashlib
 import json
@@ -27,7 +29,7 @@ ORDER = "order"
 
 @dataclass(frozen=True, eq=False)
 class Continuation:
-    """What is left to learn on top of a version."""
+    """Remaining learning on top of a version."""
 
     model: Model
     resumption: Resumption
@@ -36,14 +38,15 @@ class Continuation:
     order: Sequence[str] = ()  # digests of the files in the order in which their rows are sampled
 
     def learner(self) -> Learner:
-        """Learns the new rows, in their order."""
+        """Learner that continues with the new rows, in their order."""
         return Learner("spn", self.resumption.recipe(), 1)
 
 
 def update_continuation(
     workspace: Workspace, request: TrainRequest, rows: TrainingRows, how: str
 ) -> Continuation | Account | None:
-    """How an update goes on from the newest version: an Account says why it must start anew; None if there is nothing to go on from.
+    """Return how an update continues from the newest version: an Account with the reason if it must start over; None if
+    there is no version to continue.
 
     It can go on if the version was learned by ADF, BMM or sampling with the same parameters, target, columns and choice of rows, and
     every file that it has learned from is still there, and the circuit that it began with: a posterior over rows in their order cannot forget.
@@ -100,7 +103,8 @@ def _anew(reason: str) -> Account:
 
 
 def training_selection_sha256(rows: TrainingRows, target: str | None, overrides: JSONMapping) -> str:
-    """What is learned of which rows, as a SHA-256: kept in the model, so that an update goes on with the same.
+    """Return the SHA-256 of the training selection (rows, target, overrides), stored in the model so that an update
+    continues with the same.
 
     Not in words, as those of forgotten rows may name somebody, and models are carried elsewhere.
     """

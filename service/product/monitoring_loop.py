@@ -1,4 +1,6 @@
-"""Looking after models: every few minutes one process tests what was served, alerts, goes back to the version before, and clears what is old."""
+"""Monitoring loop: every few minutes one process tests served rows, sends alerts, rolls back to the previous version,
+and removes old records.
+"""
 
 import fcntl
 import threading
@@ -39,7 +41,7 @@ EVENTS_S = 2.0  # between two looks for events to send
 
 
 class Looker:
-    """A thread that looks after the models of a workspace; of several processes one does."""
+    """A thread that monitors the models of a workspace; only one of several processes does it at a time."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
@@ -55,7 +57,7 @@ class Looker:
         return self
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the thread."""
         self._stopping.set()
         self._thread.join(1)
 
@@ -94,7 +96,7 @@ class Looker:
                 yield True
 
     def look(self) -> None:
-        """Look once at every model, unless another process does just now."""
+        """Check every model once, unless another process is doing so."""
         root = self.workspace.layout.root
         with self._alone() as is_alone:
             if not is_alone:
@@ -124,7 +126,7 @@ class Looker:
         save_monitoring_state(self.workspace, name, report, labels)
 
     def _clear(self, root: Path) -> None:
-        """Once an hour: compact what is old, remove what is very old."""
+        """Compact old records and remove very old ones, once an hour."""
         now = datetime.now(UTC)
         if self._cleared is not None and now - self._cleared < timedelta(hours=1):
             return
@@ -139,7 +141,9 @@ class Looker:
 
 
 def last_day_monitoring(workspace: Workspace, name: str) -> tuple[JSONMapping, JSONMapping]:
-    """What the last day of a model shows, against what its rule compares with; and what labels say of it."""
+    """Return the monitoring report of a model's last day against the reference of its rule, and the report on its
+    labels.
+    """
     watching, against = Watching(workspace, name), str(alert_rule(workspace, name)["against"])
     try:
         report = monitoring_window_report(workspace, name, against=against)
@@ -160,7 +164,7 @@ def last_day_monitoring(workspace: Workspace, name: str) -> tuple[JSONMapping, J
 
 
 def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now: datetime | None = None) -> JSONObject:
-    """Compare the champion with the version before it on labelled rows that the champion has served.
+    """Compare the champion with the previous version on labelled rows that the champion served.
 
     Both predict the same rows, which are kept in mode "rows"; the posterior of the mean difference of their log losses,
     with a flat prior, says how probably the champion is worse. Fewer than `min_labels` decide nothing. Returns
@@ -209,7 +213,7 @@ def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now:
 
 
 def _before(workspace: Workspace, name: str, version: int) -> int:
-    """The version that was champion before; LookupError if there is none."""
+    """Return the previous champion; LookupError if there is none."""
     moves = aliases.alias_history(workspace.control, name, 100).items
     known = {one.version for one in model_versions.list_model_versions(workspace.control, name, limit=1000).items}
     others = [

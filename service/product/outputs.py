@@ -1,4 +1,4 @@
-"""Files that a command writes where the user says: on this machine, or in a store that is read by the same address."""
+"""Output files of commands: local, or in an object store named by the same kind of address as inputs."""
 
 import re
 import secrets
@@ -32,14 +32,14 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Stored:
-    """A file of a store: its address as the user gave it, and its path there."""
+    """A file of an object store: its address as given, and its path there."""
 
     address: str
     filesystem: pafs.FileSystem
     path: str
 
     def exists(self) -> bool:
-        """Whether there is one already; a `SourceError` if the store does not tell, or has no such bucket."""
+        """Return whether the file exists; `SourceError` if the store does not answer or has no such bucket."""
         try:
             bucket = self.path.split("/")[0]
             if self.filesystem.type_name in OBJECT_STORES and not _is_there(self.filesystem, bucket):
@@ -49,7 +49,7 @@ class Stored:
             raise self._refused(error) from error
 
     def put(self, draft: Path) -> None:
-        """Copy a whole file there."""
+        """Upload a complete file."""
         is_atomic = self.filesystem.type_name in OBJECT_STORES
         aside = self.path if is_atomic else f"{self.path}.{secrets.token_hex(4)}.partial"
         try:
@@ -75,7 +75,9 @@ def _is_there(filesystem: pafs.FileSystem, path: str) -> bool:
 
 
 def output_destination(output: Output) -> Path | Stored:
-    """A path of this machine, or the file of a store; InvalidRequest if that cannot be written, SourceError if it is none."""
+    """Return a local path or the file of a store; InvalidRequest if it cannot be written, SourceError if the address is
+    invalid.
+    """
     text = str(output)
     shown = redact_uri_secrets(text)
     if "://" not in text:
@@ -100,13 +102,13 @@ def output_destination(output: Output) -> Path | Stored:
 
 
 def output_file_name(output: Output) -> PurePosixPath:
-    """The name of the file to write, without the options of an address."""
+    """Return the name of the output file, without the options of an address."""
     place = output_destination(output)
     return PurePosixPath(PurePosixPath(place.path if isinstance(place, Stored) else place).name)
 
 
 def check_output_free(output: Output, *, replace: bool) -> None:
-    """Refuse an address that cannot be written (SourceError, InvalidRequest), and a file that exists, unless `replace`."""
+    """Refuse an address that cannot be written (SourceError, InvalidRequest), and an existing file unless `replace`."""
     if output_destination(output).exists() and not replace:
         shown = redact_uri_secrets(str(output))
         raise InvalidRequest(f"{shown} exists already. Choose another name, or replace it with --force.", path=shown)
@@ -114,7 +116,7 @@ def check_output_free(output: Output, *, replace: bool) -> None:
 
 @contextmanager
 def output_draft(output: Output, *, replace: bool) -> Iterator[Path]:
-    """A local path to write to, in a private folder; what is there at the end appears at the output, whole.
+    """Provide a private local path to write to; its content appears at the output in one piece on exit.
 
     Raises InvalidRequest or SourceError as of `check_output_free`; or if the store refuses the file.
     """
@@ -130,7 +132,9 @@ def output_draft(output: Output, *, replace: bool) -> Iterator[Path]:
 
 
 def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bool) -> int:
-    """Write what `make` gives to a file that appears when it is complete, after `check_output_free`; returns its bytes."""
+    """Write the result of `make` to a file that appears only when complete, after `check_output_free`; return its
+    bytes.
+    """
     check_output_free(output, replace=replace)
     text = make()
     content = text.encode() if isinstance(text, str) else text
@@ -140,7 +144,7 @@ def write_output(output: Output, make: Callable[[], str | bytes], *, replace: bo
 
 
 def check_parquet_output(output: Output, *, replace: bool) -> None:
-    """Refuse a file that has the suffix of something else, or exists and is not to be replaced (InvalidRequest)."""
+    """Refuse a file whose suffix is not Parquet's, or that exists and must not be replaced (InvalidRequest)."""
     name, shown = output_file_name(output), redact_uri_secrets(str(output))
     if name.suffix.lower() not in SUFFIXES:
         raise InvalidRequest(
@@ -152,13 +156,13 @@ def check_parquet_output(output: Output, *, replace: bool) -> None:
 
 
 def decode_dictionary_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows whose dictionaries are their values: a file that holds text may have been read as a dictionary."""
+    """Decode dictionary columns to their values: a text file may have been read as dictionaries."""
     columns = [each.dictionary_decode() if pa.types.is_dictionary(each.type) else each for each in batch.columns]
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 class ParquetDraft:
-    """A Parquet file that is written batch by batch; numbers repeat in columns of data, `copied`, and hardly in answers."""
+    """A Parquet file written batch by batch; values repeat in the `copied` data columns but rarely in answers."""
 
     def __init__(self, path: Path, copied: Collection[str] = ()) -> None:
         self.path, self.copied = path, frozenset(copied)
@@ -172,7 +176,7 @@ class ParquetDraft:
             self._writer.close()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows."""
+        """Write the rows of a batch."""
         if self._writer is None:
             # A dictionary of probabilities took .34 of the .46 s of writing a million rows, and a fifth more bytes.
             repeating = [f.name for f in batch.schema if f.name in self.copied or not pa.types.is_floating(f.type)]
@@ -181,7 +185,7 @@ class ParquetDraft:
 
 
 def ordered_thread_map(work: Callable[[Item], Found], items: Iterable[Item], threads: int) -> Iterator[Found]:
-    """What a function makes of items, in their order, on threads; at most two items a thread are ahead."""
+    """Map a function over items on threads and yield results in order, at most two items per thread ahead."""
     with ThreadPoolExecutor(threads, thread_name_prefix="rows") as pool:
         waiting: deque[Future[Found]] = deque()
         try:

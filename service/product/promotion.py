@@ -1,4 +1,6 @@
-"""Champion and challenger: a refresh looks at the data, trains a version, measures both on the same new rows, and decides by a rule."""
+"""Champion and challenger: a refresh inspects the data, trains a version, measures both on the same new rows, and
+decides by a rule.
+"""
 
 import math
 from collections.abc import Callable, Mapping
@@ -51,7 +53,9 @@ BROKEN = ("absent", "missing", "unseen", "out_of_range", "swapped", "clipped")
 
 
 class Measured(NamedTuple):
-    """A version on the rows of the decision: its metrics, or why there are none; and what the class shares alone lose."""
+    """Evaluation of a version on the deciding rows: its metrics or why they are missing, and the losses of the class
+    shares alone.
+    """
 
     version: int
     metrics: JSONObject | None
@@ -60,14 +64,14 @@ class Measured(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What the rule says, and why."""
+    """Decision of the rule, with its reason."""
 
     is_promoted: bool
     reason: str
 
 
 def refresh_steps(workspace: Workspace) -> Steps:
-    """The steps of a job that refreshes: a look at the data, those of a training, then the decision."""
+    """Return the steps of a refresh job: inspection of the data, training, decision."""
     train = {name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace).items()}
     return {
         "inspect": partial(inspect_refresh_data, workspace),
@@ -81,7 +85,7 @@ def _of_train(work: Work) -> Work:
 
 
 def _unless_skipped(work: Work) -> Work:
-    """A step of a refresh that has found nothing to do says so to the end."""
+    """Wrap a step so that it is skipped if the inspection found nothing to do."""
 
     def run_unless(run: Run) -> JSONObject:
         looked = run.receipts.get("inspect", {})  # a job of an earlier release has not looked
@@ -91,7 +95,9 @@ def _unless_skipped(work: Work) -> Work:
 
 
 def checked_refresh_training(workspace: Workspace, request: RefreshRequest) -> TrainRequest:
-    """The training of a refresh (NotFound); InvalidRequest if its rule has a metric of classes, and the model has none."""
+    """Return the training request of a refresh (NotFound); InvalidRequest if its rule uses a class metric and the model
+    has no class.
+    """
     rule, train = request.promotion, request.train
     if rule.dataset is not None:
         get_dataset(workspace, rule.dataset)
@@ -107,7 +113,7 @@ def checked_refresh_training(workspace: Workspace, request: RefreshRequest) -> T
 
 
 def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
-    """Measure challenger and champion, keep the decision, move the alias, and prune the model's old versions."""
+    """Measure challenger and champion, record the decision, move the alias, and prune the model's old versions."""
     request = RefreshRequest(**run.request)
     published = run.receipts["publish"]
     name, number = published["model"], published["version"]
@@ -145,7 +151,7 @@ def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def promotion_verdict(rule: PromotionRule, challenger: Measured, champion: Measured | None) -> Verdict:
-    """Apply a rule to two versions that were measured on the same rows; the champion is None if there is none.
+    """Apply a rule to two versions measured on the same rows; `champion` is None if there is no champion.
 
     The reason says how many rows have a class that a version does not know.
     """
@@ -199,7 +205,7 @@ def _verdict(rule: PromotionRule, challenger: Measured, champion: Measured | Non
 
 
 def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
-    """Why a version is promoted in no case, whatever the champion is; None if it may be."""
+    """Return why a version cannot be promoted whatever the champion is; None if it can."""
     its = f"version {challenger.version}"
     if challenger.metrics is None:
         return f"{its} could not be measured ({challenger.problem})"
@@ -217,7 +223,7 @@ def _below_floor(rule: PromotionRule, challenger: Measured) -> str | None:
 
 
 def _loss(metrics: JSONMapping, metric: str) -> float | None:
-    """A metric of which less is better; of a model without classes, the mean negative log likelihood.
+    """Return a metric where lower is better; for a model without classes, the mean negative log likelihood.
 
     Rows that it calls impossible make that infinite, though `log_likelihood` is the mean of the others.
     """
@@ -247,7 +253,7 @@ def _mapped(workspace: Workspace, name: str, number: int) -> Model:
 
 
 def _schema(workspace: Workspace, name: str, number: int) -> Schema | None:
-    """By which a version reads rows; None if it cannot be loaded, of which `_measured` tells."""
+    """Return the schema by which a version reads rows; None if it cannot be loaded, which `_measured` reports."""
     try:
         return _mapped(workspace, name, number).schema
     except (LearnerError, NotFound, CorruptFile):
@@ -255,7 +261,7 @@ def _schema(workspace: Workspace, name: str, number: int) -> Schema | None:
 
 
 def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schema | None) -> tuple[Read, JSONMapping]:
-    """The rows that decide, as each model reads them, and how to say which they are."""
+    """Return the deciding rows, in the types of each model, and a description of them."""
     rule, train = request.promotion, request_at_snapshot(request.train, run.receipts.get("learn", {}).get("snapshot"))
     most = workspace.settings.evaluation_rows
     dataset = rule.dataset or train.test_dataset
@@ -284,7 +290,7 @@ def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schem
 
 
 def newest_file_positions(source: Source, n_files: int, n_rows: float) -> list[int]:
-    """Positions of the files that changed last: so many files, and more until they hold so many rows."""
+    """Return the positions of the newest files: `n_files`, and more until they hold `n_rows` rows."""
     chosen: list[int] = []
     rows = 0
     of_files = {fragment.file for fragment in source.fragments}
@@ -297,11 +303,13 @@ def newest_file_positions(source: Source, n_files: int, n_rows: float) -> list[i
 
 
 class Quarantined(Conflict):
-    """New data that differs from what the champion learned as broken data does; a person has to look at it."""
+    """Raised for new data that looks broken compared with the champion's training data; a person has to check it."""
 
 
 def inspect_refresh_data(workspace: Workspace, run: Run) -> JSONObject:
-    """Whether to train: `is_skipped` says that too little has changed. Quarantined if the newest files are broken."""
+    """Return whether to train: `is_skipped` means that too little has changed. Quarantined if the newest files look
+    broken.
+    """
     request = RefreshRequest(**run.request)
     champion = _champion(workspace, request)
     if champion is None or (request.quarantine_points is None and request.when == "always"):
@@ -318,7 +326,7 @@ def inspect_refresh_data(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _look_at_files(workspace: Workspace, request: RefreshRequest, champion: ModelVersion, run: Run) -> list[str]:
-    """Compare the newest file of the training data with what the champion learned; returns what has changed, in words."""
+    """Compare the newest training file with the champion's training data; return the changes in words."""
     train = request.train
     try:
         model = map_model_version(champion).model

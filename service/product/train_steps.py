@@ -1,4 +1,4 @@
-"""A training, step by step: learn, evaluate, reserve a number, publish. Workers and commands run the same steps."""
+"""The steps of a training: learn, evaluate, reserve a number, publish. Workers and commands run the same steps."""
 
 import time
 from contextlib import nullcontext
@@ -77,7 +77,7 @@ ATTEMPTS = 3  # as often a job learns when rows are forgotten in between
 
 
 def train_steps(workspace: Workspace) -> Steps:
-    """The steps of a job that trains."""
+    """Return the steps of a training job."""
     steps = {
         "learn": learn_model,
         "evaluate": evaluate_learned_model,
@@ -88,13 +88,13 @@ def train_steps(workspace: Workspace) -> Steps:
 
 
 def _request_of(run: Run) -> TrainRequest:
-    """What is asked for, with what the first step found to hold of the columns."""
+    """Return the training request with the column overrides resolved by the first step."""
     columns = run.receipts["learn"].get("columns")  # a job of an earlier release has none
     return TrainRequest(**run.request | ({} if columns is None else {"columns": columns}))
 
 
 def learn_model(workspace: Workspace, run: Run) -> JSONObject:
-    """Make the passes and leave the compiled model in the job's scratch folder."""
+    """Run the passes and write the compiled model to the job's scratch folder."""
     request = provenance.request_with_last_columns(workspace, TrainRequest(**run.request))
     ledger = statistics_ledger(workspace, request, run)
     known = _kept_schema(workspace, request, ledger)
@@ -154,7 +154,9 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> list[str]:
-    """A warning where few rows were learned, since the newest time lies far after all others; looks at no row where many were."""
+    """Return a warning if few rows were learned because the newest time lies far after all others; reads rows only in
+    that case.
+    """
     if request.window is None or request.timestamp is None:
         return []
     if n_learned >= max(FEW_ROWS, FEW_SHARE * sum(file.n_rows for file in source.files)):
@@ -163,14 +165,14 @@ def _lone_window(source: Source, request: TrainRequest, n_learned: int = 0) -> l
 
 
 def trained_model_warnings(model: Model) -> list[str]:
-    """What is worth knowing of the model's table, and how it was taken."""
+    """Return warnings about the model's training table and how its columns were used."""
     return [*training_column_warnings(model.schema, monitored_network(model)), *model.warnings()]
 
 
 def fit_training_rows(
     workspace: Workspace, request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
 ) -> tuple[Any, list[Account]]:
-    """The model of the rows, with what is stored as far as it serves, and what that saved."""
+    """Fit the model, reusing stored statistics where possible; return it with an account of what was reused."""
     configure_memory_allocators()
     set_memory_limit(counts_memory_limit(workspace.settings, run.memory_limit), workspace.temporary)
     overrides, target = training_column_overrides(workspace, request), training_target(workspace, request)
@@ -225,7 +227,7 @@ def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints:
 
 
 def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
-    """Measure the learned model on the test data or on rows that were kept back."""
+    """Measure the learned model on the test data or on held-out rows."""
     request = _request_of(run)
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
@@ -253,12 +255,12 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def reserve_version_number(workspace: Workspace, run: Run) -> JSONObject:
-    """Take the version's number; a restart before this receipt leaves a gap in the numbers, never a clash."""
+    """Reserve the version's number; a restart before this receipt leaves a gap in the numbers, never a clash."""
     return {"version": model_versions.reserve_version(workspace.control, run.request["model"])}
 
 
 def publish_trained_version(workspace: Workspace, run: Run) -> JSONObject:
-    """Files first, then the row with its aliases; a repetition finds the row and changes nothing.
+    """Publish the files first, then the row with its aliases; a repetition finds the row and changes nothing.
 
     What learned rows that are forgotten meanwhile learns again without them; ForgottenMeanwhile if that happens each time.
     """
@@ -325,7 +327,9 @@ def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> Mod
 
 
 def training_target(workspace: Workspace, request: TrainRequest) -> str | None:
-    """The column to predict: as asked for, or that of the data set; InvalidRequest if the learner needs one, or takes none."""
+    """Return the target column of the request or of the data set; InvalidRequest if the learner needs one or takes
+    none.
+    """
     target, recipe = request.target, recipes.learner_recipe(request.learner)
     if not recipe.takes_target:
         if target is not None:
@@ -340,7 +344,7 @@ def training_target(workspace: Workspace, request: TrainRequest) -> str | None:
 
 
 def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) -> Kept | None:
-    """What an update keeps of the last training, if there was one."""
+    """Return what an update keeps of the last training; None if there was none."""
     if not request.update:
         return None
     cuts_by = recipes.cut_point_parameters(request.learner, parameters_with_file_paths(request.parameters))
@@ -350,7 +354,7 @@ def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) ->
 
 
 def _changed_names(kept: Kept, source: Source) -> list[str]:
-    """Why the columns of a lake table are no longer those of its last training, in words; nothing if they are."""
+    """Explain how the columns of a lake table differ from those of its last training; empty if they do not."""
     names, known = source.arrow_schema.names, [attribute.name for attribute in kept.schema.attributes]
     gone = [name for name in known if name not in names]
     if source.snapshot is None or not gone:

@@ -1,1 +1,1 @@
-"""What can be asked of the product, and what is said where it cannot be answered."""
+"""Request shapes, and the problems with which requests are refused."""

@@ -1,4 +1,4 @@
-"""Whether anybody still waits for what a request makes the server do: its threads look, and end when nobody does."""
+"""Abandoned requests: threads check whether anybody still waits for the answer, and stop if nobody does."""
 
 from contextvars import ContextVar
 
@@ -6,7 +6,9 @@ from learners.errors import Cancelled
 
 
 class Asked:
-    """A request that is being answered; `is_abandoned` once it was answered otherwise, its client has left, or the server stops."""
+    """A request being answered; `is_abandoned` once it was answered otherwise, its client has left, or the server
+    stops.
+    """
 
     __slots__ = ("is_abandoned",)
 
@@ -19,7 +21,7 @@ ASKED: ContextVar[Asked | None] = ContextVar("asked", default=None)
 
 
 def check_still_asked() -> None:
-    """Raise Cancelled if nobody waits for the answer any more; outside of requests somebody always does."""
+    """Raise Cancelled if nobody waits for the answer any more; does nothing outside of requests."""
     request = ASKED.get()
     if request is not None and request.is_abandoned:
         raise Cancelled("Nobody waits for this answer any more.")

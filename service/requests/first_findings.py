@@ -1,4 +1,6 @@
-"""What is wrong with a request is told of its first values: to tell it of each of thousands holds up a server for minutes."""
+"""Validation reports only the first findings of a request: reporting each of thousands would block a server for
+minutes.
+"""
 
 from typing import Any
 
@@ -13,7 +15,8 @@ NO_SCHEMAS = frozenset({"metadata", "default"})
 
 
 class FirstFindings:
-    """Annotation of a shape: a list ends at its first wrong entry, a dict soon after its first wrong member.
+    """Annotation of a shape: validation stops at the first wrong entry of a list, and soon after the first wrong member
+    of a dict.
 
     Pydantic tells what is wrong with every entry, branch by branch of a union: 36 s and 3 GB for 240,000 empty lists that were to
     be values.
@@ -26,7 +29,7 @@ class FirstFindings:
 
 
 def _stop_early(node: Any, handler: GetCoreSchemaHandler, seen: set[int]) -> None:
-    """Change a schema in place; what it refers to as well."""
+    """Change a schema and everything it refers to in place, so that validation stops early."""
     if isinstance(node, dict):
         if id(node) in seen:
             return
@@ -66,7 +69,7 @@ def _in_pieces(value: Any, check: core_schema.ValidatorFunctionWrapHandler) -> A
 
 
 class Body(BaseModel):
-    """Base of what requests bring: values that stand in each other no deeper than answers can show."""
+    """Base of request bodies, with nesting limited to the depth that answers can show."""
 
     @model_validator(mode="before")
     @classmethod
@@ -77,7 +80,7 @@ class Body(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """The shape with `FirstFindings`."""
+        """Return the schema of the shape with `FirstFindings` applied."""
         return FirstFindings().__get_pydantic_core_schema__(source, handler)
 
 
@@ -85,20 +88,20 @@ class Body(BaseModel):
 
 
 def is_missing(value: object) -> bool:
-    """Whether nothing was given."""
+    """Return whether the value was omitted (None)."""
     return value is None
 
 
 def is_auto(value: object) -> bool:
-    """Whether the choice was left to the server."""
+    """Return whether the choice is left to the server ("auto")."""
     return value == "auto"
 
 
 def is_empty(value: object) -> bool:
-    """Whether nothing is in it."""
+    """Return whether the value is empty."""
     return not value
 
 
 def is_false(value: object) -> bool:
-    """Whether it was not asked for."""
+    """Return whether the value is False."""
     return value is False

@@ -1,4 +1,4 @@
-"""The types of a JSON object: what requests bring, answers hold, and jobs keep as receipts."""
+"""Types of JSON objects in requests, answers and job receipts."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -12,7 +12,7 @@ TOO_NESTED = "… (nested too deeply to be shown)"
 
 
 def is_nested_deeper(value: object, most: int = MOST_NESTED) -> bool:
-    """Whether lists and objects stand in each other more than so many deep."""
+    """Return whether lists and objects are nested more than `most` levels deep."""
     left = [(value, 1)]
     while left:
         whole, depth = left.pop()
@@ -25,7 +25,9 @@ def is_nested_deeper(value: object, most: int = MOST_NESTED) -> bool:
 
 
 def cut_nested(value: Any, most: int = MOST_NESTED) -> Any:
-    """The value, with a few words in place of what is nested too deeply for an answer; earlier releases stored such things."""
+    """Return the value with a few words in place of parts nested too deeply for an answer, which earlier releases could
+    store.
+    """
     return _cut(value, most) if is_nested_deeper(value, most) else value
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, and how HTTP and the command line say it: one table, RFC 9457 problem+json.
+"""Errors and their presentation over HTTP and on the command line: one table, RFC 9457 problem+json.
 
 References
 ----------
@@ -23,7 +23,7 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class ServiceError(Exception):
-    """Base of the errors that the service itself raises; `fields` go into the problem as members."""
+    """Base of the service's own errors; `fields` become members of the problem."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
@@ -31,11 +31,11 @@ class ServiceError(Exception):
 
 
 class MalformedBody(ServiceError, ValueError):
-    """A body that cannot be read as what its content type says."""
+    """A body that cannot be parsed as its content type."""
 
 
 class InvalidRequest(ServiceError, ValueError):
-    """A body that can be read but does not have the shape that this call needs."""
+    """A body that can be parsed but does not have the required shape."""
 
 
 class BodyTooLarge(ServiceError, ValueError):
@@ -43,11 +43,11 @@ class BodyTooLarge(ServiceError, ValueError):
 
 
 class UnsupportedMediaType(ServiceError, ValueError):
-    """A content type that this call does not read."""
+    """A content type that the endpoint does not read."""
 
 
 class Conflict(ServiceError, ValueError):
-    """The request contradicts the present state; nothing changed."""
+    """The request conflicts with the current state; nothing changed."""
 
 
 class PreconditionFailed(ServiceError, ValueError):
@@ -55,7 +55,7 @@ class PreconditionFailed(ServiceError, ValueError):
 
 
 class OutsideRoots(ServiceError, PermissionError, learner_errors.SourceError):
-    """A data set URI outside the folders that this server may read, or a link in one that leads there."""
+    """A URI outside the folders that this server may read, or a link that leads there."""
 
     def __init__(self, message: str, **fields: Any) -> None:
         Exception.__init__(self, message)
@@ -75,19 +75,19 @@ class TooSlow(ServiceError, RuntimeError):
 
 
 class Overloaded(ServiceError, RuntimeError):
-    """The requests under way hold all the memory that they may; this one may be sent again."""
+    """The requests in progress hold all the memory they may; this one may be sent again."""
 
 
 class TooManyRequests(ServiceError, RuntimeError):
-    """A key makes more requests a second than it may."""
+    """A key makes more requests per second than it may."""
 
 
 class NotReady(ServiceError, RuntimeError):
-    """The server is starting, stopping, or lacks what this call needs."""
+    """The server is starting, stopping, or lacks what the endpoint needs."""
 
 
 class JobFailed(ServiceError, RuntimeError):
-    """A job ended without its result; raised where somebody waits for it."""
+    """A job ended without a result; raised where somebody waits for it."""
 
 
 class OutOfMemory(JobFailed):
@@ -143,7 +143,7 @@ STATUSES = sorted({status for _, status, _ in TABLE} | {500})
 
 
 def is_disk_write_refused(error: BaseException) -> bool:
-    """Whether a full or read-only disk has refused a file, wherever that was."""
+    """Return whether the error is a file refused by a full or read-only disk."""
     return isinstance(error, OSError) and storage_errors.is_disk_write_refusal(error)
 
 
@@ -158,11 +158,11 @@ class Problem:
 
     @property
     def slug(self) -> str:
-        """The last part of its type: "Unknown column" -> "unknown-column"."""
+        """Last part of the problem's type: "Unknown column" -> "unknown-column"."""
         return self.title.lower().replace(" ", "-")
 
     def body(self, instance: str | None = None) -> JSONObject:
-        """The members of the problem+json document, of a request to `instance`."""
+        """Return the members of the problem+json document for a request to `instance`."""
         members: JSONObject = {
             "type": f"urn:fewpass:problem:{self.slug}",
             "title": self.title,
@@ -177,12 +177,12 @@ class Problem:
 
 
 def is_expected_error(error: BaseException) -> bool:
-    """Whether the error stands in the table: ours, or one whose cause lies in the request."""
+    """Return whether the error is in the table: one of ours, or one caused by the request."""
     return is_disk_write_refused(error) or isinstance(error, (ValidationError, *(kind for kind, _, _ in TABLE)))
 
 
 def problem_from_error(error: BaseException) -> Problem:
-    """The problem of an exception; one that is not in the table says nothing about our inside."""
+    """Return the problem of an exception; one missing from the table reveals no internals."""
     if isinstance(error, ValidationError):
         return Problem(422, "Invalid request", _complaints(error))
     if (
@@ -199,7 +199,7 @@ def problem_from_error(error: BaseException) -> Problem:
 
 
 def _complaints(error: ValidationError) -> str:
-    """Each member of a request shape that is wrong, and how."""
+    """Describe each wrong member of a request shape."""
     root = getattr(requests, error.title, None)
     is_setting = error.title == "Settings"
     messages = (
@@ -214,13 +214,13 @@ def _name_of(place: tuple[object, ...], is_setting: bool) -> str:
 
 
 def problem_from_http_status(status: int, detail: str | None = None) -> Problem:
-    """The problem of a bare HTTP status, such as 404 for a path or 405 for a method."""
+    """Return the problem of a bare HTTP status, such as 404 for a path or 405 for a method."""
     title = HTTPStatus(status).phrase
     return Problem(status, title, detail or title)
 
 
 def problem_response_headers(problem: Problem) -> dict[str, str]:
-    """What a problem says in headers: how to prove who asks, and when to ask again."""
+    """Return the response headers of a problem: how to authenticate, and when to retry."""
     if problem.status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
     if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -229,7 +229,7 @@ def problem_response_headers(problem: Problem) -> dict[str, str]:
 
 
 def _fields(error: BaseException) -> Iterator[tuple[str, Any]]:
-    """What the error names: its own public attributes that JSON can say."""
+    """Yield the public attributes of an error that JSON can represent."""
     if isinstance(error, ServiceError):
         yield from error.fields.items()
         return

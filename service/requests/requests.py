@@ -1,4 +1,4 @@
-"""What can be asked of the product: the shapes that REST, the command line and jobs share."""
+"""Request shapes shared by REST, the command line and jobs."""
 
 import re
 from typing import Annotated, Literal, Self
@@ -33,7 +33,9 @@ WINDOW = r"^[1-9]\d{0,8}[mhdwf]$"
 
 
 def _window(length: str) -> str:
-    """The length of a window, refused in the words of `learners.passes.sources.row_filter.select_newest_rows`, before any file is opened."""
+    """Check the length of a window before any file is opened, with the error of
+    `learners.passes.sources.row_filter.select_newest_rows`.
+    """
     if re.fullmatch(WINDOW, length) is None:
         raise InvalidParameter("window", length, "a number and a unit: m, h, d, w for time, f for files; such as 30d")
     return length
@@ -43,13 +45,13 @@ Window = Annotated[str, AfterValidator(_window), WithJsonSchema({"type": "string
 
 
 class Request(Body):
-    """Base of the request shapes: an unknown member is a mistake, not something to overlook."""
+    """Base of the request shapes; unknown members are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def parse_memory_limit(size: object) -> int:
-    """A memory limit as a number of bytes, or in words such as "2 GiB"; InvalidParameter if it is neither."""
+    """Parse a memory limit in bytes or in words such as "2 GiB"; InvalidParameter if it is neither."""
     try:
         number = size if isinstance(size, int) and not isinstance(size, bool) else parse_memory_size(str(size))
     except InvalidParameter:
@@ -75,7 +77,7 @@ Bytes = Annotated[
 
 
 class LimitedRequest(Request):
-    """Base of the jobs: what one may take. Left out of the stored request where it is not given."""
+    """Base of job requests with resource limits; omitted limits are not stored."""
 
     memory_limit: Bytes | None = Field(
         default=None,
@@ -168,7 +170,7 @@ class TrainRequest(LimitedRequest):
 
     @property
     def keeps_back(self) -> bool:
-        """Whether rows are kept back to be measured on."""
+        """True if rows are held out for evaluation."""
         return self.holdout > 0 and self.test_dataset is None and self.test_uris is None
 
     @model_validator(mode="after")
@@ -181,7 +183,7 @@ class TrainRequest(LimitedRequest):
 
 
 class ScoringRequest(LimitedRequest):
-    """Base of the jobs that read rows as a model does."""
+    """Base of jobs that read rows in the types of a model."""
 
     model: str = Field(examples=["income@champion"])
     dataset: str | None = None
@@ -195,14 +197,14 @@ class ScoringRequest(LimitedRequest):
 
 
 class EvaluateRequest(ScoringRequest):
-    """Measure a model version on a data set that has the target."""
+    """Measure a model version on a data set that has the target column."""
 
     kind: Literal["evaluate"] = "evaluate"
     columns: Columns = Field(default_factory=dict, exclude_if=is_empty, description="As when registering a data set.")
 
 
 class SchemaRequest(LimitedRequest):
-    """Infer the schema of a registered data set, in one pass, and keep it."""
+    """Infer the schema of a registered data set in one pass, and store it."""
 
     kind: Literal["schema"] = "schema"
     dataset: str
@@ -217,7 +219,7 @@ class QueryJobRequest(LimitedRequest):
 
 
 class ScoreRequest(ScoringRequest):
-    """Tell the log likelihood and surprise rank of every row of a data set."""
+    """Compute the log likelihood and surprise rank of every row of a data set."""
 
     kind: Literal["score"] = "score"
     keep: list[str] = Field(default_factory=list, description="Columns of the data to copy.")
@@ -241,7 +243,7 @@ class ImputeRequest(ScoringRequest):
 
 
 class ForgetRequest(LimitedRequest):
-    """Take rows out of the statistics of a data set, and out of the models that were trained on it."""
+    """Remove rows from the statistics of a data set, and from the models trained on it."""
 
     kind: Literal["forget"] = "forget"
     dataset: str | None = Field(default=None, description="A registered data set.", examples=["income"])
@@ -274,7 +276,7 @@ class ForgetRequest(LimitedRequest):
 
 
 class PromotionRule(Request):
-    """When a new version takes the place of the champion; both are measured on the same rows, kept back from training.
+    """Rule for replacing the champion by a new version; both are measured on the same held-out rows.
 
     It does if `metric` is at least `margin` less than the champion's and the calibration error is at most
     `max_ece_increase` greater. No version does, nor becomes the first champion, that is worse than the class shares alone
@@ -372,7 +374,7 @@ class SubmissionRequest(Request):
 
 
 class ScheduleRequest(Request):
-    """Submit a job again and again."""
+    """Submit a job repeatedly on a schedule."""
 
     name: Name = Field(examples=["nightly"])
     cron: str = Field(
@@ -388,7 +390,7 @@ class ScheduleRequest(Request):
 
 
 class ScheduleChange(Request):
-    """What to change of a schedule; the rest stays."""
+    """Changes of a schedule; omitted members stay."""
 
     cron: str | None = Field(default=None, max_length=255, examples=["0 4 * * mon-fri"])
     timezone: str | None = Field(default=None, max_length=64)

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a request, in our words: what stands there, and what may."""
+"""Validation errors of pydantic in plain words: what was given, and what is allowed."""
 
 import inspect
 import re
@@ -24,7 +24,7 @@ OF_THE_WHOLE = {"missing", "union_tag_invalid", "union_tag_not_found"}  # their 
 
 
 def validation_message(finding: JSONMapping, root: object = None) -> str:
-    """One finding of `ValidationError.errors()` in words; those of the exception where one of our checks has found it.
+    """Describe one finding of `ValidationError.errors()`; for our own checks, in the words of their exception.
 
     `root` is the shape that was looked for, so that its members can be named.
     """
@@ -42,7 +42,7 @@ def validation_message(finding: JSONMapping, root: object = None) -> str:
 
 
 def unknown_member_message(name: str, known: Sequence[str]) -> str:
-    """That a member is not known, which are, and which of them is similar."""
+    """Describe an unknown member: the known ones, and the most similar of them."""
     if not known:
         return "is not known"
     near = get_close_matches(name, known, 1)
@@ -51,7 +51,7 @@ def unknown_member_message(name: str, known: Sequence[str]) -> str:
 
 
 def request_member_names(place: Sequence[object], root: object = None) -> list[str]:
-    """The members of the shape that a place lies in; none if it is not known."""
+    """Return the members of the shape that contains a place; empty if it is unknown."""
     shapes = JOBS | QUERIES if "queries" in place else QUERIES | JOBS  # some kinds have the same name
     around = next((shapes[part] for part in place[-2:-1] if part in shapes), None)
     if around is None and all(part == "body" for part in place[:-1]):
@@ -66,7 +66,7 @@ def request_member_names(place: Sequence[object], root: object = None) -> list[s
 def validation_messages_by_place(
     findings: Sequence[JSONMapping], root: object = None
 ) -> list[tuple[tuple[object, ...], str]]:
-    """All findings as (place, words); the branches of a value that may be of several types are one."""
+    """Return all findings as (place, words); the branches of a union are merged."""
     texts: dict[tuple[object, ...], str] = {}
     for finding in findings:
         place = tuple(part for part in finding["loc"] if not BRANCH.match(str(part)))
@@ -85,6 +85,8 @@ def validation_messages_by_place(
 
 
 def _evidence_in(place: tuple[object, ...]) -> tuple[object, ...]:
-    """The place of the column whose evidence a place lies in; empty if none: evidence may be of many types, each a branch."""
+    """Return the place of the evidence column that contains a place, empty if none: evidence has many types, each a
+    branch.
+    """
     at = place.index("evidence") + 2 if "evidence" in place else len(place)
     return place[:at] if len(place) > at else ()

@@ -1,4 +1,4 @@
-"""What is written on the command line: evidence `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, weights `a: x=.8,y=.2`, and `name=value`."""
+"""Command-line syntax: evidence `a=1`, `a=30..40`, `a in {x,y}`, `a != x`, weights `a: x=.8,y=.2`, and `name=value`."""
 
 import json
 import re
@@ -19,7 +19,7 @@ RANGE = re.compile(rf"({END})?\.\.({END})?")
 
 
 def parse_written_evidence(texts: list[str]) -> JSONObject:
-    """The evidence of a query, as JSON has it; InvalidRequest of a text that is none, and of a column that is given twice."""
+    """Parse evidence texts into JSON; InvalidRequest for a malformed text and for a repeated column."""
     evidence: JSONObject = {}
     for text in texts:
         operator = OPERATOR.search(text)
@@ -36,7 +36,7 @@ def parse_written_evidence(texts: list[str]) -> JSONObject:
 
 
 def parse_evidence_weights(texts: list[str]) -> JSONObject:
-    """The weights of values by column, as JSON has them.
+    """Parse the weights of values by column into JSON.
 
     Raises InvalidRequest of a text that is none, of a weight that is no number, and of a column or value that comes
     twice.
@@ -65,7 +65,7 @@ def parse_evidence_weights(texts: list[str]) -> JSONObject:
 
 
 def parse_name_value_pairs(texts: list[str]) -> JSONObject:
-    """Values by name, as JSON has them; InvalidRequest of a text that is no pair, and of a name that is given twice."""
+    """Parse name=value texts into JSON; InvalidRequest for a malformed pair and for a repeated name."""
     values: JSONObject = {}
     for text in texts:
         name, separator, value = text.partition("=")
@@ -77,7 +77,7 @@ def parse_name_value_pairs(texts: list[str]) -> JSONObject:
 
 
 def parse_scalar_value(text: str, name: str = "") -> Any:
-    """A value as JSON has it, or else the text itself; InvalidRequest of a whole number of thousands of digits."""
+    """Parse a value as JSON, else return the text; InvalidRequest for an integer of thousands of digits."""
     try:
         return json.loads(text)
     except json.JSONDecodeError:
@@ -113,7 +113,7 @@ def _members(text: str) -> list[Any]:
 
 
 def _number(text: str) -> float | str:
-    """A number, also one without a digit before its point; text of a time."""
+    """Parse a number, also without a digit before its point; return other text, such as a time, unchanged."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

@@ -1,1 +1,1 @@
-"""From a record to an answer."""
+"""Serving: from a record to an answer."""

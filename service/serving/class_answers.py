@@ -1,4 +1,4 @@
-"""Answers of models with many classes: bounded in memory, and with the most probable classes of each row where these are wanted."""
+"""Answers of models with many classes: bounded in memory, optionally only the most probable classes of each row."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ MOST_CELLS = 1 << 21  # probabilities in one answer of a model with more than FE
 
 
 class TopClasses(NamedTuple):
-    """The most probable classes of each row, the first first; of equally probable ones the first in code order.
+    """The most probable classes of each row in descending order; ties are in code order.
 
     `codes` is (n_rows, k) int64, `probabilities` (n_rows, k) float64.
     """
@@ -27,7 +27,7 @@ class TopClasses(NamedTuple):
 
 
 def top_classes(probabilities: Floats, k: int) -> TopClasses:
-    """The k most probable classes of each row of probabilities (n_rows, n_classes), or all where there are fewer."""
+    """Return the k most probable classes of each row of probabilities (n_rows, n_classes), or all if there are fewer."""
     n_rows, n_classes = probabilities.shape
     k = min(k, n_classes)
     # Whatever is as probable as the k-th is looked at, so that ties go by code.
@@ -40,7 +40,9 @@ def top_classes(probabilities: Floats, k: int) -> TopClasses:
 
 
 def top_classes_batch(classes: list[Value], top: TopClasses) -> pa.RecordBatch:
-    """The answer as a table: `prediction` (a dictionary of the classes), `top_classes` and `top_probabilities` (lists)."""
+    """Return the answer as a table: `prediction` (a dictionary of the classes), `top_classes` and `top_probabilities`
+    (lists).
+    """
     values = pa.array(classes)
     codes, k = top.codes.astype(np.int32), top.codes.shape[1]
     return pa.RecordBatch.from_arrays(
@@ -58,7 +60,7 @@ def _lists(values: pa.Array, size: int) -> pa.ListArray:
 
 
 def check_class_columns(n_classes: int, top_k: int | None) -> None:
-    """Refuse a table with a column for each of many classes (InvalidRequest)."""
+    """Refuse a table with one column for each of many classes (InvalidRequest)."""
     if top_k is None and n_classes > FEW_CLASSES:
         raise InvalidRequest(
             f"The model has {n_classes:,} classes, and each would be a column. Say how many of the most probable ones each row "
@@ -68,7 +70,7 @@ def check_class_columns(n_classes: int, top_k: int | None) -> None:
 
 
 def check_top_k(top_k: int | None, interval: float | None) -> None:
-    """Refuse a number of classes that is none, or one beside intervals (InvalidRequest)."""
+    """Refuse a top_k below 1, or one combined with intervals (InvalidRequest)."""
     if top_k is not None and top_k < 1:
         raise InvalidRequest(f"top_k={top_k}: ask for at least one class of each row.", parameter="top_k")
     if top_k is not None and interval is not None:
@@ -76,7 +78,9 @@ def check_top_k(top_k: int | None, interval: float | None) -> None:
 
 
 def check_class_answer_size(n_rows: int, n_classes: int, top_k: int | None = None) -> None:
-    """Refuse an answer that many classes make too large; InvalidRequest, saying how many rows may be sent at once."""
+    """Refuse an answer that many classes make too large; InvalidRequest with the number of rows that may be sent at
+    once.
+    """
     if n_classes <= FEW_CLASSES:
         return
     most = max(1, (MOST_CELLS if top_k is None else CELLS_AT_A_TIME) // n_classes)
@@ -90,13 +94,13 @@ def check_class_answer_size(n_rows: int, n_classes: int, top_k: int | None = Non
 
 
 def check_class_answer(n_rows: int, n_classes: int, top_k: int | None, interval: float | None) -> None:
-    """Refuse what does not go together, and an answer that would be too large (InvalidRequest)."""
+    """Refuse options that cannot be combined, and an answer that would be too large (InvalidRequest)."""
     check_top_k(top_k, interval)
     check_class_answer_size(n_rows, n_classes, top_k)
 
 
 def class_answer_json(classes: list[Value], probabilities: Floats, top_k: int | None = None) -> JSONObject:
-    """Predictions and probabilities: of all classes, or of the most probable ones of each row."""
+    """Return predictions and probabilities, of all classes or of the most probable ones of each row."""
     if top_k is None:
         predictions = [classes[code] for code in probabilities.argmax(axis=1)]
         return {"classes": classes, "predictions": predictions, "probabilities": encode_json_rows(probabilities)}
@@ -110,7 +114,7 @@ def class_answer_json(classes: list[Value], probabilities: Floats, top_k: int | 
 
 
 def encode_json_rows(rows: Floats | list[Any]) -> msgspec.Raw:
-    """(n_rows, …) numbers, or records, as a list in JSON, written piece by piece so that other threads get their turn in between."""
+    """Encode (n_rows, …) numbers or records as a JSON list, piece by piece so that other threads can run in between."""
     pieces = []
     for first in range(0, len(rows), ROWS_AT_A_TIME):
         some = rows[first : first + ROWS_AT_A_TIME]

@@ -1,4 +1,4 @@
-"""Networks that answer queries: made once in a process, and where they are small, compiled to circuits."""
+"""Networks that answer queries: prepared once per process, and compiled to circuits where small."""
 
 import threading
 from weakref import WeakKeyDictionary
@@ -13,7 +13,7 @@ _compiling = threading.Lock()
 
 
 def n_compiled_network_edges() -> int:
-    """The edges of all circuits of networks that this process keeps."""
+    """Count the edges of all compiled networks cached in this process."""
     with _compiling:
         return sum(network.n_edges for network in _compiled.values() if network.is_compiled)
 

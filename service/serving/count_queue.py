@@ -1,4 +1,6 @@
-"""What was answered and waits to be counted: rows, and of which version they are; and predictions that are kept until a label comes, or as rows."""
+"""Queue of answered rows waiting to be counted for their version, and of predictions stored for later labels or as
+rows.
+"""
 
 import itertools
 import secrets
@@ -26,7 +28,8 @@ Keys = Sequence[bytes] | None
 
 
 class Logged(NamedTuple):
-    """Predictions that are kept: `keys` of 16 bytes, `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
+    """Predictions to store: `keys` of 16 bytes, `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,)
+    bool.
 
     `codes` are (n_rows, n_attributes) if rows are kept, else None.
     """
@@ -41,7 +44,7 @@ class Logged(NamedTuple):
 def logged_predictions(
     x: Codes, probabilities: Floats, keys: Keys, is_counted: Mask, moment: datetime, keeps_rows: bool
 ) -> Logged:
-    """Those of some predictions that have a key (empty: none); or all of them, with their codes.
+    """Return the predictions that have a key (empty: no key), or all of them with their codes if rows are kept.
 
     `x` is (n_attributes, n_rows), `probabilities` (n_rows, n_classes) float64, `is_counted` (n_rows,) bool.
     """
@@ -58,7 +61,7 @@ def logged_predictions(
 
 
 def without_forgotten(logged: Logged, forgotten: Mapping[bytes, datetime]) -> tuple[Logged, Logged]:
-    """Predictions that stay, and those whose key is noted as forgotten until a moment that is not before theirs."""
+    """Split predictions into those that stay and those whose key was forgotten up to a moment not before theirs."""
     keys = [logged.keys[place : place + KEY_BYTES] for place in range(0, len(logged.keys), KEY_BYTES)]
     is_gone = np.array([key in forgotten and logged.moment <= forgotten[key] for key in keys], bool)
 
@@ -71,7 +74,7 @@ def without_forgotten(logged: Logged, forgotten: Mapping[bytes, datetime]) -> tu
 
 
 def counts_of_kept_rows(watched: Watched, codes: Codes, p: Floats, denied: Collection[str]) -> ServedCounts:
-    """What was counted of rows, but for how many values were absent, null, unseen or out of range.
+    """Return the counts that these rows contributed, except numbers of absent, null, unseen or out-of-range values.
 
     `codes` are (n_rows, n_attributes), `p` (n_rows, n_classes) float64; values of `denied` columns were not counted.
     """
@@ -86,7 +89,7 @@ def counts_of_kept_rows(watched: Watched, codes: Codes, p: Floats, denied: Colle
 
 
 def predictions_table(logged: Sequence[Logged]) -> pa.Table:
-    """Key, moment, probabilities, codes, and whether the row was counted."""
+    """Return a table of key, time, probabilities, codes, and whether the row was counted."""
     sizes = [len(one.is_counted) for one in logged]
     n_rows, p = sum(sizes), np.concatenate([one.probabilities for one in logged])
     moments = np.repeat([int(one.moment.timestamp() * 1e6) for one in logged], sizes)
@@ -111,7 +114,7 @@ MOST_CELLS = 1 << 25  # of batches
 
 
 class Waiting(NamedTuple):
-    """Rows that were answered and are not yet counted."""
+    """Answered rows that are not yet counted."""
 
     first_id: int
     x: Codes
@@ -121,7 +124,7 @@ class Waiting(NamedTuple):
 
 
 class Watch:
-    """Counts what one version serves; threads and the event loop append.
+    """Queue of one version's served rows, appended by threads and the event loop.
 
     `part` tells apart the files of several watches of one version in one process. One record is added by
     `append((next_id(), codes, probabilities, record, key))`, with codes as bytes or a list.
@@ -151,7 +154,7 @@ class Watch:
         self.logged: list[Logged] = []
 
     def add_batch(self, x: Codes, probabilities: Floats | None, raw: RawRows, keys: Keys = None) -> None:
-        """Take rows that were answered; beyond what may wait, only their number."""
+        """Queue answered rows; beyond the queue limit, only count them."""
         with self.lock:
             self.n_requests += 1
             n_cells = x.size + (0 if self.is_logged or probabilities is None else probabilities.size)
@@ -163,22 +166,22 @@ class Watch:
 
     @property
     def n_waiting(self) -> int:
-        """Rows that wait to be counted."""
+        """Number of rows waiting to be counted."""
         with self.lock:
             n_rows: int = len(self.records) + sum(one.x.shape[1] for one in self.batches)
         return n_rows
 
     def new_ids(self, n_rows: int) -> list[str]:
-        """Ids for the predictions of one request, which nobody else has given or will guess."""
+        """Return unique, unguessable ids for the predictions of one request."""
         request = f"{self.prefix}{self.requests():x}"
         return [f"{request}-{row}" for row in range(n_rows)]
 
     def key_of(self, kind: str, text: str) -> bytes:
-        """Under which an id or a client's key is kept: a keyed hash, from which nobody reads it."""
+        """Return the stored key of an id or a client's key: a keyed hash that cannot be reversed."""
         return keyed_digest(self.secret, kind, text)
 
     def next_batch(self, n_rows: int) -> int:
-        """The id of the first row; batches have numbers of their own, far from those of single records."""
+        """Return the id of the first row of a batch; batch ids lie far from those of single records."""
         first = self._batch_id
         self._batch_id += n_rows
         return first
@@ -187,7 +190,7 @@ class Watch:
 
     @contextmanager
     def rehearsing(self) -> Iterator[None]:
-        """Forget what is answered meanwhile: it is no request."""
+        """Do not count what is answered within the block, which is not a request."""
         self.is_rehearsing = True
         try:
             yield
@@ -204,5 +207,5 @@ class Watch:
 
 
 def keyed_digest(secret: bytes, kind: str, text: str) -> bytes:
-    """16 bytes that stand for a prediction's id or a client's key."""
+    """Return the keyed hash (16 bytes) of a prediction's id or a client's key."""
     return blake2b(f"{kind}\0{text}".encode(), digest_size=KEY_BYTES, key=secret).digest()

@@ -1,4 +1,6 @@
-"""What serving processes count: the hot path appends, a thread counts, files keep it. Nothing here ever blocks a prediction."""
+"""Counting of served rows: the hot path appends, a thread counts, files store the counts. Nothing here ever blocks a
+prediction.
+"""
 
 import itertools
 import secrets
@@ -47,7 +49,7 @@ BREATH_S = 0.0005
 
 
 class Observer:
-    """Counts what the models of one serving process answer, on a thread of its own.
+    """Counts the answers of one serving process's models on a separate thread.
 
     `choice_of` tells what is decided for a model, by its name; it is asked now and then.
     """
@@ -75,7 +77,9 @@ class Observer:
         self._changing = threading.Lock()  # `watches`, which threads that map models and the one that counts replace
 
     def watch(self, model: Model, name: str, version: int) -> Watch:
-        """Begin to watch a version; one that was left goes on with its part, so that each hour has as many files as watches at once."""
+        """Start to watch a version under its lowest free part number, so that each hour has as many files as concurrent
+        watches.
+        """
         choice = self.choice_of(name)
         with self._changing:
             in_use = {one.part for one in self.watches if (one.name, one.version) == (name, version)}
@@ -86,16 +90,16 @@ class Observer:
         return watch
 
     def leave(self, watch: Watch) -> None:
-        """Count what waits of a version that is no longer mapped, and watch it no more."""
+        """Stop watching a version that is no longer mapped, after its waiting rows are counted."""
         watch.left_at = time.monotonic()
 
     def start(self) -> None:
-        """Start the thread that counts."""
+        """Start the counting thread."""
         self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Count and write what waits, and end."""
+        """Count and write all waiting rows, and stop."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(10)
@@ -117,7 +121,7 @@ class Observer:
                 self.log.exception("what was served could not be counted")
 
     def fold(self, one_in: int | None = None) -> None:
-        """Count what waits: one row in so many, by default as many as fit into the time since it was last done."""
+        """Count waiting rows: one row in `one_in`, by default as many as fit into the time since the last call."""
         now = time.monotonic()
         seconds, self._folded_at = max(now - self._folded_at, self.settings.monitoring_fold_s), now
         load = sum(watch.n_waiting for watch in self.watches) / seconds / self.settings.monitoring_rows_per_s
@@ -127,7 +131,7 @@ class Observer:
                 self._fold(watch)
 
     def _fold(self, watch: Watch) -> None:
-        """Count what waits for one version."""
+        """Count the waiting rows of one version."""
         records = [watch.records.popleft() for _ in range(len(watch.records))]
         with watch.lock:
             batches, watch.batches = watch.batches, []
@@ -149,7 +153,8 @@ class Observer:
         self._count_batches(watch, counts, batches)
 
     def _count_batches(self, watch: Watch, counts: ServedCounts, batches: Sequence[Waiting]) -> None:
-        """Beyond the rows of a second that are counted, some batches: a few rows of each would cost as much as all of one.
+        """Count the batches; above the row rate, only a sample of whole batches, since a few rows of each would cost as
+        much as all of one.
 
         Of few batches, rows of each: a single large request must not go by uncounted.
         """
@@ -183,7 +188,7 @@ class Observer:
     def _count(
         self, watch: Watch, counts: ServedCounts, rows: Waiting, requests_per_row: int, of_batches: int = 1
     ) -> None:
-        """Count rows, of which already only one batch in so many is here."""
+        """Count rows, of which already only one batch in `of_batches` is present."""
         assert watch.watched is not None
         n_rows, schema = rows.x.shape[1], watch.watched.schema
         one_in = max(1, self.one_in // of_batches)
@@ -218,7 +223,7 @@ class Observer:
         counts.add_statuses(statuses)
 
     def _log(self, watch: Watch, rows: Waiting, is_counted: Mask) -> None:
-        """Keep the predictions that a label may be sent for, and all of them if rows are to be kept; none of many classes."""
+        """Store predictions that may get a label, or all if rows are kept; none for models with many classes."""
         if not watch.is_logged:
             return
         keeps_rows = watch.choice.get("mode", self.settings.monitoring) == "rows"
@@ -229,7 +234,7 @@ class Observer:
         )
 
     def flush(self, is_end: bool = False) -> None:
-        """Write what has changed; hours that are over, and versions that nobody asks any more, are closed and forgotten here.
+        """Write changed counts; close and drop past hours, and versions that are no longer requested.
 
         Counts of one version and hour take half a megabyte: a process that takes over a version a minute must not hold all.
         """
@@ -247,7 +252,7 @@ class Observer:
         self._written = {part: hour for part, hour in self._written.items() if now < hour + HOUR}
 
     def _leave_out_forgotten(self, watch: Watch, files: MonitoringFiles) -> None:
-        """Of predictions that wait to be written, drop those that somebody has forgotten meanwhile, and their counts."""
+        """Drop waiting predictions that were forgotten meanwhile, and their counts."""
         forgotten = files.forgotten() if watch.logged else {}
         if not forgotten:
             return
@@ -263,7 +268,7 @@ class Observer:
                 counts.subtract(counts_of_kept_rows(counts.watched, gone.codes[rows], gone.probabilities[rows], denied))
 
     def _write(self, watch: Watch, files: MonitoringFiles, now: datetime, is_end: bool) -> None:
-        """Counts first: a row that is kept is counted, however this ends."""
+        """Write the counts before the rows, so that every stored row is counted whatever happens."""
         for hour in sorted(watch.hours):
             is_over = is_end or now >= hour + HOUR
             if hour in watch.changed or is_over:
@@ -288,14 +293,14 @@ class Observer:
             files.write_rows(watch.version, "predictions", name, predictions_table(logged))
 
     def _is_done(self, watch: Watch) -> bool:
-        """Whether the requests that could still hold a version that was left have ended, and all their rows are counted."""
+        """Return whether the requests that could still use a version have ended, and all its rows are counted."""
         if watch.left_at is None or watch.n_waiting:
             return False
         return time.monotonic() - watch.left_at >= self.settings.request_timeout_s
 
 
 def _chosen(first_id: int, n_rows: int, one_in: int) -> Mask:
-    """(n_rows,) bool: about one in so many, by the hash of the row's number."""
+    """Mask of about one row in `one_in`, by the hash of the row number, (n_rows,) bool."""
     return _sampled(np.arange(first_id, first_id + n_rows).astype(np.uint64), one_in)
 
 
@@ -304,7 +309,7 @@ def _sampled(ids: Uint64s, one_in: int) -> Mask:
 
 
 def _joined(watched: Watched, records: Sequence[Observed]) -> Waiting:
-    """Single records as one batch; their numbers follow one another but for those that were dropped."""
+    """Join single records into one batch; their numbers are consecutive except for dropped records."""
     dtype = watched.schema.code_dtype
     narrow = [one[1] for one in records if isinstance(one[1], bytes)]
     if len(narrow) == len(records):

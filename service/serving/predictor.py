@@ -1,4 +1,6 @@
-"""Mapped models for serving: found by name, version or alias, swapped when the registry changes; never opens DuckDB."""
+"""Mapped models for serving: found by name, version or alias, and swapped when the registry changes. DuckDB is never
+opened.
+"""
 
 import contextlib
 import shlex
@@ -48,7 +50,7 @@ Probabilities = np.ndarray[Any, np.dtype[np.float64]]
 
 @contextlib.contextmanager
 def translate_model_errors(version: ModelVersion) -> Iterator[None]:
-    """Say what a model fails with: CorruptFile if its files are not what was written, else OutdatedModel."""
+    """Translate a model's failure: CorruptFile if its files were changed, else OutdatedModel."""
     try:
         yield
     except (LearnerError, ValueError, ArithmeticError, LookupError, TypeError, AttributeError) as error:
@@ -58,26 +60,28 @@ def translate_model_errors(version: ModelVersion) -> Iterator[None]:
 
 
 def training_command(version: ModelVersion) -> str:
-    """What trains a version like this one, as far as the registry knows and may be told to whoever asks for predictions."""
+    """Return the command that trains a version like this one, as far as the registry knows and prediction clients may
+    see.
+    """
     parameters = [f"--set {shlex.quote(f'{name}={value}')}" for name, value in version.parameters.items()]
     return " ".join(["fewpass train FILES", f"--name {version.name} --learner {version.learner}", *parameters])
 
 
 class Unusable:
-    """Versions that could not be used, and when, so that each request and poll does not look at every byte again."""
+    """Cache of versions found unusable, so that requests and polls do not read every byte again."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[tuple[str, int, str], tuple[tuple[int, int], CorruptFile]] = {}
 
     def check(self, version: ModelVersion) -> None:
-        """Raise what was found last time (CorruptFile), as long as the file is the same one."""
+        """Raise the error found last time (CorruptFile) while the file is the same."""
         mark, error = self._known.get(_key(version), (None, None))
         if error is not None and mark == _mark(version):
             raise error
 
     def add(self, version: ModelVersion, error: CorruptFile) -> None:
-        """Remember what was found."""
+        """Remember the error of a version."""
         self._known.pop(_key(version), None)
         while len(self._known) >= self._most:
             del self._known[next(iter(self._known))]
@@ -89,7 +93,7 @@ def _key(version: ModelVersion) -> tuple[str, int, str]:
 
 
 def _mark(version: ModelVersion) -> tuple[int, int]:
-    """What changes when the compiled form is made anew."""
+    """Identity of the compiled file: modification time in ns and inode; it changes when the file is rebuilt."""
     with contextlib.suppress(OSError):
         status = version.arrow_path.stat()
         return status.st_mtime_ns, status.st_ino
@@ -98,7 +102,7 @@ def _mark(version: ModelVersion) -> tuple[int, int]:
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One mapped model version with what its answers repeat, made once.
+    """One mapped model version with the parts its answers share.
 
     `classify(record)` gives the (n_classes,) probabilities of one dict of raw values.
     """
@@ -114,39 +118,39 @@ class Served:
 
     @property
     def schema(self) -> Schema:
-        """The schema that the model was trained with."""
+        """Schema of the model's training data."""
         return self.model.schema
 
     @cached_property
     def classes(self) -> list[Value]:
-        """The classes as the data held them, in the order of the probabilities."""
+        """Classes in their original type, in the order of the probabilities."""
         return self.schema.class_values()
 
     @cached_property
     def json_head(self) -> bytes:
-        """The start of a JSON answer, up to the first predicted class."""
+        """Start of a JSON answer, up to the first predicted class."""
         head = msgspec.json.encode({"model": self.name, "version": self.version, "classes": self.classes})
         return head[:-1] + b',"predictions":['
 
     @cached_property
     def json_classes(self) -> list[bytes]:
-        """Each class as JSON text."""
+        """JSON text of each class."""
         return [msgspec.json.encode(name) for name in self.classes]
 
     @cached_property
     def known_names(self) -> frozenset[str]:
-        """Columns that a request may name: the attributes, and those that training saw and left out."""
+        """Columns that a request may contain: the attributes, and the columns excluded in training."""
         names = [each.name for each in self.schema.attributes] + [each.name for each in self.schema.left_out]
         return frozenset(names if self.schema.target is None else [*names, self.schema.target])
 
     @cached_property
     def checked_columns(self) -> set[tuple[str, ...]]:
-        """Columns of tables that were found to be known."""
+        """Column tuples of tables that have passed the check."""
         return set()
 
     @property
     def warns(self) -> bool:
-        """Whether an answer of this model may need a warning."""
+        """True if answers of this model may need a warning."""
         return self.model.needs_every_column
 
     def empty_columns_warning(self, chunk: Chunk) -> str | None:
@@ -158,17 +162,19 @@ class Served:
         return self.model.absent_columns_warning(empty)
 
     def predict_proba(self, chunk: Chunk) -> Probabilities:
-        """Class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row's are no distribution."""
+        """Return class probabilities (n_rows, n_classes) of encoded rows; InvalidPrediction if a row is not a
+        distribution.
+        """
         return check_answer_distributions(self.model.predict_proba(chunk))
 
     def answered(self, chunk: Chunk, probabilities: Probabilities, raw: RawRows, keys: Keys = None) -> None:
-        """Count rows that were answered; `classify` counts its records itself, but for `count_rows`."""
+        """Count answered rows; `classify` counts its own records, except for `count_rows`."""
         self.count_rows(chunk.n_rows)
         if self.watch is not None:
             self.watch.add_batch(chunk.x, probabilities, raw, keys)
 
     def check_names(self, records: Iterable[JSONMapping], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
-        """Refuse columns that the model has never heard of: most likely a typing error that would cost accuracy.
+        """Refuse columns unknown to the model, most likely typing errors that would cost accuracy.
 
         `way_out` is what else the caller can do, in its protocol. InvalidRequest names the first unknown column and the similar
         known ones.
@@ -186,7 +192,9 @@ class Served:
                 )
 
     def check_columns(self, names: tuple[str, ...], ignore_unknown: bool, way_out: str = WAY_OUT) -> None:
-        """As `check_names`, for a table's columns, none of which may come twice (InvalidRequest); clients repeat the same ones."""
+        """Check the columns of a table as `check_names`, and refuse duplicates (InvalidRequest); results are cached,
+        since clients repeat them.
+        """
         if names in self.checked_columns:
             return
         if len(set(names)) < len(names):
@@ -198,7 +206,7 @@ class Served:
 
 
 class Predictor:
-    """The models of one serving process.
+    """Mapped models of one serving process.
 
     `served(reference)` is a dict look-up on the event loop; `resolve` and `refresh` read the control database and are
     called on threads. References to a `Served` stay good for as long as a request holds them. At most `max_mapped`
@@ -218,11 +226,11 @@ class Predictor:
         self._lock = threading.Lock()
 
     def served(self, reference: str) -> Served | None:
-        """The model of "name", "name@version" or "name@alias" if it was resolved before."""
+        """Return the model of "name", "name@version" or "name@alias" if it was resolved before."""
         return self._served.get(reference)
 
     def resolve(self, reference: str) -> Served:
-        """The model of a reference, mapping it if need be; NotFound if there is no such model, version or alias."""
+        """Return the model of a reference, mapping it if necessary; NotFound for an unknown model, version or alias."""
         with self._lock:
             try:
                 served = self._map(model_versions.find_model_version(self.control, reference))
@@ -236,7 +244,7 @@ class Predictor:
             return served
 
     def refresh(self) -> bool:
-        """Take over a changed registry: map what every known reference means now, then swap them all at once.
+        """Apply registry changes: map the new versions of all known references, then swap them all at once.
 
         A version that no reference means any more is forgotten, and with it the file that it maps, which may be deleted;
         requests that hold it keep it until they end.
@@ -306,7 +314,7 @@ class Predictor:
 
 
 def map_model_version(version: ModelVersion, observer: Observer | None = None) -> Served:
-    """Map the compiled file of a version (CorruptFile) and make it ready to answer; an observer is told of what it answers."""
+    """Map the compiled file of a version (CorruptFile) and prepare it to answer; an observer counts its answers."""
     header, arrays = map_compiled(version.arrow_path)
     with translate_model_errors(version):
         model = load_model(header, arrays)
@@ -325,14 +333,15 @@ def map_model_version(version: ModelVersion, observer: Observer | None = None) -
 
 
 def shorten_model_name(name: str) -> str:
-    """A name as a client has sent it, short enough to be told back."""
+    """Shorten a name sent by a client for use in an error message."""
     return name if len(name) <= MOST_CHARACTERS else f"{name[:MOST_CHARACTERS]}…"
 
 
 def predictions_batch(
     classes: list[Value], probabilities: Probabilities, intervals: tuple[Probabilities, Probabilities] | None = None
 ) -> pa.RecordBatch:
-    """The answer as a table: `prediction` (a dictionary of the classes), then `probability_<class>` (float64) of each class.
+    """Return the answer as a table: `prediction` (a dictionary of the classes), then `probability_<class>` (float64) of
+    each class.
 
     `probabilities` is (n_rows, n_classes) float64, and so are the low and high `intervals`, if given, which become
     `low_<class>` and `high_<class>`.
@@ -348,7 +357,7 @@ def predictions_batch(
 
 
 def warm_up_served_model(served: Served) -> None:
-    """Answer for rows of which nothing is known, on a thread: what runs for the first time compiles or loads, for seconds."""
+    """Answer rows without values on a thread: the first run compiles or loads code for seconds."""
     with contextlib.nullcontext() if served.watch is None else served.watch.rehearsing():
         _answer_nothing(served)
 

@@ -1,1 +1,1 @@
-"""The control database: what changes."""
+"""The control database, which holds all mutable state."""

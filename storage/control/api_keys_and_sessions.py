@@ -1,4 +1,4 @@
-"""Who may come in: API keys, shown once and kept as hashes, each with a role; and sessions of browsers, each of one key."""
+"""API keys, shown once and stored as hashes, each with a role; and browser sessions, each tied to one key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SESSIONS = tables.browser_sessions
 
 
 class Role(StrEnum):
-    """What a key may do; each role may also do what those before it may."""
+    """Role of a key; each role includes the ones before it."""
 
     READ = "read"  # look at datasets, jobs, models
     PREDICT = "predict"  # predict and query
@@ -34,7 +34,7 @@ class Role(StrEnum):
     ADMIN = "admin"  # keys, deletions, settings
 
     def covers(self, needed: Role) -> bool:
-        """Whether a key of this role may do what `needed` allows."""
+        """Return whether this role includes `needed`."""
         return _ORDER.index(self) >= _ORDER.index(needed)
 
 
@@ -43,7 +43,9 @@ _ORDER = tuple(Role)  # made once: to walk over the enumeration takes microsecon
 
 @dataclass(frozen=True)
 class ApiKey:
-    """An API key without its token; the name is unique, the id is public, moments are aware, UTC, and None for never."""
+    """An API key without its token; the name is unique, the id public, times are timezone-aware UTC, and None means
+    never.
+    """
 
     id: str
     name: str
@@ -53,19 +55,20 @@ class ApiKey:
     revoked_at: datetime | None = None
 
     def is_valid(self) -> bool:
-        """Whether the key has not expired."""
+        """Return whether the key has not expired."""
         return self.expires_at is None or self.expires_at.timestamp() > time.time()
 
 
 def api_key_token_sha256(token: bytes) -> str:
-    """Under what a key is kept; 256 random bits need no slow hash."""
+    """Return the hash under which a key is stored; 256 random bits need no slow hash."""
     return hashlib.sha256(token).hexdigest()
 
 
 def create_api_key(
     control: Control, name: str, role: Role | str, expires_at: datetime | None = None
 ) -> tuple[ApiKey, str]:
-    """Make a key, which ends at an aware moment or never; returns it, and its token, which is not stored and cannot be shown again.
+    """Create a key that expires at a timezone-aware time or never; return it with its token, which is not stored and
+    cannot be shown again.
 
     Raises InvalidName; Conflict if the name is taken, also by a revoked key: a name in a log means one key.
     """
@@ -83,13 +86,13 @@ def create_api_key(
 
 
 def list_api_keys(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ApiKey]:
-    """A page of the keys, also the revoked ones, ordered by name; InvalidCursor if the cursor is of another list."""
+    """Return a page of keys by name, including revoked ones; InvalidCursor if the cursor is from another list."""
     with control.reading() as connection:
         return page_of_rows(connection, sa.select(_KEYS), _KEYS.c.name, limit, cursor).of(_key)
 
 
 def revoke_api_key(control: Control, name: str) -> ApiKey:
-    """End a key now; NotFound if there is none. To revoke it again changes nothing."""
+    """Revoke a key now; NotFound if it does not exist. Revoking it again changes nothing."""
     with control.writing() as connection:
         still = (_KEYS.c.name == name) & _KEYS.c.revoked_at.is_(None)
         if connection.execute(sa.update(_KEYS).where(still).values(revoked_at=tables.utc_now())).rowcount:
@@ -102,7 +105,7 @@ def revoke_api_key(control: Control, name: str) -> ApiKey:
 
 
 def api_keys_by_hash(control: Control) -> dict[str, ApiKey]:
-    """The valid keys by the SHA-256 of their tokens, for a server that checks them in memory."""
+    """Return the valid keys by the SHA-256 of their tokens, for checks in memory."""
     # By hash, so that the time of a look-up tells nothing about a token.
     is_valid = _KEYS.c.revoked_at.is_(None) & (_KEYS.c.expires_at.is_(None) | (_KEYS.c.expires_at > tables.utc_now()))
     with control.reading() as connection:
@@ -126,7 +129,9 @@ class BrowserSession:
 
 
 def create_browser_session(control: Control, key_sha256: str, origin: str, lifetime: timedelta) -> str:
-    """Begin a session, and forget those that have expired, and of this key the oldest beyond `MOST_SESSIONS`; returns its id, which is not stored and cannot be shown again."""
+    """Create a session; delete expired ones, and the key's oldest beyond `MOST_SESSIONS`. Return its id, which is not
+    stored and cannot be shown again.
+    """
     session_id = secrets.token_urlsafe(32)
     now = tables.utc_now()
     row = BrowserSession(browser_session_sha256(session_id), key_sha256, origin, now + lifetime)
@@ -142,7 +147,7 @@ def create_browser_session(control: Control, key_sha256: str, origin: str, lifet
 
 
 def find_browser_session(control: Control, id_sha256: str) -> BrowserSession | None:
-    """The session of a hashed id, unless it has expired or was ended."""
+    """Return the session of a hashed id; None if it has expired or was ended."""
     alive = (_SESSIONS.c.id_sha256 == id_sha256) & (_SESSIONS.c.expires_at > tables.utc_now())
     with control.reading() as connection:
         row = connection.execute(sa.select(_SESSIONS).where(alive)).one_or_none()
@@ -150,11 +155,11 @@ def find_browser_session(control: Control, id_sha256: str) -> BrowserSession | N
 
 
 def delete_browser_session(control: Control, id_sha256: str) -> None:
-    """End a session; to end it again changes nothing."""
+    """End a session; ending it again changes nothing."""
     with control.writing() as connection:
         connection.execute(sa.delete(_SESSIONS).where(_SESSIONS.c.id_sha256 == id_sha256))
 
 
 def browser_session_sha256(session_id: str) -> str:
-    """Under what a session is kept; 256 random bits need no slow hash."""
+    """Return the hash under which a session is stored; 256 random bits need no slow hash."""
     return hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,6 @@
-"""The audit log: each act that changes what a workspace holds, by whom; append-only, each line chained to the one before by its hash."""
+"""The audit log: each act that changes a workspace, and its actor; append-only, each line chained to the previous by
+its hash.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ BLOCK = 1000
 
 @dataclass(frozen=True)
 class Actor:
-    """Who acts.
+    """The person or program that performs an act.
 
     Parameters
     ----------
@@ -63,7 +65,7 @@ def acting_as(actor: Actor) -> Iterator[None]:
 
 
 def current_actor() -> Actor:
-    """The actor of this task, by default the user who runs this process."""
+    """Return the actor of this task, by default the user who runs this process."""
     actor = _ACTOR.get()
     if actor is not None:
         return actor
@@ -75,7 +77,7 @@ def current_actor() -> Actor:
 
 @dataclass(frozen=True)
 class AuditLine:
-    """One act.
+    """One line of the audit log.
 
     Parameters
     ----------
@@ -108,7 +110,7 @@ class AuditLine:
     sha256: str = field(default="")
 
     def expected_sha256(self) -> str:
-        """The hash of this line as JSON with sorted keys, without its own hash."""
+        """Return the SHA-256 of this line as JSON with sorted keys, without its `sha256` member."""
         content = {name: value for name, value in vars(self).items() if name != "sha256"}
         content |= {"at": self.at.isoformat(), "detail": dict(self.detail)}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -116,7 +118,7 @@ class AuditLine:
 
 
 def record_act(connection: Connection, action: str, subject: str, **detail: object) -> None:
-    """Append a line in the transaction of the act itself: either both are stored or neither."""
+    """Append a line in the transaction of the act itself, so that both are stored or neither."""
     head = connection.execute(sa.select(_HEAD)).one()
     actor = current_actor()
     line = AuditLine(
@@ -139,7 +141,7 @@ def record_act(connection: Connection, action: str, subject: str, **detail: obje
 def audit_lines(
     connection: Connection, limit: int = DEFAULT_LIMIT, cursor: str | None = None, actor: str | None = None
 ) -> Page[AuditLine]:
-    """A page of the log, newest first; of one actor if named. Raises InvalidCursor."""
+    """Return a page of the log, newest first, optionally of one actor. Raises InvalidCursor."""
     query = sa.select(_LOG) if actor is None else sa.select(_LOG).where(_LOG.c.actor == actor)
     return page_of_rows(connection, query, _LOG.c.id, limit, cursor, newest_first=True).of(_line)
 
@@ -156,7 +158,7 @@ def last_audit_line_id(connection: Connection) -> int:
 
 
 def delete_audit_lines_before(connection: Connection, before: datetime) -> int:
-    """Delete the oldest lines, up to the first that is not older; returns how many. The chain starts after them."""
+    """Delete the oldest lines up to the first newer one, and return how many. The chain then starts after them."""
     keep = connection.execute(sa.select(sa.func.min(_LOG.c.id)).where(_LOG.c.at >= before)).scalar_one_or_none()
     old = _LOG.c.at < before if keep is None else _LOG.c.id < keep
     last = connection.execute(sa.select(_LOG).where(old).order_by(_LOG.c.id.desc()).limit(1)).one_or_none()
@@ -168,7 +170,7 @@ def delete_audit_lines_before(connection: Connection, before: datetime) -> int:
 
 
 def audit_faults(connection: Connection) -> list[str]:
-    """One sentence for each line that was changed or removed; empty if the chain is whole."""
+    """Return one sentence for each line that was changed or removed; empty if the chain is intact."""
     head = connection.execute(sa.select(_HEAD)).one()
     expected_id, previous = head.first_id, head.first_previous_sha256
     faults: list[str] = []

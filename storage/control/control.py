@@ -1,4 +1,4 @@
-"""The control database holds what changes: datasets, versions, aliases, keys. SQLite, or PostgreSQL by URL."""
+"""The control database of mutable state: data sets, versions, aliases, keys. SQLite, or PostgreSQL by URL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WRITER_LOCK = 0x66657770617373  # "fewpass" in ASCII: a number that nobody else
 
 
 class Control:
-    """An open control database, made by `open_control`; threads may share it, and each process opens its own."""
+    """An open control database, from `open_control`; threads may share it, and each process opens its own."""
 
     def __init__(self, engine: Engine, root: Path | None) -> None:
         self.engine = engine
@@ -48,7 +48,7 @@ class Control:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One transaction that sees one state of the database and changes nothing."""
+        """Provide a read-only transaction with a consistent view of the database."""
         with _our_errors(self.engine.url), self.engine.connect() as connection:
             is_postgresql = connection.dialect.name == "postgresql"
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True} if is_postgresql else {}
@@ -58,7 +58,7 @@ class Control:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction that others see whole or not at all; an exception undoes it.
+        """Provide an atomic transaction; an exception rolls it back.
 
         There is one writer at a time: it is waited for at the beginning, so that a transaction never fails half way.
         SQLite knows no other way; PostgreSQL is made to do the same, as our writes are few and short. Raises LeaseLost
@@ -75,7 +75,9 @@ class Control:
             raise Unwritable(error.path, f"{DISK_ERROR}. {FREE_THE_DISK}") from error
 
     def _is_taken_back(self) -> bool:
-        """Write over a commit that SQLite has in its log and could not sync; else whoever opens the file next may find it there."""
+        """Overwrite a commit that SQLite has in its log and could not sync, since the next to open the file may find it
+        there.
+        """
         try:
             with self._transaction() as writer:
                 bump_control_generation(writer)
@@ -103,14 +105,14 @@ class Control:
                 raise LeaseLost(self.lease)
 
     def relative(self, path: Path | str) -> str:
-        """A path as it is stored: relative if it is in the workspace, so that a moved workspace still works."""
+        """Return a path in stored form: relative if inside the workspace, so that a moved workspace still works."""
         path = Path(path).absolute()
         if self.root is not None and path.is_relative_to(self.root):
             return path.relative_to(self.root).as_posix()
         return path.as_posix()
 
     def absolute(self, stored: str) -> Path:
-        """The path of a stored one.
+        """Return the absolute path of a stored one.
 
         Raises CorruptFile if it leads out of the workspace: somebody has changed the database, and what it names may be
         removed.
@@ -123,7 +125,7 @@ class Control:
         return self.root / stored
 
     def written_mark(self) -> tuple[int, ...] | None:
-        """What changes when somebody writes to the file of the database, told by the file system; None of other databases."""
+        """Return file status values that change when the database file is written; None for databases without a file."""
         place = self.engine.url.database
         if self.engine.dialect.name != "sqlite" or not place or place == ":memory:":
             return None
@@ -135,7 +137,7 @@ class Control:
         return tuple(mark)
 
     def close(self) -> None:
-        """Give back all connections."""
+        """Close all connections."""
         self.engine.dispose()
 
     def __enter__(self) -> Control:
@@ -146,18 +148,18 @@ class Control:
 
 
 def control_generation(control: Control) -> int:
-    """A number that has grown whenever a version, an alias or an API key has changed: serving processes poll it."""
+    """Return a number that grows with each change of a version, an alias or an API key; serving processes poll it."""
     with control.reading() as connection:
         return int(connection.execute(sa.select(tables.generation.c.value)).scalar_one())
 
 
 def bump_control_generation(connection: Connection) -> None:
-    """Let serving processes know, once this transaction is through, that something has changed."""
+    """Notify serving processes of a change, once this transaction is committed."""
     connection.execute(sa.update(tables.generation).values(value=tables.generation.c.value + 1))
 
 
 def open_control(url: str, root: Path | str | None = None) -> Control:
-    """Open the control database at a URL such as ``sqlite:////data/control.sqlite``, with its tables up to date.
+    """Open the control database at a URL such as ``sqlite:////data/control.sqlite``, and migrate its tables.
 
     Stored paths are relative to `root`, by default the folder of a SQLite file. Raises ControlUnavailable if it cannot be
     reached or is locked for longer than `BUSY_TIMEOUT_S`; CorruptFile; NewerDatabase if a later release has written it.
@@ -216,7 +218,9 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Keep changes in a log of their own. While another process sets up a new database SQLite refuses to, without waiting."""
+    """Enable write-ahead logging. SQLite refuses that at once while another process sets up the database, so it is
+    retried.
+    """
     ends_at = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -244,7 +248,7 @@ def _json(value: object) -> str:
 
 @contextmanager
 def _our_errors(url: URL) -> Iterator[None]:
-    """Errors of the database as ours, with the remedy."""
+    """Translate database errors to storage errors with a remedy."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -262,7 +266,7 @@ def _our_errors(url: URL) -> Iterator[None]:
 
 
 def translate_database_error(error: DBAPIError) -> StorageError:
-    """An error of the database that came by another way than `Control`, as ours: the job queue has its own connections."""
+    """Translate a database error from outside `Control`, such as the job queue's own connections."""
     return _translated("the control database", "the control database", error)
 
 

@@ -1,4 +1,4 @@
-"""The leases of job workers: a worker that does not renew its lease loses it, and can write nothing any more.
+"""Leases of job workers: a worker that does not renew its lease loses it, and can write nothing more.
 
 The row is the lease and the fence at once. Whoever finds that a worker is gone deletes its row (`end_lease`); from then on
 every writing transaction of that worker fails with LeaseLost, wherever it was stopped, because `Control.writing` looks
@@ -22,7 +22,7 @@ _WORKERS = tables.workers
 
 @dataclass(frozen=True)
 class Lease:
-    """A worker that says it lives."""
+    """Lease of a live worker."""
 
     id: str  # of this start of the worker; never used again
     host: str  # where it runs, with the slot
@@ -33,7 +33,7 @@ class Lease:
 
 
 def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: float) -> None:
-    """Register a worker that starts, and fence all that this `control` writes from now on.
+    """Register a starting worker, and fence all later writes of this `control` by its lease.
 
     It holds the lock of its slot, so whoever had a lease for the same slot on this machine is dead: that lease ends.
     """
@@ -45,7 +45,7 @@ def take_lease(control: Control, worker: str, host: str, slot: int, lease_s: flo
 
 
 def renew_lease(control: Control, worker: str) -> None:
-    """Say that the worker lives; LeaseLost if others have ended the lease."""
+    """Renew the worker's lease; LeaseLost if others have ended it."""
     renewed = sa.update(_WORKERS).where(_WORKERS.c.id == worker)
     with control.writing() as connection:
         values = {"beats": _WORKERS.c.beats + 1, "renewed_at": tables.utc_now()}
@@ -54,13 +54,13 @@ def renew_lease(control: Control, worker: str) -> None:
 
 
 def end_lease(control: Control, worker: str) -> bool:
-    """End a worker's own lease, or that of one that is gone; whether it was this call that ended it."""
+    """End the lease of this worker or of a lost one; return whether this call ended it."""
     with control.writing() as connection:
         return connection.execute(sa.delete(_WORKERS).where(_WORKERS.c.id == worker)).rowcount == 1
 
 
 def list_worker_leases(control: Control) -> tuple[Lease, ...]:
-    """All leases that nobody has ended, by worker."""
+    """Return all current leases, by worker."""
     with control.reading() as connection:
         rows = connection.execute(sa.select(_WORKERS).order_by(_WORKERS.c.id))
         return tuple(Lease(**row._mapping) for row in rows)

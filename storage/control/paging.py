@@ -1,4 +1,4 @@
-"""Lists in pages: by key and not by offset, so that a page never skips or repeats an item when others come and go."""
+"""Pagination by key and not by offset, so that a page never skips or repeats an item when others are added or removed."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ DEFAULT_LIMIT = 100
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """A part of a list, in its order; `next_cursor` is to be passed for the page after, None if this is the last."""
+    """A page of a list; pass `next_cursor` to get the next page. It is None on the last page."""
 
     items: tuple[Item, ...]
     next_cursor: str | None
 
     def of(self, make: Callable[[Item], Made]) -> Page[Made]:
-        """The same part, of what is made of each item."""
+        """Return the page with `make` applied to each item."""
         return Page(tuple(map(make, self.items)), self.next_cursor)
 
 
 def iterate_page_items(page_of: Callable[[int, str | None], Page[Item]]) -> Iterator[Item]:
-    """All items of a list, page by page; `page_of(limit, cursor)` gives one."""
+    """Yield all items of a list, page by page; `page_of(limit, cursor)` returns one page."""
     cursor: str | None = None
     while True:
         page = page_of(MAX_LIMIT, cursor)
@@ -54,7 +54,9 @@ def page_of_rows(
     *,
     newest_first: bool = False,
 ) -> Page[tables.Row]:
-    """The rows after the cursor, or from the first, by a unique key; `limit` is clipped to 1 … `MAX_LIMIT`. InvalidCursor."""
+    """Return the rows after the cursor, or from the start, by a unique key; `limit` is clipped to 1 … `MAX_LIMIT`.
+    InvalidCursor.
+    """
     limit = min(max(limit, 1), MAX_LIMIT)
     if cursor is not None:
         after = _key_of(cursor, key.type.python_type)

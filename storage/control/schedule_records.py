@@ -1,4 +1,4 @@
-"""Schedules: what to submit and when, the moment each is due next, and what came of each of its runs."""
+"""Schedules: the job of each, its cron times, its next due time, and its runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Outcome = Literal["on_time", "caught_up", "skipped", "refused", "asked"]
 
 @dataclass(frozen=True)
 class Run:
-    """What came of one time that a schedule was due, or that somebody asked it to run."""
+    """Outcome of one due time of a schedule, or of a run by request."""
 
     due_at: datetime  # aware, UTC; with the schedule it identifies the run
     outcome: Outcome  # submitted on time, later, or by request; left out as told; or refused when it was submitted
@@ -39,7 +39,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Schedule:
-    """A job, its kind and parameters, to be submitted again and again."""
+    """A job (kind and parameters) to submit repeatedly."""
 
     name: str
     cron: str  # when, in the time zone; storage knows nothing of their meaning
@@ -82,13 +82,13 @@ def create_schedule(control: Control, schedule: Schedule, check: Check | None = 
 
 
 def get_schedule(control: Control, name: str) -> Schedule:
-    """The schedule of that name; NotFound if there is none."""
+    """Return the schedule of a name; NotFound if it does not exist."""
     with control.reading() as connection:
         return _existing(connection, name)
 
 
 def list_schedules(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Schedule]:
-    """A page of the schedules, ordered by name; InvalidCursor if the cursor is of another list."""
+    """Return a page of schedules by name; InvalidCursor if the cursor is from another list."""
     with control.reading() as connection:
         rows = page_of_rows(connection, sa.select(_SCHEDULES), _SCHEDULES.c.name, limit, cursor)
         last = _last_runs(connection, [row.id for row in rows.items])
@@ -96,13 +96,13 @@ def list_schedules(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | N
 
 
 def active_schedules(control: Control) -> tuple[Schedule, ...]:
-    """All schedules that are not paused, ordered by name."""
+    """Return all schedules that are not paused, by name."""
     query = sa.select(_SCHEDULES).where(_SCHEDULES.c.next_due_at.is_not(None)).order_by(_SCHEDULES.c.name)
     return _several(control, query)
 
 
 def due_schedules(control: Control, now: datetime) -> tuple[Schedule, ...]:
-    """The schedules that are due, the longest waiting first."""
+    """Return the schedules that are due, the longest waiting first."""
     query = sa.select(_SCHEDULES).where(_SCHEDULES.c.next_due_at <= now).order_by(_SCHEDULES.c.next_due_at)
     return _several(control, query)
 
@@ -138,14 +138,14 @@ def delete_schedule(control: Control, name: str, check: Check | None = None) -> 
 
 
 def has_schedule_run(control: Control, schedule: Schedule, due_at: datetime) -> bool:
-    """Whether it has been decided already what comes of that time."""
+    """Return whether the outcome of that due time is already recorded."""
     query = sa.select(_RUNS.c.id).where(_RUNS.c.schedule == schedule.id, _RUNS.c.due_at == due_at)
     with control.reading() as connection:
         return connection.execute(query).one_or_none() is not None
 
 
 def last_scheduled_job(control: Control, schedule: Schedule) -> str | None:
-    """The newest job that a schedule has submitted."""
+    """Return the newest job that a schedule has submitted, or None."""
     submitted = sa.select(_RUNS.c.job_id).where(_RUNS.c.schedule == schedule.id, _RUNS.c.job_id.is_not(None))
     with control.reading() as connection:
         job_id: str | None = connection.execute(submitted.order_by(_RUNS.c.id.desc()).limit(1)).scalar_one_or_none()
@@ -153,7 +153,7 @@ def last_scheduled_job(control: Control, schedule: Schedule) -> str | None:
 
 
 def record_schedule_run(control: Control, schedule: Schedule, run: Run) -> Run:
-    """Keep what came of a run, and return it as stored; of two that decide about the same time, the first counts."""
+    """Record the outcome of a run and return it as stored; for the same due time, the first recorded outcome counts."""
     with control.writing() as connection:
         here = (_RUNS.c.schedule == schedule.id) & (_RUNS.c.due_at == run.due_at)
         row = connection.execute(sa.select(_RUNS).where(here)).one_or_none()
@@ -166,7 +166,7 @@ def record_schedule_run(control: Control, schedule: Schedule, run: Run) -> Run:
 
 
 def set_schedule_next_due(control: Control, schedule: Schedule, next_due_at: datetime) -> None:
-    """Move on to the next time, unless the schedule was changed, or moved on by another worker, since it was read."""
+    """Set the next due time, unless the schedule was changed, or advanced by another worker, since it was read."""
     chosen = (_SCHEDULES.c.id == schedule.id) & (_SCHEDULES.c.next_due_at == schedule.next_due_at)
     with control.writing() as connection:
         connection.execute(sa.update(_SCHEDULES).where(chosen).values(next_due_at=next_due_at))
@@ -175,7 +175,7 @@ def set_schedule_next_due(control: Control, schedule: Schedule, next_due_at: dat
 def list_runs_of_schedule(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[Run]:
-    """A page of the runs of a schedule, newest first; NotFound if there is no such schedule, InvalidCursor."""
+    """Return a page of a schedule's runs, newest first; NotFound for an unknown schedule, InvalidCursor."""
     with control.reading() as connection:
         schedule = _existing(connection, name)
         query = sa.select(_RUNS).where(_RUNS.c.schedule == schedule.id)

@@ -1,4 +1,4 @@
-"""What is of SQLite alone: copies and checks of the control database while others go on writing, and a clock where it has none."""
+"""SQLite only: copies and checks of the control database during writes, and a clock function that old versions lack."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = (3, 42)  # that knows 'subsec'
 
 
 def copy_control_database(source: Path | str, target: Path | str) -> None:
-    """Copy the database as it is at one moment, while others write; CorruptFile if either file is damaged, Unwritable."""
+    """Copy a consistent snapshot of the database while others write; CorruptFile if either file is damaged, Unwritable."""
     create_private_file(Path(target))
     with _ours(source, target), _opened(Path(source)) as live, closing(sqlite3.connect(target)) as copy:
         live.backup(copy)
@@ -36,7 +36,7 @@ def copy_control_database(source: Path | str, target: Path | str) -> None:
 
 
 def control_integrity_errors(path: Path | str) -> list[str]:
-    """What SQLite finds wrong with the file: pages, indexes, references; nothing is changed."""
+    """Return the errors SQLite finds in the file: pages, indexes, references; nothing is changed."""
     try:
         with _opened(Path(path)) as connection:
             errors = [row[0] for row in connection.execute("PRAGMA integrity_check(10)") if row[0] != "ok"]
@@ -48,7 +48,7 @@ def control_integrity_errors(path: Path | str) -> list[str]:
 
 
 def control_database_revision(path: Path | str) -> str | None:
-    """The revision of the tables, or None if the file holds none of ours."""
+    """Return the revision of the tables, or None if the file is not a control database."""
     try:
         with _opened(Path(path)) as connection:
             row = connection.execute(f"SELECT version_num FROM {VERSION_TABLE}").fetchone()
@@ -74,7 +74,7 @@ def _ours(source: Path | str, target: Path | str) -> Iterator[None]:
 
 
 def install_sqlite_clock() -> None:
-    """Give the connections of SQLAlchemy to SQLite that function, where it is missing."""
+    """Install the clock function in SQLAlchemy's SQLite connections, where it is missing."""
     if sqlite3.sqlite_version_info < FIRST and not event.contains(Engine, "connect", _with_clock):
         event.listen(Engine, "connect", _with_clock)
 

@@ -13,27 +13,27 @@ Select = sa.Select[Any]
 
 
 class UtcDateTime(sa.types.TypeDecorator[datetime]):
-    """A moment; aware and in UTC on every database, also on SQLite, which forgets the zone."""
+    """A column type for times: timezone-aware UTC on every database, including SQLite, which drops the zone."""
 
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """To UTC; SQLite gets it without the zone, so that its text sorts by time."""
+        """Convert to UTC; for SQLite without the zone, so that its text sorts by time."""
         if value is None:
             return None
         value = value.astimezone(UTC)
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
-        """To an aware datetime in UTC."""
+        """Convert to a timezone-aware datetime in UTC."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 def utc_now() -> datetime:
-    """The present moment, aware, in UTC."""
+    """Return the current time, timezone-aware, in UTC."""
     return datetime.now(UTC)
 
 

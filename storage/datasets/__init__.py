@@ -1,1 +1,1 @@
-"""Datasets, their statistics, and rows that must not be learned from."""
+"""Data sets, their statistics, and rules of forgotten rows."""

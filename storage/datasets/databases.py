@@ -1,4 +1,4 @@
-"""Rows of other people's databases as streams of Arrow; nothing is written there."""
+"""Rows of external databases as Arrow streams, read-only."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _BATCH_ROWS = 65_536
 
 
 class UnreadableDatabase(StorageError, ValueError):
-    """A database cannot be opened, or refuses a query."""
+    """Raised if a database cannot be opened or refuses a query."""
 
 
 @contextmanager
 def duckdb_rows(path: Path, query: str, spill: Path) -> Iterator[pa.RecordBatchReader]:
-    """What a query gives on a DuckDB file, only read (UnreadableDatabase); what memory does not hold goes to `spill`."""
+    """Run a query on a DuckDB file, read-only (UnreadableDatabase); data larger than memory spills to `spill`."""
     try:
         # A reader that is left open keeps the database open, and the next one of this process would wait for it.
         config: dict[str, str | bool | int | float | list[str]] = {"temp_directory": str(spill)}
@@ -39,7 +39,7 @@ def _reader(connection: duckdb.DuckDBPyConnection, query: str) -> pa.RecordBatch
 
 @contextmanager
 def postgres_rows(uri: str, query: str) -> Iterator[pa.RecordBatchReader]:
-    """What a query gives on a PostgreSQL server (a URI as of libpq), rolled back; UnreadableDatabase, also without the driver."""
+    """Run a query on a PostgreSQL server (a libpq URI) and roll back; UnreadableDatabase, also without the driver."""
     try:
         from adbc_driver_postgresql import dbapi
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Datasets: Parquet files under a name, with a target and what the user says about the columns."""
+"""Registered data sets: named Parquet files with a target and column overrides."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DATASETS = tables.datasets
 
 @dataclass(frozen=True)
 class Dataset:
-    """A registered dataset."""
+    """A registered data set."""
 
     name: str
     uris: tuple[str, ...]  # Parquet files, globs, folders or URIs of object stores
@@ -35,7 +35,9 @@ class Dataset:
 
 
 def register_dataset(control: Control, dataset: Dataset) -> Dataset:
-    """Store a dataset, and return it as stored; repeated, nothing changes. InvalidName; Conflict with another definition."""
+    """Store a data set and return it as stored; repeating it changes nothing. InvalidName; Conflict with another
+    definition.
+    """
     checked_resource_name("dataset", dataset.name)
     dataset = replace(dataset, created_at=tables.utc_now())
     with control.writing() as connection:
@@ -51,7 +53,7 @@ def register_dataset(control: Control, dataset: Dataset) -> Dataset:
 
 
 def set_dataset_schema(control: Control, name: str, schema_json: str, files: Sequence[Mapping[str, object]]) -> Dataset:
-    """Store what was found in a dataset, its schema and its files, in place of what was found before (NotFound)."""
+    """Replace the stored schema and files of a data set (NotFound)."""
     with control.writing() as connection:
         _existing(connection, name)
         values = {"schema_json": schema_json, "files": [dict(file) for file in files]}
@@ -74,32 +76,32 @@ def discard_dataset_schemas(control: Control, digests: Collection[str]) -> None:
 
 
 def set_dataset_files(control: Control, name: str, files: Sequence[Mapping[str, object]]) -> None:
-    """Store which files a dataset has now; one that was deleted meanwhile stays deleted."""
+    """Store the current files of a data set; one deleted meanwhile stays deleted."""
     with control.writing() as connection:
         values = {"files": [dict(file) for file in files]}
         connection.execute(sa.update(_DATASETS).where(_DATASETS.c.name == name).values(**values))
 
 
 def get_dataset(control: Control, name: str) -> Dataset:
-    """The dataset of that name; NotFound if there is none."""
+    """Return the data set of a name; NotFound if it does not exist."""
     with control.reading() as connection:
         return _dataset(_existing(connection, name))
 
 
 def is_registered_dataset(control: Control, name: str) -> bool:
-    """Whether there is a dataset of that name."""
+    """Return whether a data set of that name exists."""
     with control.reading() as connection:
         return _row_of(connection, name) is not None
 
 
 def list_datasets(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[Dataset]:
-    """A page of the datasets, ordered by name; InvalidCursor if the cursor is of another list."""
+    """Return a page of data sets by name; InvalidCursor if the cursor is from another list."""
     with control.reading() as connection:
         return page_of_rows(connection, sa.select(_DATASETS), _DATASETS.c.name, limit, cursor).of(_dataset)
 
 
 def delete_dataset(control: Control, name: str) -> Dataset:
-    """Forget a dataset, and return it (NotFound); its Parquet files and the models learned from it stay."""
+    """Delete a data set and return it (NotFound); its Parquet files and models stay."""
     with control.writing() as connection:
         row = _existing(connection, name)
         connection.execute(sa.delete(_DATASETS).where(_DATASETS.c.name == name))

@@ -1,4 +1,4 @@
-"""Rules of rows that must not be learned from: kept in files beside statistics, and noted in the control database.
+"""Rules of rows that must not be learned from, stored in files beside statistics and recorded in the control database.
 
 So a file of rules that is gone, or older than it was, brings no rows back unseen.
 """
@@ -31,14 +31,14 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Rule:
-    """Rows that are forgotten: the condition that they fulfil, in SQL, and since when, aware, UTC."""
+    """A rule of forgotten rows: their SQL condition, and the time since when, timezone-aware UTC."""
 
     where: str
     forgotten_at: datetime
 
 
 class Withdrawal(TypedDict):
-    """That a rule was taken back: when (ISO 8601, UTC), by whom, and why."""
+    """Withdrawal of a rule: when (ISO 8601, UTC), by whom, and why."""
 
     at: str
     by: str
@@ -46,7 +46,7 @@ class Withdrawal(TypedDict):
 
 
 class _Stored(TypedDict):
-    """A rule as the file holds it; a rule that was taken back stays there, and its last event counts."""
+    """A rule as stored; a withdrawn rule stays in the file, and its last event counts."""
 
     where: str
     forgotten_at: str
@@ -56,12 +56,14 @@ class _Stored(TypedDict):
 
 
 def forgotten_rule_sha256(where: str) -> str:
-    """By which a model tells the rules that it was learned under: the text may name somebody, and models are carried elsewhere."""
+    """Return the hash by which a model records the rules it was learned under: the text may name a person, and models
+    are exported.
+    """
     return hashlib.sha256(where.encode()).hexdigest()
 
 
 class Forgotten:
-    """The rules of one data set in one small file, replaced whole; the first rule makes it.
+    """Rules of one data set in one small file, replaced atomically; the first rule creates it.
 
     Beside each rule stand the files that were searched and how many rows they had, so that no file is searched twice;
     and the same by their footers, which tell a file again that was moved or copied. Raises CorruptFile if the file cannot
@@ -74,19 +76,19 @@ class Forgotten:
         self._is_changed = False
 
     def rules(self) -> tuple[Rule, ...]:
-        """Those that stand, in the order in which they came."""
+        """Rules in force, in order of creation."""
         return tuple(Rule(where, _forgotten_at(rule)) for where, rule in self._rules.items() if _stands(rule))
 
     def conditions(self) -> frozenset[str]:
-        """All rules that were ever made, including those that were taken back."""
+        """Conditions of all rules ever made, including withdrawn ones."""
         return frozenset(self._rules)
 
     def withdrawals(self, where: str) -> tuple[Withdrawal, ...]:
-        """How often a rule was taken back, oldest first."""
+        """Withdrawals of a rule, oldest first."""
         return tuple(self._rules[where].get("withdrawals", ())) if where in self._rules else ()
 
     def add(self, where: str, since: datetime | None = None) -> None:
-        """Add a rule; one that stands already stays.
+        """Add a rule; one in force stays unchanged.
 
         `since` is when the rule was made elsewhere, of which this is a copy: what was taken back here after that stays away.
         """
@@ -103,7 +105,7 @@ class Forgotten:
                 self._is_changed = True
 
     def withdraw(self, where: str, by: str, reason: str) -> Withdrawal:
-        """Take a rule back; of one that the file has lost, only that it was taken back is kept."""
+        """Withdraw a rule; for one lost from the file, only its withdrawal is stored."""
         self.add(where)
         rule = self._rules[where]
         at = max(datetime.now(UTC), _forgotten_at(rule) + timedelta(microseconds=1))
@@ -113,15 +115,15 @@ class Forgotten:
         return withdrawal
 
     def counts(self, where: str) -> dict[str, int]:
-        """How many rows of each file that was searched the rule matches."""
+        """Return how many rows of each searched file the rule matches."""
         return dict(self._rules[where]["rows"]) if where in self._rules else {}
 
     def footers(self, where: str) -> dict[str, int]:
-        """The same by the SHA-256 of their footers."""
+        """Return the same counts by the SHA-256 of the files' footers."""
         return dict(self._rules[where].get("footers", {})) if where in self._rules else {}
 
     def remember(self, where: str, file: str, footer_sha256: str, n_rows: int) -> None:
-        """Note how many rows of a file the rule matches."""
+        """Store how many rows of a file the rule matches."""
         if where in self._rules:
             self._rules[where]["rows"][file] = n_rows
             footers = self._rules[where].setdefault("footers", {})
@@ -129,7 +131,7 @@ class Forgotten:
             self._is_changed = True
 
     def save(self) -> None:
-        """Write what has changed, beside what others have written since this was read (Unwritable, CorruptFile)."""
+        """Write the changes, merged with those that others have written since this was read (Unwritable, CorruptFile)."""
         if self._is_changed:
             with exclusive_file_lock(self.path):
                 self._rules = _merged(_read(self.path), self._rules)
@@ -151,7 +153,7 @@ def _read(path: Path) -> dict[str, _Stored]:
 
 
 def _merged(stored: dict[str, _Stored], ours: dict[str, _Stored]) -> dict[str, _Stored]:
-    """The rules of both; the last event decides whether a rule stands."""
+    """Merge two sets of rules; the last event decides whether a rule is in force."""
     merged = dict(stored)
     for where, rule in ours.items():
         theirs = stored.get(where, rule)
@@ -187,7 +189,7 @@ def _moment(withdrawal: Withdrawal) -> datetime:
 
 
 def rule_conditions_by_path(control: Control) -> dict[Path, frozenset[str]]:
-    """The conditions that each file of rules must have, those of rules that were taken back included.
+    """Return the conditions that each rules file must contain, including those of withdrawn rules.
 
     Files whose rules were all made by a release before 0005 are missing until they are next read by a training.
     """
@@ -199,7 +201,7 @@ def rule_conditions_by_path(control: Control) -> dict[Path, frozenset[str]]:
 
 
 def record_forgotten_rules(control: Control, path: Path, conditions: Iterable[str]) -> None:
-    """Note the rules of a file after it was written; those that are noted already stay.
+    """Record the rules of a file after it was written; recorded ones stay.
 
     In this order a crash in between leaves a rule that stands and is noted by the next training, and a backup, which copies
     the database first, has every rule that its database names.

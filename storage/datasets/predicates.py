@@ -1,4 +1,4 @@
-"""Conditions on rows in SQL, such as ``user_id = 7``: parsed, confined to the row itself, and evaluated by DuckDB."""
+"""SQL conditions on rows, such as ``user_id = 7``: parsed, restricted to the row itself, and evaluated by DuckDB."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DIVISIONS = {"/", "//", "%"}
 
 
 class RowPredicate:
-    """A condition that a row fulfils or not; NULL means not, and so does a value with which it cannot be computed.
+    """An SQL condition on rows; NULL counts as no match, and so does a value with which it cannot be computed.
 
     `text` is an SQL condition on columns: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS NULL, arithmetic, casts.
     `is_new` refuses also what may fail on values of later files: rules of earlier releases may hold that. `columns` are
@@ -58,7 +58,7 @@ class RowPredicate:
             raise InvalidPredicate(text, "it names no column")
 
     def mask(self, rows: pa.RecordBatch, *, is_strict: bool = False) -> NDArray[np.bool_]:
-        """(n_rows,) bool: which rows fulfil the condition.
+        """Mask of the rows that match the condition, (n_rows,) bool.
 
         With `is_strict` a value with which it cannot be computed is an error, and not a row that does not fulfil it. Raises
         InvalidPredicate also if a column is missing, or types do not allow the comparison.
@@ -77,7 +77,7 @@ class RowPredicate:
         return np.asarray(is_true.fill_null(False).to_numpy(), bool)
 
     def __reduce__(self) -> tuple[type[Self], tuple[str]]:
-        """To a process of a cluster it is its text: connections stay where they are."""
+        """Pickle only the text: connections stay in their process."""
         return type(self), (self.text,)
 
     def _connection(self) -> duckdb.DuckDBPyConnection:
@@ -114,7 +114,7 @@ def _parsed(text: str) -> object:
 
 
 def _reason(text: str, parsed: dict[str, object]) -> str:
-    """Why a text is no condition, without naming what stands around it here."""
+    """Return why a text is not a valid condition, without revealing the query around it."""
     reason = str(parsed.get("error_message", "it is not an SQL condition"))
     if "Only SELECT" in reason:
         return "it is more than one condition"
@@ -124,7 +124,7 @@ def _reason(text: str, parsed: dict[str, object]) -> str:
 
 
 def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:
-    """All expressions in a parsed one, and in how many others each is; without recursion, as a user may nest any number."""
+    """Yield all expressions in a parsed one with their depth; without recursion, since users may nest any number."""
     waiting: list[tuple[object, int]] = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -138,7 +138,7 @@ def _expressions(root: object) -> Iterator[tuple[dict[str, object], int]]:
 
 
 def _check_total(text: str, node: dict[str, object], depth: int) -> None:
-    """Refuse what has no value for some values of a column: rules stand for files that are not there yet.
+    """Refuse an expression undefined for some values of a column: rules apply to files that do not exist yet.
 
     Raises InvalidPredicate.
     """

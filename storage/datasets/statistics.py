@@ -1,4 +1,5 @@
-"""Statistics of datasets: immutable DuckDB files, found by what they are of, believed only if no byte has changed.
+"""Statistics of data sets: immutable DuckDB files found by a hash of what they count, and used only if no byte has
+changed.
 
 What a pass has counted so far is in one file that is replaced whole.
 """
@@ -40,7 +41,8 @@ _DIGEST_BYTES = 32
 
 @dataclass(frozen=True)
 class Entry:
-    """What a stored statistic is of: its specification, its schema as JSON, and the identities of the files whose rows it holds.
+    """Record of a stored statistic: its specification, its schema as JSON, and the identities of the files whose rows
+    it holds.
 
     The schema of a statistic of raw columns is None.
     """
@@ -52,7 +54,8 @@ class Entry:
 
 
 class StatisticStore:
-    """The statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each; the first makes the folder.
+    """Statistics in one folder, one DuckDB file ``<key>-<sha256 of the file>.duckdb`` each; the first creates the
+    folder.
 
     As the name of a file says what its bytes are, one rename publishes a statistic together with the proof of it, and
     two processes that store the same key at once leave two files of which either is right.
@@ -66,7 +69,8 @@ class StatisticStore:
         self._reader, self._writer = duckdb_files.Instance(self.directory), duckdb_files.Instance()
 
     def get(self, key: str) -> pa.Table | None:
-        """The table that was stored under the key, a SHA-256 of specification, schema and files in hexadecimal digits, or None.
+        """Return the table stored under a key (SHA-256 of specification, schema and files in hexadecimal digits), or
+        None.
 
         Raises InvalidName if the key is not a SHA-256; CorruptFile if the file is damaged: `discard` the key and count again.
         """
@@ -78,7 +82,9 @@ class StatisticStore:
         return None
 
     def entries(self) -> tuple[Entry, ...]:
-        """What there is of known files; names of files never come back with other content, so each is read once."""
+        """Return the records of statistics with known files; a file name never gets other content, so each is read
+        once.
+        """
         entries = []
         for path in sorted(self.directory.glob("*.json")):
             if not path.with_suffix(".duckdb").exists():
@@ -103,7 +109,7 @@ class StatisticStore:
         schema: str | None = None,
         files: Iterable[str] = (),
     ) -> None:
-        """Store a table; a key that is there already keeps what it has.
+        """Store a table; an existing key keeps its table.
 
         Columns of numbers, booleans and text become columns of the SQL table ``statistic``; all others (lists, binary,
         …) are kept as Arrow streams in the SQL table ``arrays``. Raises InvalidName or Unwritable.
@@ -128,12 +134,12 @@ class StatisticStore:
                 publish_draft_file(draft, path.with_suffix(".json"))
 
     def discard(self, key: str) -> None:
-        """Remove what is stored under the key, also if it is damaged; Unwritable if the disk refuses."""
+        """Remove the table stored under a key, even if damaged; Unwritable if the disk refuses."""
         for path in self._paths(_checked_key(key)):
             _unlink(path)
 
     def prune(self, max_bytes: int) -> None:
-        """Remove the oldest statistics until the others fit; they can all be counted again."""
+        """Remove the oldest statistics until the rest fit into `max_bytes`; they can all be counted again."""
         files = []
         for path in self.directory.glob("*-*.duckdb"):
             with suppress(FileNotFoundError):  # pruned by another process
@@ -150,7 +156,7 @@ class StatisticStore:
 
 
 def _checked_key(key: str) -> str:
-    """The key itself, if it is a SHA-256 in lower-case hexadecimal digits."""
+    """Return the key if it is a SHA-256 in lower-case hexadecimal digits, else raise InvalidName."""
     if not isinstance(key, str) or not _SHA256.fullmatch(key):
         raise InvalidName("statistic", key, "the 64 lower-case hexadecimal digits of a SHA-256")
     return key
@@ -173,7 +179,7 @@ def _unlink(path: Path) -> None:
 
 
 def _is_flat(kind: pa.DataType) -> bool:
-    """Whether DuckDB has the type and gives back every value of it unchanged."""
+    """Return whether DuckDB supports the type and returns every value unchanged."""
     return bool(
         types.is_integer(kind)
         or types.is_float32(kind)
@@ -204,7 +210,7 @@ def _write(draft: Path, key: str, table: pa.Table, spec: Mapping[str, object], w
 
 
 def _sql_names(names: list[str]) -> list[str]:
-    """The names themselves if SQL, which ignores case, can tell them apart; else numbered ones."""
+    """Return the names if SQL, which ignores case, can distinguish them; else numbered names."""
     distinct = {name.casefold() for name in names} - {""}
     return names if len(distinct) == len(names) else [f"column_{i}" for i in range(len(names))]
 
@@ -240,13 +246,13 @@ def _read(path: Path, key: str, reader: duckdb_files.Instance) -> pa.Table:
 
 
 class CheckpointFile:
-    """A table and a note, as an Arrow stream with its SHA-256 before it; the first save makes the file and its folder."""
+    """A table and a note, stored as an Arrow stream after its SHA-256; the first save creates the file and its folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> tuple[pa.Table, Note] | None:
-        """What was saved last; None if there is nothing, or not a byte of it can be believed."""
+        """Return the last saved content; None if there is none, or it is damaged."""
         try:
             content = memoryview(self.path.read_bytes())
         except FileNotFoundError:
@@ -258,7 +264,7 @@ class CheckpointFile:
         return table, json.loads(table.schema.metadata[_NOTE])
 
     def save(self, table: pa.Table, note: Note) -> None:
-        """Replace what was saved; a reader finds the old content or the new one. Unwritable if the disk refuses."""
+        """Replace the saved content atomically. Unwritable if the disk refuses."""
         noted = table.replace_schema_metadata({**(table.schema.metadata or {}), _NOTE: json.dumps(note)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, noted.schema) as writer:

@@ -1,1 +1,1 @@
-"""Files that appear whole or not at all, DuckDB files, and where they lie."""
+"""Atomic files, DuckDB files, and the layout of a workspace."""

@@ -1,4 +1,4 @@
-"""How a file comes to stand in a workspace: whole, or not at all; and its sums, by which a changed byte is found."""
+"""Atomic creation of files in a workspace, and checksums that reveal a changed byte."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SUM = "xxh3_128"
 
 @contextmanager
 def draft_file_path(directory: Path, name: str) -> Iterator[Path]:
-    """The path of a draft in a private folder inside `directory`, for a file that is not yet fit to be seen.
+    """Provide the path of a draft in a private folder inside `directory`, for a file that is not yet complete.
 
     The folder is removed at the end, with whatever is still in it (also a write-ahead log or spilled blocks). While it
     lives it is locked; the kernel drops the lock when the writer dies, however it dies, and so `delete_abandoned_drafts` knows the
@@ -46,7 +46,8 @@ def draft_file_path(directory: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def draft_path_beside(path: Path) -> Iterator[Path]:
-    """A private place beside `path`, from where one rename brings a folder or a file there; swept away should this process die.
+    """Provide a private path beside `path`, from which one rename publishes a folder or a file; removed later if this
+    process dies.
 
     What killed processes have left beside it is removed first. Only folders with the names of our drafts are touched, and
     only those whose lock the kernel has dropped: the place may be anybody's.
@@ -60,7 +61,7 @@ def draft_path_beside(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def exclusive_file_lock(path: Path) -> Iterator[None]:
-    """Whoever changes the file by what is in it does so alone, among all processes; the lock lies hidden beside it."""
+    """Hold an exclusive lock on a file among all processes, for read-modify-write; the lock is a hidden file beside it."""
     with disk_errors_as_unwritable(path):
         _make_directory(path.parent)
         with path.with_name(f".{path.name}.lock").open("a") as file:
@@ -69,7 +70,7 @@ def exclusive_file_lock(path: Path) -> Iterator[None]:
 
 
 def is_file_locked(path: Path) -> bool:
-    """Whether a living process holds the exclusive lock of a file; to look is to share the lock for a moment."""
+    """Return whether a live process holds the exclusive lock of a file; the check itself shares the lock for a moment."""
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -81,7 +82,7 @@ def is_file_locked(path: Path) -> bool:
 
 
 def create_folder(folder: Path, mode: int = 0o777) -> None:
-    """Make a folder, and those above it, durably (Unwritable); a mode is for the folder alone, and only if it is new."""
+    """Create a folder and its parents durably (Unwritable); `mode` applies to the folder alone, and only if it is new."""
     with disk_errors_as_unwritable(folder):
         _make_directory(folder, mode)
 
@@ -113,7 +114,7 @@ def _locked_folder(directory: Path) -> tuple[Path, int]:
 
 @contextmanager
 def disk_errors_as_unwritable(path: Path, then: str = "then try again.") -> Iterator[None]:
-    """An error of the disk is said as Unwritable of this path, with what to do once the disk works."""
+    """Translate disk errors to Unwritable of this path, with the remedy."""
     try:
         yield
     except OSError as error:
@@ -124,7 +125,7 @@ def disk_errors_as_unwritable(path: Path, then: str = "then try again.") -> Iter
 
 
 def delete_abandoned_drafts(directory: Path) -> tuple[Path, ...]:
-    """Remove the drafts below `directory` whose writer is dead, and return them; those of living writers, in any process, stay."""
+    """Remove and return drafts below `directory` whose writer is dead; those of live writers, in any process, stay."""
     removed = []
     # os.walk and not Path.rglob, which raises when a folder vanishes under it.
     for parent, names, _ in os.walk(directory):
@@ -135,7 +136,7 @@ def delete_abandoned_drafts(directory: Path) -> tuple[Path, ...]:
 
 
 def delete_abandoned_draft(folder: Path) -> bool:
-    """Remove a draft whose writer is dead; whether it was."""
+    """Remove a draft if its writer is dead; return whether it was removed."""
     with suppress(OSError):  # locked by its writer, gone meanwhile, or not ours to remove
         lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -148,7 +149,7 @@ def delete_abandoned_draft(folder: Path) -> bool:
 
 
 def visible_files_below(directory: Path) -> Iterator[Path]:
-    """The files below a directory in the order of their names, without drafts and other hidden ones.
+    """Yield the files below a directory by name, without drafts and other hidden files.
 
     A folder that vanishes meanwhile is passed over, and so may a file have vanished when its path comes. Raises
     Unwritable if a folder cannot be read: its files would be missing without a word.
@@ -164,7 +165,7 @@ def visible_files_below(directory: Path) -> Iterator[Path]:
 
 
 def publish_draft_file(draft: Path, path: Path, mode: int | None = _READ_ONLY) -> None:
-    """Give a complete draft its name: fsync, its mode, rename, fsync of the folder; None keeps the mode that it was made with.
+    """Publish a complete draft: fsync, set its mode, rename, fsync the folder; mode None keeps the draft's mode.
 
     Raises Unwritable if the disk refuses; the name is then not taken, or taken by the whole file.
     """
@@ -178,7 +179,7 @@ def publish_draft_file(draft: Path, path: Path, mode: int | None = _READ_ONLY) -
 
 
 def publish_draft_folder(draft: Path, path: Path) -> None:
-    """Give a complete folder its name: fsync of every file, of every folder, rename, fsync of the folder above.
+    """Publish a complete folder: fsync every file and folder, rename, fsync the parent folder.
 
     The draft is on the same file system; the path may be an empty folder, which is replaced. Raises OSError if the disk
     refuses; `draft_path_beside` says it as Unwritable.
@@ -193,7 +194,7 @@ def publish_draft_folder(draft: Path, path: Path) -> None:
 
 
 def fsync_directory(directory: Path) -> None:
-    """Make the names in a folder durable."""
+    """Sync a folder's entries to disk."""
     # Without this a power cut may forget the rename although the file's blocks are safe.
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -204,7 +205,7 @@ def fsync_directory(directory: Path) -> None:
 
 @contextmanager
 def write_file_atomically(path: Path | str, *, replace: bool = False, mode: int | None = _READ_ONLY) -> Iterator[Path]:
-    """Write a file so that others see all of it or nothing; its folder is created if missing.
+    """Write a file that others see completely or not at all; its folder is created if missing.
 
     Yields a temporary path on the same file system, to be written and closed by the caller; removed if the caller raises.
     `mode` is that of the file; None follows the umask. `replace` says whether a file of that name may be replaced. Only for files that readers map: DuckDB, given a path that
@@ -225,19 +226,19 @@ def _check_free(path: Path, replace: bool) -> None:
 
 
 def sha256_of_file(path: Path | str) -> str:
-    """SHA-256 of the bytes of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal digits."""
     with Path(path).open("rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_manifest(path: Path | str, files: dict[str, str]) -> None:
-    """Publish file name -> SHA-256 beside `path`, in the format that ``sha256sum --check`` reads."""
+    """Publish file name -> SHA-256 at `path`, in the format that ``sha256sum --check`` reads."""
     with write_file_atomically(path, replace=True) as draft:
         draft.write_text("".join(f"{sha256}  {name}\n" for name, sha256 in sorted(files.items())), encoding="utf-8")
 
 
 def read_manifest(path: Path | str) -> dict[str, str]:
-    """File name -> SHA-256 of a manifest; CorruptFile if it is missing or not a manifest."""
+    """Read file name -> SHA-256 from a manifest; CorruptFile if it is missing or not a manifest."""
     path = Path(path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -253,7 +254,7 @@ def read_manifest(path: Path | str) -> dict[str, str]:
 
 
 def verify_file_sha256(path: Path | str, sha256: str) -> None:
-    """Check the bytes of a file; CorruptFile if it is missing or its SHA-256 differs."""
+    """Verify the bytes of a file; CorruptFile if it is missing or its SHA-256 differs."""
     path = Path(path)
     try:
         actual = sha256_of_file(path)
@@ -264,12 +265,12 @@ def verify_file_sha256(path: Path | str, sha256: str) -> None:
 
 
 def json_with_checksum(document: Mapping[str, object]) -> str:
-    """A JSON object as text, with the sum of all its other members."""
+    """Return a JSON object as text, with a checksum of all its other members."""
     return json.dumps({_SUM: _sum_of(document), **document}, indent=1)
 
 
 def parse_checked_json(path: Path, text: str | bytes) -> dict[str, object]:
-    """The object that `json_with_checksum` wrote; of one without a sum, as earlier releases wrote them, nothing is checked.
+    """Parse an object written by `json_with_checksum`; one without a checksum, from earlier releases, is not checked.
 
     Raises CorruptFile if the sum is another one, ValueError or TypeError if the text is no JSON object.
     """

@@ -58,7 +58,8 @@ _SCHEMA = pa.schema(
 
 
 class Instance:
-    """A running DuckDB, to which files are attached in turn: to start one takes longer than to read or write a small file.
+    """A reusable DuckDB instance to which files are attached in turn: starting one takes longer than a small file's
+    read or write.
 
     Whoever comes while it is in use, or after it has failed, starts another. Beyond a folder it reaches no file.
     """
@@ -70,7 +71,7 @@ class Instance:
 
     @contextmanager
     def attached(self, path: Path, options: str, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to one file."""
+        """Provide a connection to one attached file."""
         running, self._idle = self._idle or self._started(), None
         name = f"file_{next(self._numbers)}"
         try:
@@ -98,7 +99,7 @@ class Instance:
 
 @contextmanager
 def open_duckdb_for_writing(draft: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection to a new DuckDB file; on success its write-ahead log is checkpointed into it and it is closed.
+    """Provide a connection to a new DuckDB file; on success its write-ahead log is checkpointed and it is closed.
 
     The draft is in a private folder (`storage.files.atomic_files.draft_file_path`); DuckDB spills beside it. `instance` is of
     somebody who writes many files; by default one of its own. Raises Unwritable if the disk refuses.
@@ -123,7 +124,7 @@ def open_duckdb_for_writing(draft: Path, instance: Instance | None = None) -> It
 
 @contextmanager
 def open_duckdb_for_reading(path: Path, instance: Instance | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection that reads a published file; CorruptFile if DuckDB cannot make sense of it.
+    """Provide a connection that reads a published file; CorruptFile if DuckDB cannot read it.
 
     `instance` is of the file's folder, of somebody who reads many files; by default one of its own.
     """
@@ -154,7 +155,7 @@ def insert_record_batches(
 
 
 def create_duckdb_table(connection: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> None:
-    """Make a table of an Arrow table, in the order of its rows; Unstorable without columns, or of a type that DuckDB lacks."""
+    """Create a table from an Arrow table in row order; Unstorable without columns, or with a type that DuckDB lacks."""
     if table.num_columns == 0:
         raise Unstorable(f"Table {name!r}", "it has no columns.")
     try:
@@ -167,7 +168,7 @@ def create_duckdb_table(connection: duckdb.DuckDBPyConnection, name: str, table:
 
 
 def quote_sql_identifier(identifier: str) -> str:
-    """An SQL identifier, whatever characters it holds."""
+    """Quote an SQL identifier with any characters."""
     return '"' + identifier.replace('"', '""') + '"'
 
 
@@ -180,13 +181,13 @@ def _first_line(error: Exception) -> str:
 
 
 def open_isolated_duckdb() -> duckdb.DuckDBPyConnection:
-    """A connection that can reach no file and no network, for conditions that people write."""
+    """Return a connection without access to files and network, for conditions written by users."""
     return duckdb.connect(":memory:", config=_COMMON | {"enable_external_access": False, "lock_configuration": True})
 
 
 @dataclass(frozen=True)
 class Blob:
-    """A named byte string, (n_bytes,) uint8, that says what it holds; the name is unique in its file.
+    """A named byte string, (n_bytes,) uint8, with the dtype and shape of its array; the name is unique in its file.
 
     `dtype` is of the elements, as `numpy.dtype.str`, or another word for what is not an array of `shape`.
     """
@@ -203,7 +204,7 @@ class Blob:
 
 
 def write_blobs(connection: duckdb.DuckDBPyConnection, blobs: Iterable[Blob]) -> None:
-    """Make the table `arrays` and fill it; the blobs are taken one at a time."""
+    """Create the table `arrays` and insert the blobs, one at a time."""
     # Packed by us, because DuckDB needs more than our memory limit to read a BLOB that it has compressed.
     connection.execute(
         "CREATE TABLE arrays (name VARCHAR, part INTEGER, dtype VARCHAR, shape BIGINT[], sha256 VARCHAR, n_bytes BIGINT, "
@@ -226,7 +227,7 @@ def _parts(blob: Blob) -> Iterator[pa.RecordBatch]:
 
 
 def read_blobs(connection: duckdb.DuckDBPyConnection, path: Path) -> list[Blob]:
-    """All blobs, in the order in which they were written; CorruptFile if the SHA-256 of one differs."""
+    """Read all blobs in the order of writing; CorruptFile if the SHA-256 of one differs."""
     heads = connection.sql(
         "SELECT name, any_value(dtype), any_value(shape), any_value(sha256), sum(n_bytes) "
         "FROM arrays GROUP BY name ORDER BY min(rowid)"
@@ -257,7 +258,7 @@ def _unpacked(path: Path, name: str, data: pa.Buffer, n_bytes: int) -> np.ndarra
 
 
 def array_from_blob(path: Path, blob: Blob) -> np.ndarray:
-    """The array that a blob holds, read-only, without a copy; CorruptFile if dtype, shape and size do not fit."""
+    """Return a blob's array, read-only and without a copy; CorruptFile if dtype, shape and size do not match."""
     dtype = np.dtype(blob.dtype)
     if math.prod(blob.shape) * dtype.itemsize != blob.data.size:
         reason = f"array {blob.name!r} does not have its {blob.shape} elements. Restore the file from a backup."

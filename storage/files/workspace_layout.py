@@ -1,4 +1,4 @@
-"""The layout of a workspace: the names in it, where everything is kept, and who may read it."""
+"""The layout of a workspace: valid names, paths and file permissions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no ve
 
 
 def checked_resource_name(kind: str, name: str) -> str:
-    """The name itself, if it is safe as a folder and in a URL.
+    """Return the name if it is safe as a folder and in a URL, else raise InvalidName.
 
     Raises InvalidName unless it is 1 to 64 of ``a-z 0-9 . _ -`` and starts with a letter or a digit.
     """
@@ -38,25 +38,25 @@ def checked_resource_name(kind: str, name: str) -> str:
 
 
 def is_valid_name(name: object) -> bool:
-    """Whether something of that name can exist at all. What is looked up comes from a URL: any text."""
+    """Return whether an item can have that name; looked-up names come from URLs and may be any text."""
     # fullmatch and not match with "$": that would let a trailing newline through.
     return isinstance(name, str) and _NAME.fullmatch(name) is not None
 
 
 def is_valid_version_number(number: int) -> bool:
-    """Whether a version of that number can exist at all: columns of databases hold no greater ones."""
+    """Return whether a version can have that number, which database columns limit."""
     return 1 <= number < 1 << 31
 
 
 def require_valid_name(kind: str, name: str) -> str:
-    """The name itself; NotFound if nothing can have it."""
+    """Return the name; NotFound if no item can have it."""
     if not is_valid_name(name):
         raise NotFound(kind, name)
     return name
 
 
 def checked_alias(alias: str) -> str:
-    """The alias itself, if it cannot be mistaken for a version number or for a word of the API."""
+    """Return the alias if it cannot be mistaken for a version number or a word of the API, else raise InvalidName."""
     checked_resource_name("alias", alias)
     if alias.isdigit() or alias in RESERVED_ALIASES:
         raise InvalidName("alias", alias, "a word: digits are version numbers, and 'latest' and 'versions' are taken")
@@ -65,7 +65,7 @@ def checked_alias(alias: str) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything of one workspace is kept, below its root."""
+    """Paths of one workspace, below its root."""
 
     root: Path
 
@@ -79,47 +79,47 @@ class Layout:
 
     @property
     def datasets(self) -> Path:
-        """One folder per dataset."""
+        """Folder with one subfolder per data set."""
         return self.root / "datasets"
 
     @property
     def scratch(self) -> Path:
-        """One folder per running job."""
+        """Folder with one subfolder per running job."""
         return self.root / "scratch"
 
     @property
     def queries(self) -> Path:
-        """One Parquet file per query on a database, with the rows that it gave last."""
+        """Folder with one Parquet file per database query, holding its latest rows."""
         return self.root / "queries"
 
     @property
     def control_path(self) -> Path:
-        """The file of the default control database."""
+        """Path of the default control database."""
         return self.root / "control.sqlite"
 
     @property
     def control_url(self) -> str:
-        """The URL of the default control database, for `storage.control.control.open_control`."""
+        """URL of the default control database, for `storage.control.control.open_control`."""
         return f"sqlite:///{self.control_path}"
 
     def model_directory(self, name: str) -> Path:
-        """The folder of the model's files."""
+        """Folder of a model's files."""
         return self.models / checked_resource_name("model", name)
 
     def dataset_directory(self, dataset: str) -> Path:
-        """The folder of what is known of a dataset."""
+        """Folder of a data set's statistics and notes."""
         return self.datasets / checked_resource_name("dataset", dataset)
 
     def scratch_directory(self, job_id: str) -> Path:
-        """The folder of what a job may lose."""
+        """Folder of a job's temporary files."""
         return self.scratch / checked_resource_name("job", job_id)
 
     def job_output(self, job_id: str) -> Path:
-        """The Parquet file of rows that a job wrote, kept as long as the job is known."""
+        """Parquet file of rows written by a job, kept as long as the job is known."""
         return self.root / "outputs" / f"{checked_resource_name('job', job_id)}.parquet"
 
     def create(self) -> Layout:
-        """Make the folders that are missing and sweep away what killed writers have left; returns itself."""
+        """Create missing folders, remove the drafts of killed writers, and return self."""
         create_folder(self.root, 0o700)
         for name in PRIVATE_FOLDERS:
             create_folder(self.root / name, private_file_mode(self.root, 0o770))
@@ -129,7 +129,7 @@ class Layout:
 
 
 class Temporary(ExitStack):
-    """A private folder, its `path`, inside `directory`, until it is closed; that of a process that was killed is swept away.
+    """A private folder (`path`) inside `directory` until it is closed; that of a killed process is removed later.
 
     A missing directory is created.
     """
@@ -145,7 +145,7 @@ class Temporary(ExitStack):
 
 
 class Witness:
-    """Knows a file again: a database that was removed can be written on, and all of it is lost."""
+    """Detects the replacement of a file: writes to a database that was removed succeed, and are lost."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -159,7 +159,7 @@ class Witness:
         return status.st_dev, status.st_ino
 
     def check(self) -> None:
-        """Raise Unwritable if the file is not the one of the beginning."""
+        """Raise Unwritable if the file was removed or replaced since the start."""
         if self._look() != self._identity:
             reason = (
                 "it was removed or replaced while it was open, and what is written now would be lost. Stop all servers of "
@@ -168,22 +168,24 @@ class Witness:
             raise Unwritable(self.path, reason)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; no resource is held."""
 
 
 def private_file_mode(folder: Path, mode: int) -> int:
-    """A mode without rights of others, and of the group only where it may write in `folder`: so a workspace is shared."""
+    """Remove the rights of others from a mode, and those of the group unless it may write in `folder`, which shares a
+    workspace.
+    """
     return mode & (0o770 if folder.stat().st_mode & stat.S_IWGRP else 0o700)
 
 
 def create_private_file(path: Path) -> None:
-    """Make an empty file for this user, unless there is one; a disk that refuses is left to whoever writes the file."""
+    """Create an empty file for this user unless it exists; disk errors are left to the later write."""
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, private_file_mode(path.parent, 0o660)))
 
 
 def world_readable_paths(root: Path) -> Iterator[Path]:
-    """The workspace if others may enter it, and the secrets in it that they could then read."""
+    """Yield the workspace if others may enter it, and the secrets in it that they could read."""
     places = [root, *(path for pattern in SECRETS for path in sorted(root.glob(pattern)))]
     for path in places:
         with suppress(FileNotFoundError):  # SQLite removes its log
@@ -192,7 +194,7 @@ def world_readable_paths(root: Path) -> Iterator[Path]:
 
 
 def delete_model_files(duckdb_path: Path | str) -> None:
-    """Remove the files of a version, after its row is gone; those that are missing already are no matter.
+    """Delete the files of a version after its row is deleted; missing files are ignored.
 
     Raises Unwritable, naming the first file that the disk refuses to remove; the others are removed.
     """

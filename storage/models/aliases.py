@@ -1,4 +1,4 @@
-"""Aliases: names such as "champion" that point at a version, with their history, so that a move can be taken back."""
+"""Aliases: names such as "champion" that point to a version, with a history that allows rollback."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Check = Callable[[Mapping[str, int]], None]
 
 @dataclass(frozen=True)
 class AliasMove:
-    """One step in the history of an alias: the version that it pointed at from then on, and why, in the words of who moved it.
+    """One move of an alias: the version it pointed to from then on, and the reason given.
 
     `moved_at` is aware, UTC.
     """
@@ -49,7 +49,7 @@ def set_alias(
 
 
 def set_alias_in_transaction(connection: Connection, name: str, alias: str, version: int, reason: str) -> None:
-    """`set_alias` inside a transaction that does more than that."""
+    """Do as `set_alias`, inside a larger transaction."""
     checked_alias(alias)
     if not _exists(connection, name, version):
         raise NotFound("model version", f"{name}@{version}")
@@ -59,7 +59,7 @@ def set_alias_in_transaction(connection: Connection, name: str, alias: str, vers
 
 
 def aliased_version(connection: Connection, name: str, alias: str) -> int | None:
-    """The version that an alias points at, if there is such an alias."""
+    """Return the version that an alias points to, or None."""
     here = _pointer(connection, name, alias)
     return None if here is None else int(here.version)
 
@@ -76,7 +76,7 @@ def delete_alias(control: Control, name: str, alias: str, check: Check | None = 
 
 
 def versions_by_alias(control: Control, name: str) -> dict[str, int]:
-    """Alias -> version, in the order of the aliases; empty if the model has none."""
+    """Return alias -> version, sorted by alias; empty if the model has none."""
     if not is_valid_name(name):
         return {}
     with control.reading() as connection:
@@ -103,7 +103,7 @@ def _run_check(connection: Connection, name: str, check: Check | None) -> None:
 
 
 def alias_names(connection: Connection, name: str) -> list[str]:
-    """The aliases of a model."""
+    """Return the aliases of a model."""
     if not is_valid_name(name):
         return []
     return list(connection.scalars(sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name)))
@@ -114,7 +114,7 @@ def _no_alias(connection: Connection, name: str, alias: str) -> NotFound:
 
 
 def roll_back(control: Control, name: str, alias: str, reason: str = "rolled back", check: Check | None = None) -> int:
-    """Point an alias where it pointed before; a second call goes back further. Deleted versions are passed over.
+    """Move an alias back to its previous version; a second call goes back further. Deleted versions are skipped.
 
     Returns the version it points at now. Raises NotFound if there is no such alias; Conflict if it has never pointed
     elsewhere, or those versions are all deleted; what `check` raises.
@@ -138,7 +138,9 @@ def roll_back(control: Control, name: str, alias: str, reason: str = "rolled bac
 def alias_history(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[AliasMove]:
-    """The moves of a model's aliases, newest first, also of deleted ones; NotFound of no possible name, InvalidCursor."""
+    """Return the moves of a model's aliases, newest first, including deleted aliases; NotFound for an invalid name,
+    InvalidCursor.
+    """
     query = sa.select(_MOVES).where(_MOVES.c.name == require_valid_name("model", name))
     with control.reading() as connection:
         rows = page_of_rows(connection, query, _MOVES.c.id, limit, cursor, newest_first=True)

@@ -1,4 +1,4 @@
-"""A model version as one file to carry elsewhere: a tar of ``manifest.json`` and ``model.duckdb``, nothing else.
+"""Bundle of a model version: a tar of only ``manifest.json`` and ``model.duckdb``.
 
 The manifest holds the SHA-256 of the DuckDB file. What is read from a bundle is checked before anything else sees it, and
 DuckDB finds out what the model takes in memory before anything of it is read.
@@ -34,7 +34,7 @@ _TOO_LARGE = "Export it again; or import it where more is allowed (FEWPASS_MAX_M
 
 
 def bundle_manifest(version: ModelVersion) -> dict[str, object]:
-    """What the registry knows of a version, without the paths of this workspace."""
+    """Return the registry record of a version, without the paths of this workspace."""
     facts = {name: value for name, value in vars(version).items() if name not in ("duckdb_path", "arrow_path")}
     facts |= {"files": [dict(file) for file in version.files], "created_at": str(version.created_at)}
     facts |= {name: dict(facts[name]) for name in ("parameters", "metrics", "tags")}
@@ -42,13 +42,13 @@ def bundle_manifest(version: ModelVersion) -> dict[str, object]:
 
 
 def bundle_size(version: ModelVersion) -> int:
-    """The number of bytes that `bundle_chunks` yields."""
+    """Number of bytes that `bundle_chunks` yields."""
     sizes = (len(_manifest_bytes(version)), version.duckdb_path.stat().st_size)
     return sum(tarfile.BLOCKSIZE + size + _n_padding(size) for size in sizes) + 2 * tarfile.BLOCKSIZE
 
 
 def bundle_chunks(version: ModelVersion) -> Iterator[bytes]:
-    """The bundle of a version, piece by piece; the same bytes each time."""
+    """Yield the bundle of a version piece by piece; the bytes are the same each time."""
     manifest = _manifest_bytes(version)
     yield _tar_header(MANIFEST, len(manifest), version.created_at) + manifest + bytes(_n_padding(len(manifest)))
     size = version.duckdb_path.stat().st_size
@@ -75,7 +75,7 @@ def _n_padding(size: int) -> int:
 
 
 def unpack_bundle(path: Path, model: Path) -> Mapping[str, object]:
-    """Take a bundle apart: the DuckDB file goes to `model`; returns the manifest, whose SHA-256 is that of `model`.
+    """Unpack a bundle: write its DuckDB file to `model` and return the manifest, whose SHA-256 matches that file.
 
     Raises CorruptFile if it is not a bundle, is cut short, or the model is not the one that the manifest names.
     """
@@ -120,7 +120,7 @@ def _read_manifest(path: Path, file: IO[bytes]) -> dict[str, object]:
 
 
 def check_decoded_model_size(path: Path, max_bytes: int) -> int:
-    """Refuse a DuckDB file of a model that would take more memory than is allowed; returns the bytes that it takes.
+    """Refuse a model's DuckDB file that takes more than `max_bytes` of memory; return the bytes that it takes.
 
     A few kilobytes of a DuckDB file may stand for a billion equal rows, and a part of an array may be packed a thousandfold.
     Rows are counted, then lengths of texts and what parts say that they unpack to; nothing is fetched or unpacked.
@@ -145,7 +145,7 @@ def check_decoded_model_size(path: Path, max_bytes: int) -> int:
 def _table_bytes(
     connection: duckdb.DuckDBPyConnection, path: Path, table: str, kinds: dict[str, str], left: int
 ) -> int:
-    """Bytes of a table's values; counts rows first and reads nothing else where these alone are too many."""
+    """Return the bytes of a table's values; if the row count alone exceeds the limit, nothing else is read."""
     name = duckdb_files.quote_sql_identifier(table)
     ((n_rows,),) = connection.sql(f"SELECT count(*) FROM {name}").fetchall()
     n_bytes = int(n_rows) * _VALUE_BYTES * len(kinds)

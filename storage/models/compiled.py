@@ -33,7 +33,7 @@ _NATIVE = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4",
 
 
 class _Description(TypedDict):
-    """An array, as the file's JSON holds it."""
+    """Description of an array in the file's JSON."""
 
     name: str
     dtype: str
@@ -41,7 +41,7 @@ class _Description(TypedDict):
 
 
 def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
-    """The elements of an array in C order, (nbytes,) uint8, without a copy where they already are.
+    """Return the elements of an array in C order, (nbytes,) uint8, without a copy where possible.
 
     Raises Unstorable if the elements are Python objects, or have fields.
     """
@@ -53,7 +53,7 @@ def array_bytes(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
-    """Name, dtype and shape of each array, as JSON holds them."""
+    """Return name, dtype and shape of each array in JSON form."""
     return [
         {"name": name, "dtype": np.asarray(array).dtype.str, "shape": list(np.shape(array))}
         for name, array in arrays.items()
@@ -61,7 +61,7 @@ def _described(arrays: Mapping[str, np.ndarray]) -> list[_Description]:
 
 
 def header_json(value: object) -> str:
-    """JSON of a header; Unstorable if it holds something that JSON does not."""
+    """Return the JSON of a header; Unstorable if it holds a type that JSON lacks."""
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError) as error:
@@ -72,7 +72,7 @@ def header_json(value: object) -> str:
 def write_compiled(
     path: Path | str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray], *, replace: bool = False
 ) -> None:
-    """Publish the compiled form of a model: a header that JSON can hold, and arrays by name.
+    """Publish the compiled form of a model: a header of JSON values, and arrays by name.
 
     The arrays are of any shape, of numbers, booleans or fixed-width text. With `replace` a file of that name is replaced;
     processes that have mapped it keep what they have. Raises Unstorable; Conflict if the name is taken and `replace` is
@@ -93,7 +93,7 @@ def write_compiled(
 
 
 def _token(text: bytes) -> bytes:
-    """What marks the places of the sum; nothing else in the file has it."""
+    """Return the unique token that marks the positions of the checksum in the file."""
     return hashlib.sha256(b"seal:" + text).hexdigest().encode()
 
 
@@ -105,7 +105,8 @@ def _list_of(name: str, array: np.ndarray) -> pa.LargeListArray:
 
 
 def map_compiled(path: Path | str) -> tuple[Header, Arrays]:
-    """Map the compiled form of a model into memory: header, and name -> read-only array; CorruptFile if it is damaged.
+    """Map the compiled form of a model into memory: return the header, and name -> read-only array; CorruptFile if it
+    is damaged.
 
     All of it is read once, to check its sum, at the speed of memory where the kernel holds the file already; so no flipped
     bit becomes an answer. Files of earlier releases have no such sum. All arrays are views of one mapping that lives as
@@ -161,7 +162,7 @@ def _array(column: pa.LargeListArray, spec: _Description) -> np.ndarray:
 
 
 def write_embedded_checksum(path: Path, token: bytes) -> None:
-    """Put the sum of a whole file, a draft, into the file itself, in the places that were left for it.
+    """Write the checksum of a draft file into the positions reserved in it.
 
     `token` stands where the sum belongs, before as many zeros as a sum has digits.
     """
@@ -174,7 +175,7 @@ def write_embedded_checksum(path: Path, token: bytes) -> None:
 
 
 def is_embedded_checksum_valid(path: Path, token: bytes, digest: bytes) -> bool:
-    """Whether the sum of a whole file is the one that was put into it; all of it is read, once."""
+    """Return whether a file matches its embedded checksum; the whole file is read once."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         places = _places(content, token)
         is_written = all(content[place : place + SUM_DIGITS] == digest for place in places)
@@ -182,13 +183,13 @@ def is_embedded_checksum_valid(path: Path, token: bytes, digest: bytes) -> bool:
 
 
 def _places(content: mmap.mmap, token: bytes) -> list[int]:
-    """Where the sum stands: Arrow writes the metadata of a schema first, and once more at the end."""
+    """Return the positions of the checksum: Arrow writes schema metadata at the start, and again at the end."""
     starts = {content.find(token), content.rfind(token)} - {-1}
     return [place + len(token) for place in sorted(starts)]
 
 
 def _sum_without(content: mmap.mmap, places: list[int]) -> bytes:
-    """The sum of all bytes, with zeros for the sum itself."""
+    """Return the checksum of all bytes, with zeros in place of the checksum itself."""
     whole, at = xxhash.xxh3_128(), 0
     with memoryview(content) as view:
         for place in [*places, len(content)]:

@@ -1,4 +1,4 @@
-"""A model version on disk: one immutable DuckDB file, its compiled Arrow form, and a manifest of both.
+"""Files of a model version: one immutable DuckDB file, its compiled Arrow form, and a manifest of both.
 
 The DuckDB file is the model: it is read back from the tables ``header(json, sha256)`` and
 ``arrays(name, part, dtype, shape, sha256, data)``; beside them stand the tables that the model offers to people who ask
@@ -75,7 +75,7 @@ def write_model(
 def _settle_all(
     draft: Path, duckdb_path: Path, sha256: str, header: Mapping[str, object], arrays: Mapping[str, np.ndarray]
 ) -> ModelFiles:
-    """All files of a version under their final names, or none."""
+    """Publish all files of a version under their final names, or none."""
     try:
         publish_draft_file(draft, duckdb_path)
         return _compile(duckdb_path, sha256, header, arrays)
@@ -125,7 +125,8 @@ def _check_table_names(tables: Mapping[str, pa.Table]) -> None:
 
 
 def read_model_file(duckdb_path: Path | str) -> tuple[Header, Arrays]:
-    """Header and arrays of a model, from its DuckDB file, but for derived ones; every array is checked against its SHA-256.
+    """Read header and arrays (except derived ones) from a model's DuckDB file; every array is checked against its
+    SHA-256.
 
     The arrays are read-only, in memory. Raises NotFound if there is no such file, or CorruptFile.
     """
@@ -142,14 +143,14 @@ def read_model_file(duckdb_path: Path | str) -> tuple[Header, Arrays]:
 
 
 def refuse_model_file_views(path: Path) -> None:
-    """Refuse a file that holds SQL of somebody else (NotFound, CorruptFile)."""
+    """Refuse a file that contains views, which are SQL of unknown origin (NotFound, CorruptFile)."""
     with _opened(path):
         pass
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    """What we read must be rows that were written, and not SQL that somebody else wants run."""
+    """Open a model file and check that it contains only tables, no views that would run foreign SQL."""
     if not path.exists():
         raise NotFound("model file", str(path))
     query = "SELECT table_name FROM information_schema.tables WHERE table_type <> 'BASE TABLE' ORDER BY table_name"
@@ -160,7 +161,7 @@ def _opened(path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def read_model_table(duckdb_path: Path | str, table: str) -> pa.Table | None:
-    """One of the tables for people; None if the file has none of that name (NotFound, CorruptFile)."""
+    """Read one of the human-readable tables; None if the file lacks it (NotFound, CorruptFile)."""
     with _opened(Path(duckdb_path)) as connection:
         return connection.table(table).to_arrow_table() if _has(connection, table) else None
 
@@ -170,7 +171,9 @@ def _has(connection: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def read_model_key_values(duckdb_path: Path | str, table: str) -> dict[str, str]:
-    """A table of names and texts: `provenance` (values as JSON) or `libraries`; empty if there is none. NotFound, CorruptFile."""
+    """Read a table of names and texts: `provenance` (JSON values) or `libraries`; empty if missing. NotFound,
+    CorruptFile.
+    """
     path = Path(duckdb_path)
     with _opened(path) as connection:
         pairs = dict(connection.sql(f"SELECT * FROM {table}").fetchall()) if _has(connection, table) else {}
@@ -187,7 +190,7 @@ def adopt_model_file(
     header: Mapping[str, object],
     arrays: Mapping[str, np.ndarray],
 ) -> ModelFiles:
-    """Publish a DuckDB file that was made elsewhere, byte by byte as it is, with a compiled form made here.
+    """Publish an unchanged DuckDB file made elsewhere, with a compiled form made here.
 
     The draft, on the same file system, is moved; header and arrays are what `read_model_file` gave for it, with its derived
     arrays. Raises InvalidName or Unwritable.
@@ -199,7 +202,7 @@ def adopt_model_file(
 
 
 def verify_model_files(duckdb_path: Path | str) -> None:
-    """Check both files of a model version, byte by byte; CorruptFile names the one that is missing or damaged."""
+    """Check both files of a model version byte by byte; CorruptFile names the missing or damaged one."""
     path = Path(duckdb_path)
     manifest = read_manifest(path.with_suffix(".sha256"))
     for file in (path, path.with_suffix(".arrow")):
@@ -209,7 +212,8 @@ def verify_model_files(duckdb_path: Path | str) -> None:
 
 
 def rebuild_compiled(duckdb_path: Path | str, completed: Completed) -> Path:
-    """Make the compiled form anew from the DuckDB file, and return its path; processes that have mapped the old one keep it.
+    """Rebuild the compiled form from the DuckDB file and return its path; processes that have mapped the old one keep
+    it.
 
     `completed` adds the derived arrays, given header and arrays. Raises CorruptFile if the DuckDB file itself is damaged.
     """

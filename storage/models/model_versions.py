@@ -1,4 +1,4 @@
-"""The registry: named models, their immutable versions, and how one comes in: with its files and its aliases, or leaving nothing behind."""
+"""The registry: named models and their immutable versions, each added with its files and aliases atomically."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ModelVersion:
 
 @dataclass(frozen=True)
 class RegisteredModel:
-    """A name in the registry: the greatest number of a version, how many exist, and what each alias means.
+    """A model in the registry: its largest version number, the number of versions, and the version of each alias.
 
     `created_at` is when the first version was reserved; aware, UTC.
     """
@@ -74,7 +74,7 @@ class RegisteredModel:
 
 
 def reserve_version(control: Control, name: str) -> int:
-    """The next version number of a model, never given to anyone else.
+    """Reserve the next version number of a model, which is never given out again.
 
     It is taken before the files are written, as it is in their names. A job that dies leaves a gap, never a clash.
     Raises InvalidName.
@@ -93,7 +93,7 @@ def reserve_version(control: Control, name: str) -> int:
 def add_version(
     control: Control, version: ModelVersion, *, aliases: Iterable[str] = (), reason: str = ""
 ) -> ModelVersion:
-    """Register a version whose files are published; repeated by the same job, it returns what is registered already.
+    """Register a version whose files are published; if the same job repeats it, return the registered version.
 
     The aliases point at it from then on, with the reason why; in the same transaction. Raises Conflict if the number was
     not reserved, or is registered already by another job.
@@ -123,13 +123,13 @@ def add_version(
 
 
 def find_model_version(control: Control, reference: str) -> ModelVersion:
-    """The version that "name", "name@3" or "name@alias" means now; NotFound if there is none."""
+    """Return the current version of "name", "name@3" or "name@alias"; NotFound if it does not exist."""
     name, _, version = reference.partition("@")
     return get_version(control, name, version or None)
 
 
 def get_version(control: Control, name: str, ref: str | int | None = None) -> ModelVersion:
-    """One version of a model, by its number, an alias, or "latest" (the greatest number).
+    """Return a version of a model by its number, an alias, or "latest" (the largest number).
 
     None is the champion or, where there is none, the latest. Raises NotFound with kind "model" if the model has no version
     at all, else with kind "model version".
@@ -140,7 +140,7 @@ def get_version(control: Control, name: str, ref: str | int | None = None) -> Mo
 
 
 def resolve_version_row(connection: Connection, name: str, ref: str | int | None) -> tables.Row:
-    """The row that `get_version` tells of, inside a transaction that does more than that."""
+    """Return the row of `get_version`, inside a larger transaction."""
     require_valid_name("model", name)
     query = sa.select(sa.func.max(_VERSIONS.c.version)).where(_VERSIONS.c.name == name)
     latest = connection.execute(query).scalar_one()
@@ -162,7 +162,7 @@ def resolve_version_row(connection: Connection, name: str, ref: str | int | None
 
 
 def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[RegisteredModel]:
-    """A page of the models that have a version, ordered by name; InvalidCursor if the cursor is of another list."""
+    """Return a page of models with a version, by name; InvalidCursor if the cursor is from another list."""
     latest, n_versions = sa.func.max(_VERSIONS.c.version), sa.func.count()
     columns = _MODELS.c.name, latest.label("latest_version"), n_versions.label("n_versions"), _MODELS.c.created_at
     query = (
@@ -180,7 +180,7 @@ def list_models(control: Control, limit: int = DEFAULT_LIMIT, cursor: str | None
 
 
 def default_version_created_at(control: Control) -> Mapping[str, datetime]:
-    """When the version was made that each model's bare name means, by name."""
+    """Return, by name, the creation time of the version that each model's bare name refers to."""
     newest = _VERSIONS.alias("newest")
     latest = sa.select(sa.func.max(newest.c.version)).where(newest.c.name == _VERSIONS.c.name).scalar_subquery()
     champion = (_ALIASES.c.name == _VERSIONS.c.name) & (_ALIASES.c.alias == CHAMPION)
@@ -196,7 +196,7 @@ def default_version_created_at(control: Control) -> Mapping[str, datetime]:
 def list_model_versions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[ModelVersion]:
-    """A page of the versions of a model, newest first; NotFound if the model has no version at all, InvalidCursor."""
+    """Return a page of a model's versions, newest first; NotFound if it has no version, InvalidCursor."""
     with control.reading() as connection:
         query = sa.select(_VERSIONS).where(_VERSIONS.c.name == require_valid_name("model", name))
         rows = page_of_rows(connection, query, _VERSIONS.c.version, limit, cursor, newest_first=True)
@@ -232,13 +232,13 @@ def store_version_tag(
 
 
 def find_version_row(connection: Connection, name: str, version: int) -> tables.Row | None:
-    """The row of a version, if there is one."""
+    """Return the row of a version, or None."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.version == version)
     return connection.execute(query).one_or_none()
 
 
 def find_job_version_row(connection: Connection, name: str, job_id: str) -> tables.Row | None:
-    """The row of the version that a job has made, if it has."""
+    """Return the row of the version that a job has made, or None."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name, _VERSIONS.c.job_id == job_id)
     return connection.execute(query).one_or_none()
 
@@ -248,7 +248,7 @@ def _no_model(connection: Connection, name: str) -> NotFound:
 
 
 def nonfinite_metrics_as_null(metrics: Mapping[str, object]) -> dict[str, object]:
-    """A metric without a finite value is one that is not defined, and JSON's word for that is null."""
+    """Replace non-finite metrics, which are undefined, by None (JSON null)."""
     return {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in metrics.items()}
 
 
@@ -264,14 +264,14 @@ def _values(control: Control, version: ModelVersion) -> dict[str, object]:
 
 
 def model_version_from_row(control: Control, row: tables.Row) -> ModelVersion:
-    """A row of `tables.versions` with its paths made absolute."""
+    """Convert a row of `tables.versions` to a `ModelVersion` with absolute paths."""
     paths = {name: control.absolute(row._mapping[name]) for name in ("duckdb_path", "arrow_path")}
     return ModelVersion(**dict(row._mapping) | paths | {"files": tuple(row.files)})
 
 
 @contextmanager
 def version_publishing_lock(folder: Path) -> Iterator[None]:
-    """While a version's files may be there without its row; the kernel ends this with the process, however it dies.
+    """Hold a lock while a version's files may exist without its row; the kernel releases it however the process ends.
 
     A missing folder of the model is created (Unwritable).
     """
@@ -291,7 +291,7 @@ def register_model_version(
     reason: str = "",
     check: Callable[[], object] = lambda: None,
 ) -> ModelVersion:
-    """Add a version whose files are published, and point aliases at it: all of it, or no row, no alias and no file.
+    """Add a version whose files are published and point aliases at it; on failure no row, alias or file remains.
 
     `check` is called as late as can be; what it raises stops the registration. Returns the version as registered; another
     one if an earlier start of the same job got as far as that.
@@ -317,14 +317,14 @@ def register_model_version(
 
 
 def find_job_model_version(control: Control, name: str, job_id: str) -> ModelVersion | None:
-    """The version of a model that a job has registered already, if it has."""
+    """Return the version of a model that a job has already registered, or None."""
     with control.reading() as connection:
         row = find_job_version_row(connection, name, job_id)
     return None if row is None else model_version_from_row(control, row)
 
 
 def abandoned_version_files(control: Control, layout: Layout, *, is_removing: bool) -> tuple[Path, ...]:
-    """Files of versions that no row names, and that nobody is publishing: a process was killed in between.
+    """Return the files of versions without a row that nobody is publishing, left by a killed process.
 
     When removing, only those go that have the name of a version's file.
     """
@@ -344,7 +344,7 @@ def abandoned_version_files(control: Control, layout: Layout, *, is_removing: bo
 
 @contextmanager
 def _unless_publishing(folder: Path) -> Iterator[bool]:
-    """Whether nobody publishes in a folder; who begins to meanwhile waits."""
+    """Yield whether nobody is publishing in a folder; later publishers wait."""
     with (folder / _LOCK).open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -361,7 +361,9 @@ def _known(control: Control, name: str) -> set[str]:
 
 
 def _registered(control: Control, version: ModelVersion) -> ModelVersion | None:
-    """What is registered under the number; asked as a writer, who waits for a transaction whose end nobody has heard."""
+    """Return the version registered under the number; read in a write transaction, which waits for any of unknown
+    outcome.
+    """
     with control.writing() as connection:
         row = find_version_row(connection, version.name, version.version)
     return None if row is None else model_version_from_row(control, row)

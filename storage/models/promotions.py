@@ -1,4 +1,6 @@
-"""Decisions between a champion and a challenger: each is kept with its numbers, and moves the alias in the same breath."""
+"""Promotion decisions between champion and challenger: each is stored with its numbers, and moves the alias in the same
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ _PROMOTIONS = tables.promotions
 
 @dataclass(frozen=True)
 class Promotion:
-    """One decision, by a rule as it was then: whether the alias of a model has been moved to the challenger, and why."""
+    """One decision under the rule of that time: whether the model's alias was moved to the challenger, and why."""
 
     name: str
     alias: str
@@ -39,7 +41,7 @@ class Promotion:
 
 
 def record_promotion(control: Control, promotion: Promotion) -> Promotion:
-    """Keep a decision and act on it, both or neither; repeated by the same job, it returns what was decided already.
+    """Store a decision and apply it atomically; if the same job repeats it, return the earlier decision.
 
     Raises Conflict if the champion is another one by now: then the decision was about the wrong versions; NotFound if the
     challenger is gone.
@@ -66,7 +68,7 @@ def record_promotion(control: Control, promotion: Promotion) -> Promotion:
 def list_promotions(
     control: Control, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[Promotion]:
-    """A page of the decisions about a model, newest first; NotFound if no model can have that name, InvalidCursor."""
+    """Return a page of the decisions about a model, newest first; NotFound for an invalid name, InvalidCursor."""
     query = sa.select(_PROMOTIONS).where(_PROMOTIONS.c.name == require_valid_name("model", name))
     with control.reading() as connection:
         return page_of_rows(connection, query, _PROMOTIONS.c.id, limit, cursor, newest_first=True).of(_promotion)

@@ -1,4 +1,6 @@
-"""Versions and models that go, and how many are kept: rows first, here; then files, by `storage.files.workspace_layout.delete_model_files`."""
+"""Removal and retention of versions and models: rows first, here; then files, by
+`storage.files.workspace_layout.delete_model_files`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _MODELS, _VERSIONS, _ALIASES = tables.models, tables.versions, tables.aliases
 
 
 def delete_model_version(control: Control, name: str, version: int) -> ModelVersion:
-    """Forget a version, and return it with the paths of its files; NotFound, or Conflict if an alias points at it."""
+    """Delete the row of a version, and return it with the paths of its files; NotFound, or Conflict if an alias points
+    to it.
+    """
     with control.writing() as connection:
         gone = model_version_from_row(control, resolve_version_row(connection, name, version))
         query = sa.select(_ALIASES.c.alias).where(_ALIASES.c.name == name, _ALIASES.c.version == version)
@@ -32,7 +36,7 @@ def delete_model_version(control: Control, name: str, version: int) -> ModelVers
 
 
 def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
-    """Forget all versions of a model, its aliases with their history, its decisions and its retention.
+    """Delete all versions of a model, its aliases with their history, its decisions and its retention.
 
     What is made under the name later goes on counting, so that a number never means two versions. Returns the versions
     that were deleted, newest first. Raises NotFound if it has no version.
@@ -51,7 +55,7 @@ def delete_model(control: Control, name: str) -> tuple[ModelVersion, ...]:
 def delete_unretained_versions(
     control: Control, name: str, keep: int, is_spared: Callable[[ModelVersion], bool] = lambda _: False
 ) -> tuple[ModelVersion, ...]:
-    """Forget all but the newest `keep` versions; those that an alias points at always stay.
+    """Delete all but the newest `keep` versions; those that an alias points to always stay.
 
     `is_spared` is asked of each version that would go, inside the transaction, whether somebody still needs it. Returns the
     versions that were deleted, newest first. Raises NotFound if there is none.
@@ -69,7 +73,7 @@ def delete_unretained_versions(
 
 
 def set_version_retention(control: Control, name: str, keep: int | None) -> None:
-    """Say how many versions of a model are to be kept, None for all; NotFound if there is no such model."""
+    """Set how many versions of a model to keep, None for all; NotFound for an unknown model."""
     changed = sa.update(_MODELS).where(_MODELS.c.name == require_valid_name("model", name)).values(keep_versions=keep)
     with control.writing() as connection:
         if connection.execute(changed).rowcount == 0:
@@ -78,7 +82,7 @@ def set_version_retention(control: Control, name: str, keep: int | None) -> None
 
 
 def get_version_retention(control: Control, name: str) -> int | None:
-    """How many versions of a model are to be kept, None if all; NotFound if there is no such model."""
+    """Return how many versions of a model to keep, None for all; NotFound for an unknown model."""
     query = sa.select(_MODELS.c.keep_versions).where(_MODELS.c.name == require_valid_name("model", name))
     with control.reading() as connection:
         row = connection.execute(query).one_or_none()
@@ -89,7 +93,7 @@ def get_version_retention(control: Control, name: str) -> int | None:
 
 
 def _versions_of(control: Control, connection: Connection, name: str) -> tuple[ModelVersion, ...]:
-    """All versions of a model that has one, newest first."""
+    """Return all versions of a model, newest first; NotFound if it has none."""
     query = sa.select(_VERSIONS).where(_VERSIONS.c.name == name).order_by(_VERSIONS.c.version.desc())
     versions = tuple(model_version_from_row(control, row) for row in connection.execute(query))
     if not versions:

@@ -1,1 +1,1 @@
-"""What monitoring keeps."""
+"""Monitoring records and files."""

@@ -1,4 +1,4 @@
-"""Small records of monitoring: rules, alerts, webhooks, deliveries; one JSON file of each kind, changed under a lock."""
+"""Small monitoring records: rules, alerts, webhooks, deliveries; one JSON file per kind, changed under a lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Records = dict[str, dict[str, Any]]
 
 
 class RuleRecord(TypedDict, total=False):
-    """When a model alerts."""
+    """Alert rule of a model."""
 
     model: str
     window: str
@@ -30,7 +30,7 @@ class RuleRecord(TypedDict, total=False):
 
 
 class AlertRecord(TypedDict):
-    """One alert; moments are ISO 8601.
+    """One alert; times are ISO 8601.
 
     No webhook gets it if `is_muted`: by the rule of its model, or since a person muted it at `muted_at`. `is_sent` is false
     from when a person resolves it until the next look.
@@ -56,7 +56,7 @@ class AlertRecord(TypedDict):
 
 
 class StateRecord(TypedDict):
-    """What the last look at a model has found, of the rows served in the last day."""
+    """Result of the last check of a model, on the rows served in the last day."""
 
     version: int
     looked_at: str  # ISO 8601
@@ -84,7 +84,7 @@ class WebhookRecord(TypedDict):
 
 
 class DeliveryRecord(TypedDict):
-    """What came of one sending."""
+    """Result of one delivery."""
 
     id: str
     webhook: str
@@ -97,7 +97,7 @@ class DeliveryRecord(TypedDict):
 
 
 def read_alert_records(root: Path, kind: str) -> Records:
-    """All records of a kind, by their ids; CorruptFile if a file is damaged."""
+    """Return all records of a kind by id; CorruptFile if a file is damaged."""
     path = _path(root, kind)
     try:
         records: Records = json.loads(path.read_text(encoding="utf-8"))
@@ -109,7 +109,7 @@ def read_alert_records(root: Path, kind: str) -> Records:
 
 
 def alert_records_fingerprint(root: Path) -> tuple[int, ...]:
-    """What changes when alerts, or the states of models, are written."""
+    """Return file status values that change when alerts or model states are written."""
     mark: list[int] = []
     for kind in ("alerts", "states"):
         with suppress(OSError):
@@ -120,7 +120,7 @@ def alert_records_fingerprint(root: Path) -> tuple[int, ...]:
 
 @contextmanager
 def edit_alert_records(root: Path, kind: str) -> Iterator[Records]:
-    """The records of a kind to be changed; they are written when the caller has not raised, and nobody else writes meanwhile."""
+    """Provide the records of a kind for changes under a lock; they are written if the block raises nothing."""
     path = _path(root, kind)
     create_folder(path.parent, 0o700)  # secrets of webhooks are nobody else's
     with exclusive_file_lock(path):

@@ -1,4 +1,4 @@
-"""Files of monitoring: what was served, hour by hour; predictions that wait for labels; labels.
+"""Monitoring files: hourly counts of served rows, predictions waiting for labels, and labels.
 
 ``monitoring/<model>/<version>/<hour>-<process>-<part>.parquet`` holds the counts of one hour and process, in several parts
 where it mapped the version several times. A process replaces its own file each minute until the hour is over; nobody else writes it, so counts are added without a lock. Predictions and
@@ -37,7 +37,7 @@ SECRET_BYTES = 32
 
 
 class MonitorChoice(TypedDict, total=False):
-    """What somebody has decided for one model; what is left out is as the settings have it.
+    """Monitoring choice of one model; omitted members follow the settings.
 
     The mode is "off", "counts" or "rows"; values of `denied` columns are not counted.
     """
@@ -48,7 +48,7 @@ class MonitorChoice(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SliceFile:
-    """Counts of the hours from `start` to `end`; aware, UTC."""
+    """File of counts for the hours from `start` to `end`, timezone-aware UTC."""
 
     path: Path
     start: datetime
@@ -60,12 +60,12 @@ class SliceFile:
     holds: tuple[str, ...] = ()  # files that were added up here; where they are still there, they count no more
 
     def counts(self) -> pa.Table:
-        """Cells and counts; CorruptFile if the file is damaged."""
+        """Read cells and counts; CorruptFile if the file is damaged."""
         return _read(self.path)
 
 
 class MonitoringFiles:
-    """The folder of one model, below the root of the workspace."""
+    """Monitoring files of one model, below the root of the workspace."""
 
     def __init__(self, root: Path, model: str) -> None:
         self.folder = Path(root) / "monitoring" / checked_resource_name("model", model)
@@ -84,7 +84,7 @@ class MonitoringFiles:
         holds: Sequence[str] = (),
         part: int = 0,
     ) -> Path:
-        """Publish the counts of an hour, in place of what this process has written of it before as the same part."""
+        """Publish the counts of an hour, replacing those that this process wrote for the same hour and part."""
         path = self._slice_path(version, start, process, part, FORM if end is None else DAY)
         header = {
             "start": start.isoformat(),
@@ -99,7 +99,7 @@ class MonitoringFiles:
         return path
 
     def slice_of(self, version: int, start: datetime, process: str, part: int) -> pa.Table | None:
-        """The counts that a process has written of an hour as a part; None if they are gone."""
+        """Return the counts that a process wrote for an hour and part; None if they are gone."""
         path = self._slice_path(version, start, process, part, FORM)
         return _read(path) if path.exists() else None
 
@@ -109,7 +109,7 @@ class MonitoringFiles:
     def slices(
         self, version: int, since: datetime | None = None, until: datetime | None = None
     ) -> tuple[SliceFile, ...]:
-        """The slices of a version that begin within a time, the oldest first."""
+        """Return the count files of a version that begin within a period, oldest first."""
         files = []
         for path in self._parquets(self._version(version)):
             with suppress(FileNotFoundError):  # compacted meanwhile
@@ -124,7 +124,7 @@ class MonitoringFiles:
         return tuple(sorted(own, key=lambda one: (one.start, one.process)))
 
     def choice(self) -> MonitorChoice:
-        """What was decided for the model, nothing unless somebody has; CorruptFile if the file is damaged."""
+        """Return the monitoring choice of the model, empty if none was made; CorruptFile if the file is damaged."""
         path = self.folder / "monitor.json"
         try:
             return cast("MonitorChoice", json.loads(path.read_text(encoding="utf-8")))
@@ -134,42 +134,42 @@ class MonitoringFiles:
             raise CorruptFile(path, f"it is not JSON ({error}). Remove it, or decide anew.") from error
 
     def decide(self, choice: MonitorChoice) -> None:
-        """Keep what was decided for the model."""
+        """Store the monitoring choice of the model."""
         with write_file_atomically(self.folder / "monitor.json", replace=True) as draft:
             draft.write_text(json.dumps(choice), encoding="utf-8")
 
     def versions(self) -> tuple[int, ...]:
-        """The versions of which something was counted."""
+        """Return the versions with counts."""
         names = [entry.name for entry in self.folder.iterdir()] if self.folder.is_dir() else []
         return tuple(sorted(int(name) for name in names if name.isdecimal()))
 
     def write_rows(self, version: int, kind: str, name: str, rows: pa.Table) -> Path:
-        """Publish rows, such as predictions, under a name that nobody else gives."""
+        """Publish rows, such as predictions, under a unique name."""
         path = self._version(version) / kind / f"{name}.parquet"
         _write(path, rows, {"rows": rows.num_rows})
         return path
 
     def rows(self, version: int, kind: str, columns: list[str] | None = None) -> Iterator[tuple[Path, pa.Table]]:
-        """The files of rows of a kind, in the order of their names."""
+        """Yield the files of rows of a kind, by name."""
         for path in self._parquets(self._version(version) / kind):
             with suppress(FileNotFoundError):
                 yield path, _read(path, columns)
 
     def write_labels(self, labels: pa.Table) -> Path:
-        """Publish labels; of two of one key the one that came later counts."""
+        """Publish labels; the later of two labels with the same key counts."""
         name = f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}"
         path = self.folder / "labels" / f"{name}.parquet"
         _write(path, labels, {"rows": labels.num_rows})
         return path
 
     def labels(self) -> Iterator[pa.Table]:
-        """All labels, in the order in which they came."""
+        """Yield all labels in order of arrival."""
         for path in self._parquets(self.folder / "labels"):
             with suppress(FileNotFoundError):
                 yield _read(path)
 
     def forget_labels(self, keys: pa.Array) -> int:
-        """Remove the labels of some keys; returns how many predictions had one, however often it was sent."""
+        """Remove the labels of some keys; return how many predictions had one, counting repeated labels once."""
         gone: set[bytes] = set()
         for path in self._parquets(self.folder / "labels"):
             with suppress(FileNotFoundError):
@@ -183,17 +183,17 @@ class MonitoringFiles:
 
     @contextmanager
     def changing_predictions(self) -> Iterator[None]:
-        """Who writes predictions and who forgets some take turns, so that none is written after it was looked for."""
+        """Lock predictions against concurrent writing and forgetting, so that none is written after the search for it."""
         with exclusive_file_lock(self.folder / "predictions"):
             yield
 
     def note_forgotten(self, keys: pa.Array, until: datetime) -> None:
-        """Note keys whose predictions up to a moment are not to be written: processes may hold some."""
+        """Store keys whose predictions up to a moment must not be written, since processes may still hold some."""
         path = self.folder / "forgotten" / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}-{secrets.token_hex(4)}.parquet"
         _write(path, pa.table({"key": keys}), {"until": until.isoformat()})
 
     def forgotten(self) -> dict[bytes, datetime]:
-        """The keys that are noted, and up to when their predictions are not to be written."""
+        """Return the forgotten keys, each with the moment up to which its predictions must not be written."""
         noted: dict[bytes, datetime] = {}
         for path in self._parquets(self.folder / "forgotten"):
             with suppress(FileNotFoundError):
@@ -203,18 +203,20 @@ class MonitoringFiles:
         return noted
 
     def replace_rows(self, path: Path, rows: pa.Table) -> None:
-        """Put other rows in the place of a file's; none removes it."""
+        """Replace the rows of a file; an empty table removes it."""
         if rows.num_rows:
             _write(path, rows, {"rows": rows.num_rows})
         else:
             path.unlink(missing_ok=True)
 
     def remove(self, version: int | None = None) -> None:
-        """Remove what was counted of a version, or of all with the labels."""
+        """Remove the counts of a version, or of all versions with the labels."""
         shutil.rmtree(self.folder if version is None else self._version(version), ignore_errors=True)
 
     def remove_before(self, counts: datetime, rows: datetime) -> int:
-        """Remove slices that ended before one moment, and rows and labels written before another; returns how many files."""
+        """Remove count files that ended before one moment, and rows and labels written before another; return the
+        number of files removed.
+        """
         gone = 0
         for version in self.versions():
             for one in self.slices(version):
@@ -238,7 +240,8 @@ class MonitoringFiles:
 
 
 def compact_hourly_counts(files: MonitoringFiles, before: datetime) -> int:
-    """Add up the hours of each day that ended before a moment into one file a layout; returns how many files went.
+    """Merge the hours of each day that ended before a moment into one file per layout; return the number of files
+    removed.
 
     A day that has its file already keeps its later hours beside it: sums do not care. Killed in between, a day would be
     counted twice, so its file names the hours that are in it, and they are removed by whoever looks next.
@@ -283,14 +286,14 @@ def _remove_held(path: Path, names: list[str]) -> int:
 
 
 def monitored_models(root: Path) -> tuple[str, ...]:
-    """The models of which something was counted."""
+    """Return the models with counts."""
     folder = Path(root) / "monitoring"
     entries = folder.iterdir() if folder.is_dir() else ()
     return tuple(sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")))
 
 
 def workspace_secret(root: Path) -> bytes:
-    """A secret of the workspace's own, made when it is first asked for; keys of clients are kept only under it."""
+    """Return the workspace's secret, created on first use; client keys are stored only as hashes keyed with it."""
     path = Path(root) / "monitoring" / "secret"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -306,7 +309,7 @@ def workspace_secret(root: Path) -> bytes:
 
 
 class Alive:
-    """Shows other processes that this one lives; the kernel takes the sign away when it ends, however it ends."""
+    """Shows other processes that this one is alive; the kernel removes the sign however the process ends."""
 
     def __init__(self, root: Path, process: str) -> None:
         path = _sign(root, process)
@@ -315,13 +318,13 @@ class Alive:
         fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def close(self) -> None:
-        """It has ended as it should."""
+        """Remove the sign after an orderly end."""
         self._path.unlink(missing_ok=True)
         self._file.close()
 
 
 def is_counting_process_alive(root: Path, process: str) -> bool:
-    """Whether a process that counts is still there."""
+    """Return whether a counting process is still alive."""
     return is_file_locked(_sign(root, process))
 
 

@@ -1,4 +1,4 @@
-"""Chains of a sampler: burn-in, phases, draws, and whether they have settled, by the diagnostics that ArviZ computes."""
+"""Markov chains of a sampler: burn-in, phases, draws, and convergence by ArviZ's diagnostics."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ START, SWEEP, DRAW = range(3)
 
 @dataclass(frozen=True)
 class Phase:
-    """Sweeps whose draws count."""
+    """Sweeps whose draws are kept."""
 
     # first, last: sweeps before the phase, and when it is over.
     first: int
     last: int
 
     def draws_at(self, n: int) -> list[int]:
-        """At most n sweeps, evenly spaced, the last one among them."""
+        """Return at most n evenly spaced sweeps, including the last."""
         n = min(n, self.last - self.first)
         return [self.last - (self.last - self.first) * k // n for k in range(n)][::-1]
 
 
 def chain_phases(parameters: GibbsParameters) -> list[Phase]:
-    """The phases that a run may take: the sweeps of each are as many as those before it."""
+    """Return the phases that a run may take; each has as many sweeps as all before it."""
     if parameters.iterations != AUTO:
         return [Phase(parameters.iterations // 2, parameters.iterations)]
     phases = [Phase(FIRST_SWEEPS, 2 * FIRST_SWEEPS)]
@@ -51,7 +51,7 @@ def chain_phases(parameters: GibbsParameters) -> list[Phase]:
 
 @dataclass
 class Run:
-    """What came of the chains."""
+    """Result of the chains."""
 
     # (n_draws, n_parameters) float64: weights of the sums' edges, then leaf parameters, in the layout's order; of one
     # chain after the other.
@@ -64,7 +64,7 @@ class Run:
 
 
 class _Chain:
-    """One chain, from what was kept or from its beginning, which a thread takes through a phase."""
+    """One chain, resumed or new, which a thread runs through a phase."""
 
     def __init__(
         self, number: int, sampler: LazySampler, layout: Layout, store: Store, seed: tuple[int, ...], n_draws: int
@@ -84,7 +84,7 @@ class _Chain:
         return np.random.default_rng([*self.seed, self.number, sweep, purpose])
 
     def through(self, phase: Phase, n_draws: int, stopped: threading.Event) -> None:
-        """Sweep to the end of a phase, drawing on the way."""
+        """Run sweeps to the end of a phase, drawing on the way."""
         at = phase.draws_at(n_draws)
         if self.sweep <= phase.first:
             self.n_draws, self.best = 0, -np.inf
@@ -119,10 +119,10 @@ def run_chains(
     threads: int = 1,
     advance: Advance = ignore_progress,
 ) -> Run:
-    """Sample until it is enough; the result depends on the seed, not on threads or on how often the run was killed.
+    """Sample until the chains converge; the result depends on the seed, not on threads or interruptions of the run.
 
-    known: of each chain (n_known, n_positions) uint8, the state that the first rows have already; those behind them
-    enter when it starts.
+    known: for each chain (n_known, n_positions) uint8, the state of the first rows; later rows are added at the
+    start.
     """
     n_chains = parameters.chains
     per_chain = -(-parameters.draws // n_chains)
@@ -142,7 +142,7 @@ def run_chains(
 
 
 def _through(chains: Sequence[_Chain], phase: Phase, n_draws: int, threads: int, advance: Advance) -> None:
-    """Take all chains to the end of a phase, those that are there already excepted."""
+    """Run all unfinished chains to the end of a phase."""
     stop = threading.Event()
 
     def report() -> None:
@@ -178,7 +178,8 @@ class Diagnostics:
 
 
 def chain_diagnostics(trace: Floats, n_sweeps: int, effective: int) -> Diagnostics:
-    """Diagnostics of a phase, from its trace (n_chains, n_sweeps, 7), see `sampler.Kept`, after n_sweeps in all.
+    """Compute the diagnostics of a phase from its trace (n_chains, n_sweeps, 7), see `sampler.Kept`, after n_sweeps in
+    all.
 
     References: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021), "Rank-normalization, folding, and localization: an
     improved R-hat".
@@ -198,6 +199,6 @@ def chain_diagnostics(trace: Floats, n_sweeps: int, effective: int) -> Diagnosti
 
 
 def chain_acceptance_rate(proposals: Array) -> float | None:
-    """Accepted among the proposals (…, 3) that change something; None without any."""
+    """Return the share of accepted proposals (…, 3) among those that change something; None without any."""
     _, rejected, accepted = proposals.reshape(-1, 3).sum(axis=0).tolist()
     return accepted / (rejected + accepted) if rejected + accepted else None

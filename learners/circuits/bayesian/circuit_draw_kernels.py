@@ -1,4 +1,6 @@
-"""One row up and down all draws of a circuit, which are the innermost dimension of every array; and counts of induced trees."""
+"""Kernels that evaluate one row in all draws of a circuit, with draws as the innermost dimension, and count induced
+trees.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ LEAST_LOG = -708.0
 
 
 class DrawArrays(NamedTuple):
-    """What changes from draw to draw, in the order of a plan."""
+    """Parameters of all draws, in plan order."""
 
     weight: Floats  # (n_entries, n_draws) float64
     # (n_numeric, 5, n_draws) float64: of numeric leaves. Gaussian: mean, 1 / standard deviation, logarithm of the
@@ -45,7 +47,7 @@ class DrawArrays(NamedTuple):
 
 @kernel
 def exp_nonpositive(y):
-    """exp(y) for y of at most 0, to the last bit or next to it; loops over it become vector instructions, as over np.exp they do not.
+    """Return exp(y) for y of at most 0, accurate to about the last bit; unlike np.exp, loops over it vectorize.
 
     References: Cody and Waite (1980), Software manual for the elementary functions, chapter 6; Taylor's series to r^13.
     """
@@ -62,9 +64,10 @@ def exp_nonpositive(y):
 
 @inner_kernel
 def numeric_leaf_values_per_draw(plan, draws, x, row, values, peak, offset):
-    """Values of all numeric leaves, divided by the largest of their variable and draw: OUT values, offset (n_draws,).
+    """Compute the values of all numeric leaves, divided by the largest of their variable and draw: OUT values, offset
+    (n_draws,).
 
-    offset gets the logarithms by which each draw is divided in all; peak (n_variables, n_draws) is scratch.
+    offset receives the logarithms by which each draw is divided in total; peak (n_variables, n_draws) is scratch.
     """
     n_planes, variable = plan.plane_starts[-1], plan.variable
     operation = draws.operation
@@ -104,7 +107,9 @@ def numeric_leaf_values_per_draw(plan, draws, x, row, values, peak, offset):
 
 @inner_kernel
 def upward_pass_per_draw(plan, draws, x, row, codes, values, peak, offset):
-    """Values of all slots at one row for all draws: OUT values (n_slots, n_draws), codes (n_variables,), offset (n_draws,)."""
+    """Compute the values of all slots at one row for all draws: OUT values (n_slots, n_draws), codes (n_variables,),
+    offset (n_draws,).
+    """
     n_planes, weight = plan.plane_starts[-1], draws.weight
     starts, child, segments, kinds = plan.starts, plan.child, plan.segments, plan.segment_kind
     offset[:] = 0.0
@@ -148,7 +153,8 @@ def upward_pass_per_draw(plan, draws, x, row, codes, values, peak, offset):
 
 @kernel
 def root_log_values_per_draw(plan, draws, x, scratch, logs):
-    """Logarithms of the root at all rows of x and all draws: OUT logs (n_rows, n_draws); NaN where too small for a double.
+    """Compute the log of the root at all rows of x and all draws: OUT logs (n_rows, n_draws); NaN if too small for a
+    double.
 
     scratch: values (n_slots, n_draws), peak (n_variables, n_draws), offset (n_draws,), codes (n_variables,).
     """
@@ -162,7 +168,9 @@ def root_log_values_per_draw(plan, draws, x, scratch, logs):
 
 @inner_kernel
 def downward_pass_per_draw(plan, weight, is_wanted, values, derivatives, product):
-    """Derivatives of the root by all wanted slots for all draws; OUT derivatives (n_slots, n_draws), product (n_draws,) scratch."""
+    """Compute the derivatives of the root by all wanted slots for all draws; OUT derivatives (n_slots, n_draws),
+    product (n_draws,) scratch.
+    """
     n_planes = plan.plane_starts[-1]
     starts, child, segments, kinds = plan.starts, plan.child, plan.segments, plan.segment_kind
     for slot in range(is_wanted.size):
@@ -198,7 +206,7 @@ def downward_pass_per_draw(plan, weight, is_wanted, values, derivatives, product
 
 @inner_kernel
 def add_marginals_per_draw(plan, weight, wanted, derivatives, codes, scale, out):
-    """Add to OUT out (n_cells, n_draws) the posteriors of the asked variables; scale (n_draws,) is 1 / root."""
+    """Add the posteriors of the queried variables to OUT out (n_cells, n_draws); scale (n_draws,) is 1 / root."""
     starts, variable, n_values, firsts = plan.starts, plan.variable, plan.n_values, wanted.first
     n_planes = plan.plane_starts[-1]
     for i in wanted.leaves:
@@ -215,7 +223,7 @@ def add_marginals_per_draw(plan, weight, wanted, derivatives, codes, scale, out)
 
 @inner_kernel
 def add_moments_per_draw(plan, draws, wanted, derivatives, x, row, scale, out):
-    """As `add_marginals_per_draw` for numeric variables: mean and variance of each."""
+    """Add the mean and variance of each queried numeric variable, as `add_marginals_per_draw` does."""
     variable, firsts, n_planes = plan.variable, wanted.first, plan.plane_starts[-1]
     for again in range(2):
         for i in range(draws.operation.size):
@@ -237,10 +245,11 @@ def add_moments_per_draw(plan, draws, wanted, derivatives, x, row, scale, out):
 
 @kernel
 def posteriors_per_draw(plan, draws, wanted, x, moments, scratch, logs, out):
-    """Marginals, or moments, of the asked variables at all rows of x and all draws.
+    """Compute marginals, or moments, of the queried variables at all rows of x and all draws.
 
-    OUT logs (n_rows, n_draws) as of `root_log_values_per_draw`, and out (n_rows, n_cells, n_draws), zero at first; where logs are NaN it means
-    nothing. scratch: values and derivatives (n_slots, n_draws), peak (n_variables, n_draws), offset, product (n_draws,), codes.
+    OUT logs (n_rows, n_draws) as in `root_log_values_per_draw`, and out (n_rows, n_cells, n_draws), initially
+    zero; undefined where logs are NaN. scratch: values and derivatives (n_slots, n_draws), peak
+    (n_variables, n_draws), offset, product (n_draws,), codes.
     """
     values, derivatives, peak, offset, product, codes = scratch
     scale = np.empty(offset.size)
@@ -262,8 +271,8 @@ def posteriors_per_draw(plan, draws, wanted, x, moments, scratch, logs, out):
 def draw_and_count_induced_tree(arrays, weight, values, x, row, centre, state, stack, edges, cells, leaves):
     """Draw an induced tree of a row, and add it to OUT edges (n_edges,), cells (n_parameters,) and leaves (n_nodes, 3).
 
-    Children of sums are those of `choose_child_edge`. leaves: of numeric ones the
-    rows, the sum and the sum of squares of their numbers less the centre (n_variables,). stack (n_nodes,) int64 is scratch.
+    Children of sums are chosen by `choose_child_edge`. leaves: for numeric ones the rows, the sum and the sum of
+    squares of their numbers minus the centre (n_variables,). stack (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
     variable, leaf_starts = arrays.variable, arrays.leaf_starts
@@ -297,7 +306,9 @@ def draw_and_count_induced_tree(arrays, weight, values, x, row, centre, state, s
 
 @kernel
 def draw_and_count_induced_trees(arrays, x, centre, state, values, stack, edges, cells, leaves, is_left):
-    """As `draw_and_count_induced_tree` of every row of x (n_variables, n_rows); OUT is_left (n_rows,): rows too improbable for linear space."""
+    """Apply `draw_and_count_induced_tree` to every row of x (n_variables, n_rows); OUT is_left (n_rows,): rows too
+    improbable for linear space.
+    """
     for row in range(x.shape[1]):
         upward_node_values(arrays, x, row, values)
         is_left[row] = not values[values.size - 1] > SMALLEST

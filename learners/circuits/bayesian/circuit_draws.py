@@ -1,4 +1,6 @@
-"""Many circuits of one structure, evaluated together, and what draws say of a number: mean, standard error, credible interval."""
+"""Several circuits with one structure, evaluated together, and summaries over draws: mean, standard error, credible
+interval.
+"""
 
 from __future__ import annotations
 
@@ -50,23 +52,25 @@ class CircuitDraws:
 
     @property
     def n_draws(self) -> int:
-        """How many circuits there are."""
+        """Number of draws."""
         return int(self.weight.shape[1])
 
     @cached_property
     def _of_sum(self) -> Array:
-        """(n_edges,) bool: whether an edge is one of a sum."""
+        """Whether each edge belongs to a sum, (n_edges,) bool."""
         return np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
 
     def of(self, draw: int) -> Circuit:
-        """The circuit of one draw. Raises InvalidCircuit if the draw makes none, in a file that was damaged."""
+        """Return the circuit of one draw. Raises InvalidCircuit if the draw is invalid, as in a damaged file."""
         log_weight = np.zeros(self.circuit.n_edges)
         with np.errstate(divide="ignore", invalid="ignore"):
             log_weight[self._of_sum] = np.log(self.weight[:, draw])
         return self.circuit.with_parameters(log_weight, np.ascontiguousarray(self.parameter[:, draw]))
 
     def given(self, likelihoods: Likelihoods) -> tuple[CircuitDraws, Floats]:
-        """Every draw given likelihoods of some variables, and (n_draws,) float64 its log scale: see `reweight_circuit`."""
+        """Condition every draw on likelihoods of some variables; returns them with their log scales (n_draws,) float64;
+        see `reweight_circuit`.
+        """
         log_scale = np.zeros(self.n_draws)
         if not likelihoods:
             return self, log_scale
@@ -96,7 +100,8 @@ class CircuitDraws:
         return plan, _arrays(self.circuit, plan, weight, self.parameter)
 
     def log_likelihoods(self, x: Array) -> Floats:
-        """(n_rows, n_draws) float64: log probability (density) of what is observed in each row, of every draw.
+        """Return the log probability (density) of the observed values of each row under every draw, (n_rows, n_draws)
+        float64.
 
         Rows as in `evaluate.log_values`. Raises InvalidEvidence.
         """
@@ -113,16 +118,17 @@ class CircuitDraws:
         return logs
 
     def marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Floats]]:
-        """As `answers.marginals` of every draw: logs, and (n_rows, n_values, n_draws) of each variable."""
+        """Compute `answers.marginals` of every draw: logs, and (n_rows, n_values, n_draws) for each variable."""
         variables, sizes = answers.check_discrete_variables(self.circuit, variables)
         logs, out = self._posteriors(x, variables, sizes, moments=False)
         ends = np.cumsum(sizes).tolist()
         return logs, [out[:, first:end] for first, end in zip([0, *ends], ends, strict=False)]
 
     def class_posteriors(self, x: Array, variable: int) -> Floats:
-        """(n_rows, n_values, n_draws) float64: the distribution of a variable, the class, given all others that a row has.
+        """Return the distribution of a variable, the class, given the row's other values, (n_rows, n_values, n_draws)
+        float64.
 
-        A row to which a draw gives probability zero gets the class's own distribution there.
+        For a draw that gives a row probability zero, this is the class's marginal distribution.
         """
         x = np.array(validate_circuit_rows(self.circuit, x))
         x[variable] = np.nan
@@ -137,7 +143,9 @@ class CircuitDraws:
         return posteriors
 
     def conditional(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
-        """As `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last one's values fastest."""
+        """Compute `answers.conditional` of every draw: logs, and (n_rows, n_cells, n_draws), the last variable's values
+        fastest.
+        """
         variables, sizes = answers.check_discrete_variables(self.circuit, variables)
         if len(variables) == 1:
             logs, (table,) = self.marginals(x, variables)
@@ -156,7 +164,7 @@ class CircuitDraws:
         return self.log_likelihoods(x), tables
 
     def moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats, Floats]:
-        """As `answers.moments` of every draw: logs, means and variances (n_rows, len(variables), n_draws)."""
+        """Compute `answers.moments` of every draw: logs, means and variances (n_rows, len(variables), n_draws)."""
         variables = answers.check_numeric_variables(self.circuit, variables)
         logs, out = self._posteriors(x, variables, np.full(len(variables), 2, np.int64), moments=True)
         return logs, out[:, 0::2], out[:, 1::2]
@@ -176,7 +184,7 @@ class CircuitDraws:
         return logs, out
 
     def _alone(self, x: Array, scope: tuple[int, ...], moments: bool, row: int, draw: int) -> tuple[float, Floats]:
-        """What one draw says of a row that is too improbable for linear space."""
+        """Evaluate one draw for a row that is too improbable for linear space."""
         circuit = self.of(draw)
         log = float(log_values(circuit, x)[0])
         try:
@@ -191,18 +199,18 @@ class CircuitDraws:
         return np.empty((n_variables, self.n_draws)), np.empty(self.n_draws), np.empty(n_variables, np.int64)
 
     def parts(self, x: Array, n_cells: int = 1) -> Iterator[Array]:
-        """The rows (n_variables, n_rows), so many at a time that answers of n_cells numbers for each draw fit in memory."""
+        """Yield blocks of rows (n_variables, n_rows) whose answers of n_cells numbers per draw fit in memory."""
         at_a_time = max(1, MOST_AT_A_TIME // (n_cells * self.n_draws))
         for first in range(0, x.shape[1], at_a_time):
             yield np.ascontiguousarray(x[:, first : first + at_a_time])
 
     def mean_logs(self, x: Array) -> Floats:
-        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        """Return the log of the mean probability (density) of rows (n_variables, n_rows), (n_rows,) float64."""
         return np.concatenate([log_mean_exp(self.log_likelihoods(part)) for part in self.parts(x)] or [np.empty(0)])
 
 
 def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats) -> DrawArrays:
-    """The arrays of kernels."""
+    """Build the kernels' arrays."""
     kinds = circuit.kind[plan.node]
     operation = np.flatnonzero(kinds >= GAUSSIAN)
     node, kind = plan.node[operation], kinds[operation].astype(np.int64)
@@ -226,10 +234,10 @@ def _arrays(circuit: Circuit, plan: Compiled, weight: Floats, parameter: Floats)
 
 
 def summarise_draws(values: Floats, n_chains: int = 1, level: float = LEVEL) -> Summary:
-    """The summary of numbers by their draws.
+    """Summarize numbers by their draws.
 
-    The standard error is that of means of batches, which each are some √n successive draws of a chain: so draws that hang
-    together, or chains that stay apart, make it larger. Raises InvalidParameter.
+    The standard error is that of batch means, over batches of √n successive draws of a chain, so correlated draws
+    or diverging chains increase it. Raises InvalidParameter.
 
     values (..., n_draws) float64: draws of the first chain, then of the second, and so on.
     level: posterior probability of the interval, between 0 and 1.
@@ -251,7 +259,7 @@ def summarise_draws(values: Floats, n_chains: int = 1, level: float = LEVEL) -> 
 
 
 def log_mean_exp(logs: Floats) -> Floats:
-    """Logarithm of the mean over the last axis of what has these logarithms; log 0 is -inf."""
+    """Return the log of the mean over the last axis, from logs; log 0 is -inf."""
     most = logs.max(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(most > -np.inf, np.exp(logs - most), 0.0)

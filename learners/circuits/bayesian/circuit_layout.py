@@ -1,4 +1,4 @@
-"""Weights and leaf parameters drawn given which rows are where, and where each of them is among the arrays of a circuit."""
+"""Draw weights and leaf parameters given the assignment of rows, and locate them in a circuit's arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Parameters(NamedTuple):
 
 
 def draw_posterior_parameters(random: np.random.Generator | None, prior: Prior, tallies: Tallies) -> Parameters:
-    """Weights and leaf parameters from their posterior given the rows at each sum and leaf; without `random` its means.
+    """Draw weights and leaf parameters from their posterior given the rows at each sum and leaf; without `random`,
+    return the means.
 
     References: Yokoi, Sato (2024), algorithm 2 and table 8.
     """
@@ -46,9 +47,11 @@ def draw_posterior_parameters(random: np.random.Generator | None, prior: Prior, 
 
 
 def draw_leaf_parameters(random: np.random.Generator | None, own: Strengths, leaf: Floats) -> tuple[Floats, Floats]:
-    """First and second parameters (n_leaves,) of numeric leaves (n_leaves, 8), drawn from their posterior; without `random` means.
+    """Draw the parameters (n_leaves,) of numeric leaves (n_leaves, 8) from their posterior; without `random`, return
+    the means.
 
-    The spread of a Gaussian leaf is then that of the mean precision, with what is uncertain about its mean; a rate is the mean rate.
+    The mean spread of a Gaussian leaf is that of the mean precision plus the uncertainty of its mean; the mean
+    rate is used for rates.
     """
     family = leaf_families(leaf)
     first, second = np.zeros(len(leaf)), np.zeros(len(leaf))
@@ -71,19 +74,19 @@ def draw_leaf_parameters(random: np.random.Generator | None, own: Strengths, lea
 
 
 def draw_gamma_or_mean(random: np.random.Generator | None, shape: Array) -> Floats:
-    """Gamma variates, or without `random` their means."""
+    """Return gamma variates, or their means without `random`."""
     return np.asarray(shape if random is None else np.maximum(random.standard_gamma(shape), LEAST))
 
 
 def _shares(random: np.random.Generator | None, pseudo_counts: Array) -> Floats:
-    """A Dirichlet variate for each row, or its mean."""
+    """Return a Dirichlet variate for each row, or its mean."""
     weights = draw_gamma_or_mean(random, pseudo_counts)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """How the parameters of a Bayesian circuit are the parameters of a circuit."""
+    """Mapping of a Bayesian circuit's parameters to those of a circuit."""
 
     template: CircuitArrays  # with zeros for weights and leaf parameters
     edge: Integers  # (n_sums, n_children) int64: where the weight of each child of a sum is
@@ -96,11 +99,13 @@ class Layout:
 
     @property
     def n_parameters(self) -> int:
-        """Weights and leaf parameters of one draw."""
+        """Number of weights and leaf parameters of one draw."""
         return self.edge.size + int(self.template.leaf_starts[-1])
 
     def vector(self, parameters: Parameters) -> Floats:
-        """(n_parameters,) float64: the weights of the sums' edges, then the leaf parameters, in the circuit's order."""
+        """Return the weights of the sums' edges followed by the leaf parameters, in circuit order, (n_parameters,)
+        float64.
+        """
         leaves = np.zeros(int(self.template.leaf_starts[-1]))
         at = self.parameter[self.gaussian]
         leaves[at] = parameters.first[self.gaussian] + self.centre[self.gaussian]
@@ -111,20 +116,21 @@ class Layout:
         return np.concatenate([parameters.weight[::-1].ravel(), leaves])
 
     def circuit_of(self, vector: Floats) -> Circuit:
-        """The circuit of `vector`."""
+        """Return the circuit of a parameter vector, as returned by `vector`."""
         logs = np.zeros(self.template.children.size)
         logs[self.edge[::-1].ravel()] = np.log(vector[: self.edge.size])
         return Circuit(self.template._replace(log_weight=logs, leaf_parameters=vector[self.edge.size :]))
 
     def circuit(self, parameters: Parameters) -> Circuit:
-        """The circuit of one draw."""
+        """Return the circuit of one draw."""
         return self.circuit_of(self.vector(parameters))
 
 
 def build_circuit_layout(prior: Prior) -> Layout:
-    """The layout of a prior's circuit, whose variables are the prior's columns.
+    """Build the layout of a prior's circuit, whose variables are the prior's columns.
 
-    Each sum comes behind its children, products or leaves, and before its parent: the last sum of the sampler's order first.
+    Each sum follows its children, products or leaves, and precedes its parent: the last sum of the sampler's
+    order comes first.
     """
     shape, n_children = prior.shape, prior.shape.n_children
     n_sums, width = shape.n_sums, n_children + 1
@@ -164,7 +170,7 @@ def build_circuit_layout(prior: Prior) -> Layout:
 
 
 def columns_per_sum(n_columns: int, n_children: int) -> Integers:
-    """(n_sums,) int64: columns of each sum."""
+    """Return the number of columns of each sum, (n_sums,) int64."""
     known: dict[int, Integers] = {1: np.ones(1, np.int64)}
 
     def sizes(m: int) -> Integers:
@@ -177,7 +183,7 @@ def columns_per_sum(n_columns: int, n_children: int) -> Integers:
 
 
 def left_and_right_child_sums(shape: Shape, sums: Integers, size: Integers) -> tuple[Integers, Integers]:
-    """(n, n_children) int64 each: the sums at the left and at the right half of every child."""
+    """Return the sums at the left and right half of every child, (n, n_children) int64 each."""
     left_sums, right_sums = np.zeros((2, int(size.max(initial=1)) + 1), np.int64)
     for m in np.unique(size).tolist():
         left_sums[m] = complete_tree_sum_counts(m - m // 2, shape.n_children)[0]

@@ -1,4 +1,6 @@
-"""The collapsed sampler of a Bayesian circuit, `init` and `step`; and where rows, states and draws are: in memory, or in files from which a run that was killed goes on."""
+"""Collapsed sampler of a Bayesian circuit, `init` and `step`, with rows, states and draws in memory or in files that
+allow resuming.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ MOST_IN_MEMORY = 256 << 20
 
 
 class NoSpace(LearnerError, OSError):
-    """The folder of a run has no room for its rows and states."""
+    """Raised if the folder of a run has no room for its rows and states."""
 
     def __init__(self, folder: Path, n_bytes: int, n_free: int) -> None:
         super().__init__(
@@ -43,7 +45,7 @@ class NoSpace(LearnerError, OSError):
 
 
 class Kept(NamedTuple):
-    """What a chain has so far."""
+    """Saved progress of a chain."""
 
     sweep: int
     choices: Uint8s  # (n_rows, n_positions) uint8
@@ -55,9 +57,10 @@ class Kept(NamedTuple):
 
 
 class InMemory:
-    """Rows that are an array, which a sampler walks in their order; also as a store, of which nothing outlives the process.
+    """Rows in an array, which a sampler reads in order; also a store that does not outlive the process.
 
-    x (n_rows, n_columns): codes of categorical columns, other numbers less their column's centre; NaN where missing.
+    x (n_rows, n_columns): codes of categorical columns, other numbers minus their column's centre; NaN where
+    missing.
     """
 
     def __init__(self, x: Array) -> None:
@@ -65,34 +68,34 @@ class InMemory:
         self.n_rows = self.x.shape[0]
 
     def blocks(self) -> Iterator[tuple[slice, Float32s]]:
-        """Where each block of rows is, and its numbers (n_rows, n_columns) float32: all at once."""
+        """Yield the position of each block of rows, and its numbers (n_rows, n_columns) float32: all at once."""
         yield slice(0, self.n_rows), self.x
 
     def choices(self, n_positions: int) -> Uint8s:
-        """An array (n_rows, n_positions) uint8 for a state; that of two states ago may be given again."""
+        """Return an array (n_rows, n_positions) uint8 for a state; it may reuse that of two states ago."""
         return np.empty((self.n_rows, n_positions), np.uint8)
 
     def rows(self, _chain: int) -> RowBlocks:
-        """The rows, the same for all chains."""
+        """Return the rows, the same for all chains."""
         return self
 
     def draws(self, _chain: int, n_draws: int, n_parameters: int) -> Floats:
-        """A new array."""
+        """Return a new array."""
         return np.zeros((n_draws + 1, n_parameters))
 
     def load(self, _chain: int) -> Kept | None:
-        """Nothing."""
+        """Return None: nothing is saved."""
         return None
 
     def save(self, _chain: int, _kept: Kept) -> None:
-        """Nothing is saved."""
+        """Do nothing."""
 
 
 class FileStore:
-    """Rows in one file, which is read block by block; for each chain two states, which are mapped, and of which one is complete.
+    """Rows in one file, read block by block, and two memory-mapped states per chain, one of which is complete.
 
-    So a chain goes on from its last complete sweep when its process was killed. Where power failed, what did not reach the disk
-    is told by its checksum, and the chain starts anew.
+    So a chain resumes from its last complete sweep if its process was killed. After a power failure, a checksum
+    detects data that did not reach the disk, and the chain restarts.
     """
 
     def __init__(self, folder: Path, n_columns: int) -> None:
@@ -101,7 +104,9 @@ class FileStore:
 
     @classmethod
     def written(cls, folder: Path, blocks: Iterable[Float32s], n_columns: int) -> FileStore:
-        """A store of rows that come in blocks (n_rows, n_columns); rows that are there already are kept, and no block is made."""
+        """Create a store of rows that arrive in blocks (n_rows, n_columns); existing rows are kept, without reading a
+        block.
+        """
         path = folder / ROWS
         if not path.exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -115,7 +120,7 @@ class FileStore:
         return cls(folder, n_columns)
 
     def require_room(self, n_chains: int, n_positions: int, n_numbers: int) -> None:
-        """Refuse a run whose states, and n_numbers of draws, do not fit on the disk. Raises NoSpace."""
+        """Refuse a run whose states and n_numbers of draws do not fit on the disk. Raises NoSpace."""
         needed = n_chains * 2 * self.n_rows * n_positions + 8 * n_numbers
         there = sum(path.stat().st_size for path in self.folder.glob("chain-*/*"))
         free = shutil.disk_usage(self.folder).free
@@ -123,7 +128,9 @@ class FileStore:
             raise NoSpace(self.folder, needed, free)
 
     def rows(self, chain: int) -> RowBlocks:
-        """The rows of the file, with two mapped states in turn, of which that of the last complete sweep is not the next."""
+        """Return the rows of the file, with two alternating mapped states; the one of the last complete sweep is not
+        overwritten first.
+        """
         folder = self._chain(chain)
         try:
             turn = json.loads((folder / NOTE).read_text())["choices"] == _state_file(1)
@@ -132,11 +139,11 @@ class FileStore:
         return _FileRows(self.folder / ROWS, folder, self.n_rows, self.n_columns, int(turn))
 
     def draws(self, chain: int, n_draws: int, n_parameters: int) -> Floats:
-        """A mapped array; what a run before has written is still there."""
+        """Return a mapped array, which keeps the content of an earlier run."""
         return _mapped(self._chain(chain) / "draws.f64", np.float64, (n_draws + 1, n_parameters))
 
     def load(self, chain: int) -> Kept | None:
-        """What was saved last; None if there is nothing, or not a byte of it can be believed."""
+        """Return the last saved progress; None if it is absent or fails its checksum."""
         folder = self._chain(chain)
         try:
             note = json.loads((folder / NOTE).read_text())
@@ -149,7 +156,9 @@ class FileStore:
         return Kept(note["sweep"], np.asarray(choices), trace, note["n_draws"], note["best"])
 
     def save(self, chain: int, kept: Kept) -> None:
-        """The choices are in their file already; the note that says so is renamed into place last."""
+        """Save the progress; the choices are already in their file, and the note that refers to them is renamed into
+        place last.
+        """
         folder = self._chain(chain)
         path = folder / "trace.f64"
         with path.open("r+b" if path.exists() else "w+b") as file:
@@ -179,7 +188,7 @@ Store = InMemory | FileStore
 
 
 class _FileRows:
-    """As `InMemory`; blocks of a file are read one after the other into the same memory."""
+    """Rows with the interface of `InMemory`; blocks of the file are read into the same memory."""
 
     def __init__(self, path: Path, folder: Path, n_rows: int, n_columns: int, turn: int) -> None:
         self.path, self.folder, self.n_rows, self.n_columns, self.turn = path, folder, n_rows, n_columns, turn
@@ -193,7 +202,7 @@ class _FileRows:
                 yield slice(first, first + n), block[:n]
 
     def choices(self, n_positions: int) -> Uint8s:
-        """The state that is not the one of the last call."""
+        """Return the state array that the last call did not return."""
         self.turn = 1 - self.turn
         return _mapped(self.folder / _state_file(self.turn), np.uint8, (self.n_rows, n_positions))
 
@@ -207,7 +216,7 @@ def _state_file(turn: int) -> str:
 
 
 def _mapped(path: Path, dtype: type[Any], shape: tuple[int, ...]) -> Any:
-    """A file as an array that may be written to; what is in a file of the right size stays."""
+    """Memory-map a file for writing; a file of the right size keeps its content."""
     n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
     if not path.exists() or path.stat().st_size != n_bytes:
         with path.open("wb") as file:
@@ -220,7 +229,7 @@ MOST_MOVES = 1_000_000
 
 
 class Tallies(NamedTuple):
-    """The rows at each sum and leaf."""
+    """Rows at each sum and leaf."""
 
     counts: Int32s  # (n_sums, n_children) int32: rows that a sum sends to each child
     leaf: Floats  # (n_leaves, 8) float64: statistics, see `leaf_kernels`
@@ -228,7 +237,7 @@ class Tallies(NamedTuple):
 
 
 class State(NamedTuple):
-    """Which part of the circuit each row belongs to."""
+    """Assignment of each row to parts of the circuit."""
 
     # (n_rows, n_positions) uint8: the child that a row takes at each sum of its induced tree, see `Shape`: less than
     # two bytes a row and column.
@@ -245,7 +254,7 @@ class Moves(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a sweep did."""
+    """Result of a sweep."""
 
     log_joint: float
     # (2, 3) int64: of whole trees and of subtrees: how many changed nothing, were rejected, and were accepted.
@@ -253,10 +262,10 @@ class Info(NamedTuple):
 
 
 class LazySampler:
-    """The collapsed sampler whose state is a row's induced tree alone: O(n_columns) per row and move.
+    """Collapsed sampler whose state is only each row's induced tree: O(n_columns) per row and move.
 
-    States of sums that the tree does not reach integrate out of the paper's target exactly, so both have the same distribution
-    of induced trees. Raises InvalidParameter.
+    The states of sums outside the tree integrate out of the paper's target exactly, so the distribution of
+    induced trees is the same. Raises InvalidParameter.
 
     known (n_known, n_positions) uint8: choices of the first rows, with which the first state begins.
     References: Yokoi, Sato (2024), section 3.3; the lazy state and moves of subtrees are ours.
@@ -276,7 +285,7 @@ class LazySampler:
         self.trees = np.zeros((2, prior.shape.n_positions, 3), np.int64)
 
     def init(self, random: np.random.Generator) -> State:
-        """A first state: rows that are not known enter by their predictive, one after the other, and then move."""
+        """Return a first state: new rows are added one by one by their predictive, and then moved."""
         choices, tallies, n_known = self.rows.choices(self.prior.shape.n_positions), self.empty(), 0
         if self.known is not None:
             n_known = len(self.known)
@@ -298,7 +307,7 @@ class LazySampler:
         return self.state_of(choices)
 
     def step(self, random: np.random.Generator, state: State) -> tuple[State, Info]:
-        """The next state; changes none of its arguments but `random`."""
+        """Return the next state; modifies no argument except `random`."""
         shape = self.prior.shape
         tallies, following = copy_tallies(state.tallies), self.empty()
         choices = self.rows.choices(shape.n_positions)
@@ -314,37 +323,37 @@ class LazySampler:
         return State(choices, following, log), Info(log, proposed[:, 1:].astype(np.int64))
 
     def state_of(self, choices: Uint8s) -> State:
-        """The state of choices that were kept; the same bits as when a sweep ended with them."""
+        """Return the state of saved choices, bit for bit as when a sweep ended with them."""
         tallies = self.empty()
         for where, x in self.rows.blocks():
             tally_induced_trees(self.prior.shape, tallies, self.trees, x, choices[where])
         return State(choices, tallies, sampler_log_joint(tallies, self.hyper))
 
     def empty(self) -> Tallies:
-        """No rows."""
+        """Return tallies of no rows."""
         shape = self.prior.shape
         counts = np.zeros((shape.n_sums, shape.n_children), np.int32)
         return Tallies(counts, _aligned(self.prior.leaf), np.zeros(max(1, self.prior.n_cells), np.int32))
 
     def proposals(self) -> Floats:
-        """(2, 4) float64: moves per row, and room to count what became of them."""
+        """Return the moves per row, with room to count their outcomes, (2, 4) float64."""
         counted = np.zeros((2, 4))
         counted[:, 0] = self.moves
         return counted
 
 
 def draw_kernel_seed(random: np.random.Generator) -> Uint64s:
-    """(1,) uint64: where a kernel's random numbers start, which it moves on."""
+    """Return the start of a kernel's random numbers, which the kernel advances, (1,) uint64."""
     return random.integers(0, 1 << 64, 1, dtype=np.uint64)
 
 
 def copy_tallies(tallies: Tallies) -> Tallies:
-    """Tallies that may be changed."""
+    """Return a mutable copy of tallies."""
     return Tallies(tallies.counts.copy(), _aligned(tallies.leaf), tallies.cells.copy())
 
 
 def _aligned(leaf: Floats) -> Floats:
-    """A copy whose rows are cache lines: most of the time of large circuits goes into fetching them."""
+    """Return a copy whose rows are aligned to cache lines, because large circuits spend most time on fetching them."""
     memory = np.empty(leaf.size + 8)
     first = -(memory.ctypes.data // 8) % 8
     copy = memory[first : first + leaf.size].reshape(leaf.shape)

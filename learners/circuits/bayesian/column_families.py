@@ -1,4 +1,4 @@
-"""How the columns of a table are modelled: which families their leaves choose from."""
+"""Models of a table's columns: the families that their leaves can have."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REPEATED = 1.25
 
 @dataclass(frozen=True)
 class Coding:
-    """How a chunk's columns become the rows of a sampler."""
+    """Conversion of a chunk's columns to the rows of a sampler."""
 
     columns: tuple[Column, ...]  # one for each attribute, the class last
     # Width of the uniform noise that is added to a column's numbers: one step in which they were recorded, where they
@@ -38,9 +38,9 @@ class Coding:
     seed: int = 0  # of the noise
 
     def rows(self, schema: Schema, chunk: Chunk, first_row: int) -> Float32s:
-        """(n_rows, n_columns) float32 of a chunk, NaN where missing; numbers less their column's centre.
+        """Convert a chunk to rows (n_rows, n_columns) float32, NaN where missing; numbers minus their column's centre.
 
-        Noise depends on the rows' numbers among all, of which the chunk's begin with first_row.
+        Noise depends on the rows' numbers in the whole table; the chunk's begin with first_row.
         """
         x = np.full((chunk.n_rows, len(self.columns)), np.nan)
         continuous = {v: row for row, v in enumerate(schema.continuous)}
@@ -61,7 +61,7 @@ class Coding:
 
 
 def _uniforms(seed: int, numbers: Integers) -> Floats:
-    """Uniform noise in (0, 1) for each number, never an end: a whole number with noise is rounded to itself."""
+    """Return uniform noise in the open interval (0, 1) for each number, so that an integer with noise rounds to itself."""
     with np.errstate(over="ignore"):
         first = random_bits_array(np.array([seed], np.uint64) + GOLDEN)
         bits = random_bits_array(first + (numbers.astype(np.uint64) + np.uint64(1)) * GOLDEN)
@@ -71,16 +71,16 @@ def _uniforms(seed: int, numbers: Integers) -> Floats:
 def assign_column_families(
     schema: Schema, histograms: Mapping[str, Histogram], leaves: str, in_intervals: Collection[str] = (), seed: int = 0
 ) -> tuple[Schema, Coding]:
-    """The schema with a distribution, or values, for each numeric attribute, and how rows are coded by it.
+    """Assign a distribution, or values, to each numeric attribute; returns the schema and the coding of rows.
 
-    Raises SchemaError if a distribution cannot have a column's numbers.
+    Raises SchemaError if a distribution does not support a column's numbers.
 
-    schema: an attribute that has a distribution already keeps it, as its only family.
+    schema: an attribute with a distribution keeps it as its only family.
     histograms: of the numeric columns.
-    leaves {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}: by column: few whole numbers are
-    values; others are Gaussian, also exponential where they reach down to zero, also Poisson where they are whole and
-    that; with noise of one recorded step where they repeat. As in the paper: Gaussian, exponential where not negative,
-    Poisson where also whole; without noise.
+    leaves {"by-column", "paper", "intervals", "gaussian", "poisson", "exponential"}: by column: few integers
+    become values; other columns are Gaussian, also exponential if they reach down to zero, also Poisson if they
+    are integers as well; with noise of one recorded step if numbers repeat. As in the paper: Gaussian,
+    exponential if not negative, Poisson if also integers; without noise.
     in_intervals: numeric columns whose intervals are values, whatever `leaves` says.
     """
     attributes, columns, noise = [], [], []
@@ -104,7 +104,7 @@ def _finite(attribute: Attribute) -> Column:
 
 
 def _numeric(attribute: Attribute, histogram: Histogram, leaves: str) -> tuple[Attribute, Column, float]:
-    """An attribute as it is modelled, its column, and the width of its noise."""
+    """Return the modelled attribute, its column, and the width of its noise."""
     x, n = floats_from_ordered_keys(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
     if attribute.distribution is None and leaves == INTERVALS:
         return attribute, _finite(attribute), 0.0
@@ -139,5 +139,5 @@ def _families(attribute: Attribute, leaves: str, x: Floats, is_whole: bool, spre
 
 
 def _step(x: Array) -> float:
-    """The least difference of two numbers."""
+    """Return the smallest difference of two numbers."""
     return float(np.diff(x).min()) if x.size > 1 else 0.0

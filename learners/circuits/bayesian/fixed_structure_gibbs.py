@@ -1,4 +1,6 @@
-"""Blocked Gibbs sampling of a circuit of any structure: induced trees given parameters, then parameters given the trees."""
+"""Blocked Gibbs sampling for a circuit of any structure: induced trees given parameters, then parameters given the
+trees.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ TRACED = 7
 
 
 class Counts(NamedTuple):
-    """Where the induced trees of all rows pass."""
+    """Counts of edges, cells and leaves over the induced trees of all rows."""
 
     edges: Integers  # (n_edges,) int64
     cells: Integers  # (n_parameters,) int64: of categorical leaves, the rows with each value
@@ -48,7 +50,9 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ParameterPrior:
-    """Independent priors of all weights and leaves: Dirichlet, Normal-Gamma around a column's mean and variance, and Gamma."""
+    """Independent priors of all weights and leaves: Dirichlet, Normal-Gamma around a column's mean and variance, and
+    Gamma.
+    """
 
     circuit: Circuit  # weights and values that are zero stay zero
     strengths: Strengths
@@ -57,7 +61,8 @@ class ParameterPrior:
     variance: Floats
 
     def parameters(self, counts: Counts, random: np.random.Generator | None = None) -> tuple[Floats, Floats]:
-        """Log weights (n_edges,) and leaf parameters drawn from their posterior given counts; without `random` their means.
+        """Draw log weights (n_edges,) and leaf parameters from their posterior given counts; without `random`, return
+        the means.
 
         References: Zhao, Adel, Gordon, Amos (2016), Collapsed variational inference for sum-product networks, section
         2; Yokoi, Sato (2024), table 8.
@@ -84,11 +89,11 @@ class ParameterPrior:
 
     @cached_property
     def numeric(self) -> Integers:
-        """The numeric leaves."""
+        """Numeric leaves."""
         return np.flatnonzero(self.circuit.kind >= GAUSSIAN)
 
     def _leaf_statistics(self, counts: Counts) -> Floats:
-        """(n_numeric, 8) float64: priors and counts of the numeric leaves, as `leaf_kernels` has them."""
+        """Return the priors and counts of the numeric leaves in the layout of `leaf_kernels`, (n_numeric, 8) float64."""
         kind, variable = self.circuit.kind[self.numeric], self.circuit.variable[self.numeric]
         leaf, centre = np.zeros((kind.size, 8)), self.centre[variable]
         leaf[:, KIND] = kind
@@ -102,12 +107,14 @@ class ParameterPrior:
         return leaf
 
     def _rate(self, kind: int, variable: Integers) -> Floats:
-        """Second parameters of the Gamma priors, by which counts and waiting times are expected to have their columns' means."""
+        """Return the second parameters of the Gamma priors under which counts and waiting times have their columns'
+        means.
+        """
         mean = np.maximum(self.centre[variable], LEAST_MEAN)
         return self.strengths.exponential * mean if kind == EXPONENTIAL else self.strengths.poisson / mean
 
     def log_density(self, circuit: Circuit) -> float:
-        """Log density of a circuit's weights and leaves, up to a constant."""
+        """Return the log density of a circuit's weights and leaves, up to a constant."""
         own, p = self.strengths, circuit.leaf_parameters
         in_table = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
         total = 0.0
@@ -125,7 +132,7 @@ class ParameterPrior:
         return total
 
     def no_rows(self) -> Counts:
-        """Counts without rows."""
+        """Return counts of no rows."""
         circuit = self.circuit
         cells = np.zeros(circuit.leaf_parameters.size, np.int64)
         return Counts(np.zeros(circuit.n_edges, np.int64), cells, np.zeros((circuit.n_nodes, 3)))
@@ -134,7 +141,7 @@ class ParameterPrior:
 def _log_shares(
     random: np.random.Generator | None, pseudo_counts: Floats, is_possible: Floats, group: Integers
 ) -> Floats:
-    """Logarithms of a Dirichlet variate, or its mean, of each group of neighbours; -inf where nothing is possible."""
+    """Return the log of a Dirichlet variate, or of its mean, for each group of neighbours; -inf where impossible."""
     weights = np.where(is_possible, draw_gamma_or_mean(random, pseudo_counts), 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(weights / np.bincount(group, weights)[group]) if weights.size else weights)
@@ -142,7 +149,7 @@ def _log_shares(
 
 @dataclass
 class _Chain:
-    """One chain."""
+    """One chain of the sampler."""
 
     prior: ParameterPrior
     x: Floats
@@ -156,7 +163,7 @@ class _Chain:
     best_counts: Counts | None = None
 
     def step(self) -> None:
-        """Trees of all rows given the parameters, then parameters given the trees."""
+        """Draw the trees of all rows given the parameters, then the parameters given the trees."""
         random = np.random.default_rng([*self.seed, self.sweep])
         self.counts = draw_induced_tree_counts(self.circuit, self.x, self.prior, random)
         self.circuit = self.prior.circuit.with_parameters(*self.prior.parameters(self.counts, random))
@@ -164,14 +171,16 @@ class _Chain:
         self.sweep += 1
 
     def keep(self) -> None:
-        """The present parameters are a draw of the posterior."""
+        """Keep the current parameters as a draw of the posterior."""
         self.draws.append((self.circuit.log_weight, self.circuit.leaf_parameters))
         if self.trace[-1] > self.best:
             self.best, self.best_counts = self.trace[-1], self.counts
 
 
 def draw_induced_tree_counts(circuit: Circuit, x: Floats, prior: ParameterPrior, random: np.random.Generator) -> Counts:
-    """Counts of an induced tree of each row of x (n_variables, n_rows), drawn given a circuit's parameters."""
+    """Draw an induced tree of each row of x (n_variables, n_rows) given a circuit's parameters, and return their
+    counts.
+    """
     counts, arrays = prior.no_rows(), linear_space_circuit(circuit).arrays
     state = random.integers(0, 1 << 64, 1, dtype=np.uint64)
     values, stack = np.empty(circuit.n_nodes), np.empty(circuit.n_nodes, np.int64)
@@ -188,7 +197,7 @@ def draw_induced_tree_counts(circuit: Circuit, x: Floats, prior: ParameterPrior,
 
 @dataclass(frozen=True)
 class GivenStructure:
-    """How the parameters of a circuit are sampled. Raises SchemaError if a leaf has no conjugate prior."""
+    """Sampling of the parameters of a circuit. Raises SchemaError if a leaf has no conjugate prior."""
 
     schema: Schema
     circuit: Circuit  # of which the structure counts, and which weights are zero
@@ -206,7 +215,7 @@ class GivenStructure:
             )
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of all rows. Raises EmptyData; InvalidParameter if the rows are more than are kept in memory."""
+        """Learn the model from all rows. Raises EmptyData; InvalidParameter if the rows do not fit in memory."""
         prior, x = self._prior(rows, advance)
         parameters = self.parameters
         per_chain = -(-parameters.draws // parameters.chains)
@@ -244,7 +253,7 @@ class GivenStructure:
         return BayesianCircuit(self.schema, draws, len(chains), facts, _trace(chains, Phase(0, phase.last)))
 
     def _prior(self, rows: Rows, advance: Advance) -> tuple[ParameterPrior, Floats]:
-        """The prior, and the rows (n_variables, n_rows) float64, NaN where missing."""
+        """Return the prior, and the rows (n_variables, n_rows) float64, NaN where missing."""
         columns, sizes = circuit_columns(self.circuit, self.schema), self.circuit.n_values
         if rows.n_rows * sizes.size * 8 > MOST_IN_MEMORY:
             raise InvalidParameter(

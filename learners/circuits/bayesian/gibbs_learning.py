@@ -1,4 +1,4 @@
-"""Learning a Bayesian circuit: one pass for the schema, one for the rows, then sweeps."""
+"""Learning of a Bayesian circuit: one pass for the schema, one for the rows, then sweeps."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MOST_STATES = 256 << 20
 
 
 class CircuitTooLarge(LearnerError, ValueError):
-    """The complete circuit over the columns does not fit in memory."""
+    """Raised if the complete circuit over the columns does not fit in memory."""
 
     def __init__(self, n_columns: int, children: int, n_bytes: int, limit: int) -> None:
         n_sums, _ = complete_tree_sum_counts(n_columns, children)
@@ -56,7 +56,7 @@ class CircuitTooLarge(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the rows of a table are sampled."""
+    """Sampling of a circuit from the rows of a table."""
 
     schema: Schema
     coding: Coding
@@ -65,7 +65,7 @@ class Sampling:
     seed: int
 
     def learn(self, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of all rows. Raises CircuitTooLarge, NoSpace if it does not fit."""
+        """Learn the model from all rows. Raises CircuitTooLarge, NoSpace if it does not fit."""
         self._require_memory()
         shape = complete_tree_shape(len(self.coding.columns), self.parameters.children, self.seed)
         with ExitStack() as stack:
@@ -78,7 +78,7 @@ class Sampling:
             return self._sampled(prior, chosen, store, threads, advance, 0, None)
 
     def go_on(self, known: BayesianCircuit, rows: Rows, threads: int, advance: Advance) -> BayesianCircuit:
-        """The model of the rows that a model has, and of those behind them: these enter by their predictive, then all move."""
+        """Continue a model with further rows: these are added by their predictive, then all rows are moved."""
         assert known.sampled is not None
         header, n_columns = known.sampled.header, len(self.coding.columns)
         shape = complete_tree_shape(n_columns, self.parameters.children, self.seed)
@@ -144,7 +144,7 @@ class Sampling:
             raise CircuitTooLarge(domains.size, n_children, int(needed), limit)
 
     def _folder(self, rows: Rows, stack: ExitStack) -> Path | None:
-        """Where files of the run are: one that outlives the process, a temporary one if the rows are many, or none."""
+        """Return the folder for the run's files: a persistent one, a temporary one if the rows are many, or None."""
         if rows.folder is not None:
             identity = [asdict(self.parameters), self.schema.fingerprint, asdict(self.coding), self.seed, rows.identity]
             name = hashlib.sha256(json.dumps(identity, default=str).encode()).hexdigest()[:16]
@@ -176,7 +176,7 @@ class Sampling:
 
 
 def restore_sampling(known: BayesianCircuit, parameters: GibbsParameters) -> Sampling:
-    """How a model that was learned goes on."""
+    """Restore the sampling settings of a learned model."""
     assert known.sampled is not None
     header = known.sampled.header["coding"]
     columns = tuple(Column(**own | {"families": tuple(own["families"])}) for own in header["columns"])
@@ -185,7 +185,7 @@ def restore_sampling(known: BayesianCircuit, parameters: GibbsParameters) -> Sam
 
 
 def subsample_row_blocks(rows: RowBlocks, seed: int) -> Float32s:
-    """(n, n_columns) float32: at most 10,000 rows in random order."""
+    """Return at most 10,000 rows in random order, (n, n_columns) float32."""
     rng = np.random.default_rng([seed, 3])
     n = min(SAMPLE_ROWS, rows.n_rows)
     chosen = np.sort(rng.choice(rows.n_rows, n, replace=False))

@@ -1,4 +1,4 @@
-"""The lazy sampler: only the sums that a row's induced tree reaches have a state."""
+"""Kernels of the lazy sampler, in which only the sums of a row's induced tree have a state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SUM, LEAF, CHOICE = range(3)
 
 @inner_kernel
 def descend_to_child(place, trees, which, p, c):
-    """The sums at the halves of child c of the sum at position p."""
+    """Set the sums at the halves of child c of the sum at position p."""
     if place[p, SIZE] == 1:
         return
     s = trees[which, p, SUM] + 1 + c * place[p, STRIDE]
@@ -44,7 +44,7 @@ def descend_to_child(place, trees, which, p, c):
 
 @kernel
 def build_induced_tree(place, choices, n, trees):
-    """The induced tree that choices (n_rows, n_positions) uint8 of row n lead to: OUT trees[OWN]."""
+    """Build the induced tree of row n from choices (n_rows, n_positions) uint8: OUT trees[OWN]."""
     trees[OWN, 0, SUM] = trees[OWN, 0, LEAF] = 0
     for p in range(place.shape[0]):
         c = np.int64(choices[n, p])
@@ -54,7 +54,9 @@ def build_induced_tree(place, choices, n, trees):
 
 @inner_kernel
 def draw_sum_child(counts, s, alpha, mine, u):
-    """A child of sum s with probability ∝ count + alpha, the row's own choice (or -1) not counted; u is uniform in [0, 1)."""
+    """Draw a child of sum s with probability ∝ count + alpha, excluding the row's own choice (or -1); u is uniform in
+    [0, 1).
+    """
     n_children = counts.shape[1]
     total = n_children * alpha - (mine >= 0)
     for c in range(n_children):
@@ -69,7 +71,7 @@ def draw_sum_child(counts, s, alpha, mine, u):
 
 @inner_kernel
 def propose_subtree(place, counts, alpha, trees, begin, counter):
-    """Draw the part of an induced tree below a position anew, top down; whether it differs, and the next counter.
+    """Redraw the part of an induced tree below a position, top down; returns whether it differs, and the next counter.
 
     References: Yokoi, Sato (2024), equations 9 and 10.
     """
@@ -88,7 +90,7 @@ def propose_subtree(place, counts, alpha, trees, begin, counter):
 
 @kernel
 def log_proposal_ratio(place, n_children, leaf, cells, hyper, trees, begin, x):
-    """Logarithm of the leaf predictives of a proposal over those of the row's own tree; unchanged leaves cancel.
+    """Return the log ratio of a proposal's leaf predictives to those of the row's own tree; unchanged leaves cancel.
 
     References: Yokoi, Sato (2024), equation 13.
     """
@@ -106,7 +108,7 @@ def log_proposal_ratio(place, n_children, leaf, cells, hyper, trees, begin, x):
 
 @kernel
 def accept_proposal(place, counts, leaf, cells, hyper, trees, begin, x):
-    """Make the proposal the row's own tree."""
+    """Replace the row's own tree by the proposal."""
     n_children = counts.shape[1]
     for p in range(begin, begin + 2 * place[begin, SIZE] - 1):
         old, new = trees[OWN, p, SUM], trees[NEW, p, SUM]
@@ -125,10 +127,10 @@ def accept_proposal(place, counts, leaf, cells, hyper, trees, begin, x):
 # Nine arguments instead of tuples of arrays: looks into these would take half of the time.
 @inner_kernel
 def run_metropolis_moves(place, counts, leaf, cells, hyper, trees, x, moves, counter):
-    """Propose parts of a row's induced tree anew, and take them or not.
+    """Propose parts of a row's induced tree, and accept or reject them.
 
-    moves (2, 4) float64: of whole trees and of subtrees, how many there are on average, and OUT how many were unchanged,
-    rejected, accepted. Gives the next counter, and whether any was accepted.
+    moves (2, 4) float64: the average number of moves of whole trees and of subtrees, and OUT the numbers
+    unchanged, rejected, accepted. Returns the next counter, and whether any was accepted.
     """
     alpha, changed = hyper[0, ALPHA], False
     for kind in range(2):
@@ -151,7 +153,7 @@ def run_metropolis_moves(place, counts, leaf, cells, hyper, trees, x, moves, cou
 
 @kernel
 def lazy_sweep(shape, tallies, hyper, trees, x, choices, moves, state):
-    """Moves of every row of a block in turn: x (n_rows, n_columns) float32, IN/OUT choices (n_rows, n_positions) uint8."""
+    """Move every row of a block in turn: x (n_rows, n_columns) float32, IN/OUT choices (n_rows, n_positions) uint8."""
     counter = state[0]
     place, counts, leaf, cells = shape.place, tallies.counts, tallies.leaf, tallies.cells
     for n in range(x.shape[0]):
@@ -165,9 +167,9 @@ def lazy_sweep(shape, tallies, hyper, trees, x, choices, moves, state):
 
 @kernel
 def add_rows_to_lazy_sampler(shape, tallies, hyper, trees, x, choices, moves, state):
-    """Add rows one after the other, each by its predictive given those before it; OUT choices, IN/OUT tallies.
+    """Add rows one by one by their predictive given those before; OUT choices, IN/OUT tallies.
 
-    A tree is drawn top down, its leaves by their predictives; then the row moves.
+    A tree is drawn top down, its leaves by their predictives; then the row is moved.
     """
     counter = state[0]
     place, counts, leaf, cells = shape.place, tallies.counts, tallies.leaf, tallies.cells
@@ -202,7 +204,9 @@ def add_rows_to_lazy_sampler(shape, tallies, hyper, trees, x, choices, moves, st
 
 @kernel
 def draw_leaf_by_predictive(leaf, first, counts, s, cells, hyper, x, weight, u):
-    """A leaf of sum s with probability ∝ (count + alpha) predictive, for a row that none of them has; weight is scratch."""
+    """Draw a leaf of sum s with probability ∝ (count + alpha) predictive, for a row not yet assigned; weight is
+    scratch.
+    """
     most, total = -np.inf, 0.0
     for c in range(weight.size):
         weight[c] = leaf_log_predictive(leaf, first + c, cells, hyper, x)
@@ -220,7 +224,7 @@ def draw_leaf_by_predictive(leaf, first, counts, s, cells, hyper, x, weight, u):
 
 @kernel
 def tally_induced_trees(shape, tallies, trees, x, choices):
-    """Add the rows of a block to OUT tallies, in their order, but for LOG of the leaves."""
+    """Add the rows of a block to OUT tallies, in order, except LOG of the leaves."""
     place, counts, leaf, cells = shape.place, tallies.counts, tallies.leaf, tallies.cells
     for n in range(x.shape[0]):
         build_induced_tree(place, choices, n, trees)
@@ -234,7 +238,7 @@ def tally_induced_trees(shape, tallies, trees, x, choices):
 
 @kernel
 def sampler_log_joint(tallies, hyper):
-    """OUT LOG of all leaves that have rows; and the logarithm of the joint probability of rows and choices."""
+    """Set LOG of all leaves with rows, and return the log joint probability of rows and choices."""
     counts, leaf, cells = tallies.counts, tallies.leaf, tallies.cells
     alpha, n_children, total = hyper[0, ALPHA], counts.shape[1], 0.0
     for s in range(counts.shape[0]):

@@ -1,4 +1,4 @@
-"""Leaves with their parameters integrated out: predictives, and the statistics of the rows that a leaf has."""
+"""Leaf kernels with parameters integrated out: predictives, and sufficient statistics of a leaf's rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOG_2_PI = math.log(2.0 * math.pi)
 
 @kernel
 def log_rising_factorial(hyper, table, a, n):
-    """Log Γ(a + n) - log Γ(a), from its table as far as that goes."""
+    """Return log Γ(a + n) - log Γ(a), from its table if n is small enough."""
     if n < hyper.shape[1]:
         return hyper[table, n]
     return math.lgamma(a + n) - math.lgamma(a)
@@ -39,7 +39,7 @@ def log_rising_factorial(hyper, table, a, n):
 
 @kernel
 def gaussian_log_normaliser(hyper, n):
-    """The entry of GAUSSIANS, beyond the table's end, too."""
+    """Return the entry of GAUSSIANS, also beyond the table's end."""
     if n < hyper.shape[1]:
         return hyper[GAUSSIANS, n]
     return math.lgamma(hyper[0, GAUSSIAN] + 0.5 * n) - 0.5 * np.log(hyper[0, RHO] + n) - 0.5 * n * LOG_2_PI
@@ -47,7 +47,7 @@ def gaussian_log_normaliser(hyper, n):
 
 @kernel
 def gaussian_log_normaliser_step(hyper, n):
-    """gaussian_log(n + 1) - gaussian_log(n); far out by Stirling's series, as the difference of large numbers has few digits."""
+    """Return gaussian_log(n + 1) - gaussian_log(n), by Stirling's series for large n, to avoid cancellation."""
     if n + 1 < hyper.shape[1]:
         return hyper[GAUSSIANS, n + 1] - hyper[GAUSSIANS, n]
     z = hyper[0, GAUSSIAN] + 0.5 * n
@@ -57,20 +57,20 @@ def gaussian_log_normaliser_step(hyper, n):
 
 @inner_kernel
 def gaussian_leaf_log_term(leaf, i, hyper, n, total, squares):
-    """LOG of a Gaussian leaf for n rows."""
+    """Return LOG of a Gaussian leaf with n rows."""
     b = leaf[i, SECOND] + 0.5 * (squares - total * total / (hyper[0, RHO] + n))
     return (hyper[0, GAUSSIAN] + 0.5 * n) * np.log(max(b, leaf[i, SECOND]))
 
 
 @inner_kernel
 def poisson_leaf_log_term(leaf, i, hyper, n, total):
-    """LOG of a Poisson leaf for n rows."""
+    """Return LOG of a Poisson leaf with n rows."""
     return math.lgamma(hyper[0, POISSON] + total) - (hyper[0, POISSON] + total) * np.log(leaf[i, FIRST] + n)
 
 
 @kernel
 def leaf_log_predictive(leaf, i, cells, hyper, x):
-    """Log predictive of leaf i, which does not have the row x (n_columns,), at its number there; 0 where that is missing.
+    """Return the log predictive of leaf i for a row x (n_columns,) that it does not contain; 0 if the value is missing.
 
     References: Yokoi, Sato (2024), equation 12 and table 8; Murphy (2007), Conjugate Bayesian analysis of the Gaussian
     distribution, section 3.
@@ -100,7 +100,9 @@ def leaf_log_predictive(leaf, i, cells, hyper, x):
 
 @inner_kernel
 def leave_one_out_log_predictive(leaf, i, cells, hyper, x):
-    """Log predictive of leaf i, which has the row x (n_columns,), at its number there given the other rows; 0 where missing."""
+    """Return the log predictive of leaf i for a row x (n_columns,) that it contains, given its other rows; 0 if
+    missing.
+    """
     kind, n = np.int64(leaf[i, KIND]), np.int64(leaf[i, N])
     family, value = kind & 7, np.float64(x[kind >> 3])
     if np.isnan(value):
@@ -129,7 +131,7 @@ def leave_one_out_log_predictive(leaf, i, cells, hyper, x):
 
 @kernel
 def update_leaf_statistics(leaf, i, cells, x, by):
-    """Give leaf i the row x (by = 1), or take it away (by = -1), but for LOG."""
+    """Add the row x to leaf i (by = 1), or remove it (by = -1), except LOG."""
     kind = np.int64(leaf[i, KIND])
     family, value = kind & 7, np.float64(x[kind >> 3])
     if np.isnan(value):
@@ -153,7 +155,7 @@ def update_leaf_statistics(leaf, i, cells, x, by):
 
 @kernel
 def update_leaf_log_term(leaf, i, hyper):
-    """Make LOG of leaf i what its other numbers say."""
+    """Recompute LOG of leaf i from its statistics."""
     family, n = np.int64(leaf[i, KIND]) & 7, np.int64(leaf[i, N])
     if family == GAUSSIAN:
         leaf[i, LOG] = gaussian_leaf_log_term(leaf, i, hyper, n, leaf[i, TOTAL], leaf[i, SQUARES])
@@ -165,7 +167,7 @@ def update_leaf_log_term(leaf, i, hyper):
 
 @inner_kernel
 def leaf_log_marginal_likelihood(leaf, i, cells, hyper):
-    """Log marginal likelihood of the rows of leaf i; 0 where there are none."""
+    """Return the log marginal likelihood of the rows of leaf i; 0 without rows."""
     family, n = np.int64(leaf[i, KIND]) & 7, np.int64(leaf[i, N])
     shape, first, second, log = hyper[0, family], leaf[i, FIRST], leaf[i, SECOND], leaf[i, LOG]
     if family == GAUSSIAN:

@@ -1,4 +1,6 @@
-"""A posterior over circuits with its schema: what is stored, served and queried, each answer with its standard error and a credible interval."""
+"""A posterior over circuits with its schema, for storage, serving and queries; answers have standard errors and
+credible intervals.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,12 @@ MAP_OF = "the posterior mean circuit"
 
 
 def draws_query_handlers(draws: CircuitDraws, n_chains: int, likelihoods: Likelihoods = NOTHING) -> Batches:
-    """What answers the queries of each kind by all draws, those of one chain after the other, each given the likelihoods.
+    """Return the handlers of each query kind over all draws, chain by chain, each conditioned on the likelihoods.
 
-    Each probability, density or mean is the mean over the draws; beside it are its `standard_error` and `interval` (low
+    Each probability, density or mean is the mean over the draws, with its `standard_error` and `interval` (low
     and high end, of probability `level`), and `log_interval` of a probability or density. Distributions have
-    `standard_errors` and `intervals` of the same form. The variance of a column is that of the mean distribution. Rows
-    of samples are each of a draw. MAP is `of` the posterior mean circuit, without interval.
+    `standard_errors` and `intervals` of the same form. The variance of a column is that of the mean distribution.
+    Each sampled row comes from a random draw. MAP is `of` the posterior mean circuit, without interval.
     """
     source = _DrawsSource(*draws.given(likelihoods), n_chains)
 
@@ -48,7 +50,7 @@ def draws_query_handlers(draws: CircuitDraws, n_chains: int, likelihoods: Likeli
 
 
 class _DrawsSource(Source):
-    """The answers of all draws of a posterior."""
+    """Answers averaged over all draws of a posterior."""
 
     level: ClassVar[Answer] = {"level": LEVEL}
 
@@ -84,7 +86,7 @@ class _DrawsSource(Source):
 
 
 def sample_posterior_predictive(draws: CircuitDraws, x: Array, n: int, seed: int) -> list[Floats]:
-    """N rows (n, n_variables) given each row of evidence, each from a draw that is drawn anew.
+    """Draw n rows (n, n_variables) given each row of evidence, each from a random draw of the posterior.
 
     Raises ImpossibleEvidence, naming a row of probability zero.
     """
@@ -107,7 +109,7 @@ WEIGHT, PARAMETER, TRACE, LEAF, CHOICES = "draws.weight", "draws.parameter", "tr
 
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """From what the sampler goes on with tomorrow's rows."""
+    """State with which the sampler continues on further rows."""
 
     # `coding`, `strengths` and `shares` as of `sampling`, the `seed`, and `turn`: how often rows were added.
     header: Mapping[str, Any]
@@ -118,11 +120,11 @@ class Sampled:
 class BayesianCircuit(CircuitModel):
     """A posterior over sum-product networks of one structure, as draws of their weights and leaf parameters.
 
-    draws: of one chain after the other; its circuit is the posterior mean given the sampled state of highest log joint.
+    draws: chain by chain; its circuit is the posterior mean given the sampled state of highest log joint.
     facts: how it was learned, with the `diagnostics` of its chains.
-    trace (n_chains, n_sweeps, 7) float64: log joint of every sweep, then unchanged, rejected and accepted proposals of
-    whole trees, and of subtrees.
-    sampled: without it the model does not go on learning.
+    trace (n_chains, n_sweeps, 7) float64: log joint of every sweep, then unchanged, rejected and accepted
+    proposals of whole trees, and of subtrees.
+    sampled: state for continued learning; without it the model cannot continue.
     """
 
     kind: ClassVar[str] = "bayesian circuit"
@@ -140,19 +142,20 @@ class BayesianCircuit(CircuitModel):
         self.draws, self.n_chains, self.trace, self.sampled = draws, n_chains, read_only_array(trace), sampled
 
     def prepare(self) -> None:
-        """Build what queries of every kind share, so that the first one does not wait for it."""
+        """Build what all queries share in advance, so that the first query is fast."""
         super().prepare()
         self.draws.prepare()
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes), the mean over the draws; what is missing or unseen summed out.
+        """Predict P(class | attributes), averaged over the draws, (n_rows, n_classes) float64; missing and unseen
+        values are summed out.
 
         Raises NoClass.
         """
         return np.concatenate([p.mean(axis=-1) for p in self._class_draws(chunk)] or [self._nobody()])
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Low and high ends (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
+        """Return the bounds (n_rows, n_classes) float64 of the central credible interval of each P(class | attributes).
 
         Raises NoClass; InvalidParameter if the level is not between 0 and 1.
         """
@@ -164,7 +167,7 @@ class BayesianCircuit(CircuitModel):
         return np.empty((0, self.schema.n_classes))
 
     def _class_draws(self, chunk: Chunk) -> list[Floats]:
-        """P(class | attributes) of every draw, some rows at a time: (n_rows, n_classes, n_draws) float64 each."""
+        """Return P(class | attributes) of every draw in blocks of rows, (n_rows, n_classes, n_draws) float64 each."""
         target = self.columns.class_variable
         if target is None:
             raise NoClass
@@ -172,22 +175,26 @@ class BayesianCircuit(CircuitModel):
         return [self.draws.class_posteriors(part, target) for part in self.draws.parts(x, self.schema.n_classes)]
 
     def row_logs(self, x: Array) -> Floats:
-        """(n_rows,) float64: log of the mean probability (density) of rows (n_variables, n_rows)."""
+        """Return the log of the mean probability (density) of rows (n_variables, n_rows), (n_rows,) float64."""
         return self.draws.mean_logs(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself given each row: the mean over the draws."""
+        """Return the marginal distribution of each discrete variable given each row, averaged over the draws, (n_rows,
+        n_values) float64.
+        """
         width = int(self.circuit.n_values[list(variables)].sum())
         parts = [self.draws.marginals(part, variables)[1] for part in self.draws.parts(x, width)]
         return [np.concatenate([p.mean(axis=-1) for p in each]) for each in zip(*parts, strict=True)]
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
-        """(n_rows, len(variables)) float64: the expectation of numeric variables given each row, the mean over the draws."""
+        """Return the expectation of numeric variables given each row, averaged over the draws, (n_rows, len(variables))
+        float64.
+        """
         parts = [self.draws.moments(part, variables)[1] for part in self.draws.parts(x, 2 * len(variables))]
         return np.concatenate([mean.mean(axis=-1) for mean in parts])
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) float64 drawn given each row, each from a draw of the posterior that is drawn anew."""
+        """Draw samples given each row, (n_rows, n, n_variables) float64, each from a random draw of the posterior."""
         out = np.empty((x.shape[1], n, x.shape[0]))
         places = (numbers[:, np.newaxis] * n + np.arange(n)).astype(np.uint64)
         with np.errstate(over="ignore"):  # SplitMix64, from 0 to 2^31
@@ -200,17 +207,17 @@ class BayesianCircuit(CircuitModel):
         return out
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
-        """What answers the queries of each kind, given likelihoods of some variables."""
+        """Return the handlers of each query kind, given likelihoods of some variables."""
         return draws_query_handlers(self.draws, self.n_chains, likelihoods)
 
     def structure(self) -> dict[str, object]:
-        """The columns, what the circuit over them consists of, and whether its chains have settled."""
+        """Return the columns, a description of the circuit, and the convergence of its chains."""
         facts: dict[str, object] = {"n_draws": self.draws.n_draws, "n_chains": self.n_chains}
         facts |= cast("dict[str, object]", self.facts.get("diagnostics", {}))
         return super().structure() | {"facts": facts}
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
-        """Header and named arrays, from which `from_arrays` makes the model again."""
+        """Return a header and named arrays for `from_arrays`."""
         header: CircuitHeader = {
             "kind": self.kind,
             "schema": self.schema.to_json(),
@@ -227,7 +234,7 @@ class BayesianCircuit(CircuitModel):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`; the arrays may be memory-mapped and read-only."""
         own = cast("CircuitHeader", header)
         circuit = Circuit.from_arrays({name: arrays[name] for name in CircuitArrays._fields})
         draws = CircuitDraws(circuit, arrays[WEIGHT], arrays[PARAMETER])
@@ -238,7 +245,7 @@ class BayesianCircuit(CircuitModel):
         return cls(Schema.from_json(own["schema"]), draws, own["n_chains"], own["facts"], arrays[TRACE], sampled)
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `nodes` and `edges` of the posterior mean circuit, and `sweeps` of its chains, for SQL."""
+        """Return `columns`, `nodes` and `edges` of the posterior mean circuit, and `sweeps` of its chains, for SQL."""
         n_chains, n_sweeps = self.trace.shape[:2]
         names = ["log_joint"] + [
             f"{kind}_{became}" for kind in ("whole", "subtree") for became in ("unchanged", "rejected", "accepted")

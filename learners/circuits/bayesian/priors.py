@@ -1,4 +1,4 @@
-"""The complete tree circuit that the sampler works on, and its prior: what each leaf is before the first row."""
+"""The sampler's complete tree circuit, and its prior: the state of each leaf before the first row."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MOST_CHILDREN = 256
 
 
 class Shape(NamedTuple):
-    """A complete tree of sums and binary products over columns, with arithmetic in place of pointers.
+    """A complete tree of sums and binary products over columns, addressed by arithmetic instead of pointers.
 
-    A sum over m > 1 columns has `n_children` products; each splits the columns in halves of ⌈m/2⌉ and ⌊m/2⌋ at random, and
-    has a sum over either half. A sum over one column has `n_children` leaves. Sums are numbered in preorder. So all induced
-    trees have the same shape: a *position* is a sum of an induced tree, in preorder, and where its children are follows from
-    the position alone.
+    A sum over m > 1 columns has `n_children` products; each splits the columns at random into halves of ⌈m/2⌉ and
+    ⌊m/2⌋, and has a sum over either half. A sum over one column has `n_children` leaves. Sums are numbered in
+    preorder. So all induced trees have the same shape: a *position* is a sum of an induced tree, in preorder, and
+    the position alone determines where its children are.
     """
 
     n_children: int
@@ -39,28 +39,28 @@ class Shape(NamedTuple):
 
     @property
     def n_positions(self) -> int:
-        """Sums of an induced tree: 2 n_columns - 1."""
+        """Number of sums of an induced tree: 2 n_columns - 1."""
         return len(self.place)
 
     @property
     def n_columns(self) -> int:
-        """Columns."""
+        """Number of columns."""
         return (self.n_positions + 1) // 2
 
     @property
     def n_sums(self) -> int:
-        """Sums of the circuit, those over leaves included."""
+        """Number of sums of the circuit, including those over leaves."""
         return complete_tree_sum_counts(self.n_columns, self.n_children)[0]
 
     @property
     def n_leaf_sums(self) -> int:
-        """Sums over leaves."""
+        """Number of sums over leaves."""
         return int(self.column.size)
 
 
 @cache
 def complete_tree_sum_counts(n_columns: int, n_children: int) -> tuple[int, int]:
-    """How many sums the complete tree has, and how many of them are over leaves.
+    """Return the number of sums of the complete tree, and how many of them are over leaves.
 
     References: Yokoi, Sato (2024), table 2, for any number of columns.
     """
@@ -74,7 +74,8 @@ def complete_tree_sum_counts(n_columns: int, n_children: int) -> tuple[int, int]
 
 
 def complete_tree_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape:
-    """The complete tree over some columns, halved at random; sums have 2 to 256 children. Raises InvalidParameter.
+    """Build the complete tree over some columns, halved at random; sums have 2 to 256 children. Raises
+    InvalidParameter.
 
     References: Yokoi, Sato (2024), section 3.1: the largest tree with products of two children.
     """
@@ -90,7 +91,7 @@ def complete_tree_shape(n_columns: int, n_children: int, seed: int = 0) -> Shape
 
 
 def _place(m: int, n_children: int, places: list[tuple[int, ...]]) -> None:
-    """Add the positions of an induced tree over m columns."""
+    """Append the positions of an induced tree over m columns."""
     if m == 1:
         places.append((1, 0, 0, 0, 0, 0))
         return
@@ -105,7 +106,7 @@ def _place(m: int, n_children: int, places: list[tuple[int, ...]]) -> None:
 
 
 def _fill(column: Integers, scope: Integers, n_children: int, rng: np.random.Generator) -> None:
-    """The column of each leaf sum below a sum over a scope."""
+    """Fill in the column of each leaf sum below a sum over a scope."""
     if scope.size == 1:
         column[0] = scope[0]
         return
@@ -129,7 +130,7 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is modelled. Raises InvalidParameter."""
+    """Model of a column. Raises InvalidParameter."""
 
     # Among which each leaf has one: "categorical" alone, or some of "gaussian", "poisson" and "exponential".
     families: tuple[str, ...]
@@ -147,7 +148,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Strengths:
-    """Hyper-parameters that leaves and sums have in common. Raises InvalidParameter."""
+    """Hyperparameters shared by leaves and sums. Raises InvalidParameter."""
 
     alpha: float = 1.0  # pseudo-count of each child of a sum
     gaussian: float = 1.0  # a0 of the Normal-Gamma prior: half of the rows that its variance stands for
@@ -177,16 +178,16 @@ class Prior:
 
     @property
     def n_cells(self) -> int:
-        """Counts of values of all categorical leaves."""
+        """Number of value counts of all categorical leaves."""
         return int(self.leaf[leaf_families(self.leaf) == CATEGORICAL, SECOND].sum())
 
     @property
     def leaf_column(self) -> Integers:
-        """(n_leaves,) int64: the column of each leaf."""
+        """Column of each leaf, (n_leaves,) int64."""
         return np.repeat(self.shape.column, self.shape.n_children)
 
     def hyper(self, n_rows: int) -> Floats:
-        """(5, n_tabulated) float64: what kernels need of the strengths for so many rows, see `leaf_kernels`."""
+        """Return the kernels' tables of the strengths for n_rows rows, (5, n_tabulated) float64, see `leaf_kernels`."""
         own, n = self.strengths, np.arange(max(min(n_rows, TABULATED) + 2, ALPHA + 1), dtype=np.float64)
         shapes = np.zeros(n.size)
         shapes[[CATEGORICAL, GAUSSIAN, POISSON]] = own.categorical, own.gaussian, own.poisson
@@ -198,14 +199,14 @@ class Prior:
 
 
 def leaf_families(leaf: Floats) -> Integers:
-    """(n_leaves,) int64: the family of each leaf."""
+    """Return the family of each leaf, (n_leaves,) int64."""
     return leaf[:, KIND].astype(np.int64) & 7
 
 
 def prior_from_moments(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, means: Floats, variances: Floats, seed: int = 0
 ) -> Prior:
-    """A prior whose numeric leaves have given means and variances (n_leaves,), in their columns' own numbers.
+    """Create a prior whose numeric leaves have given means and variances (n_leaves,), in the columns' own units.
 
     References: Yokoi, Sato (2024), appendix C: μ0 = mean and b0 = a0 variance, β = α mean, β = α / mean.
     """
@@ -238,7 +239,7 @@ def prior_from_moments(
 def prior_from_leaf_parameters(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, leaf: Floats, seed: int = 0
 ) -> Prior:
-    """A prior whose leaves' own parameters were kept: leaf (n_leaves, 2) float64, FIRST and SECOND."""
+    """Create a prior from stored leaf parameters, leaf (n_leaves, 2) float64: FIRST and SECOND."""
     n = shape.n_leaf_sums * shape.n_children
     prior = prior_from_moments(shape, columns, strengths, np.ones(n), np.ones(n), seed)
     own = prior.leaf.copy()
@@ -249,10 +250,10 @@ def prior_from_leaf_parameters(
 def empirical_prior(
     shape: Shape, columns: Sequence[Column], strengths: Strengths, sample: Floats, shares: Floats, seed: int = 0
 ) -> Prior:
-    """The prior that fits, at each leaf, a random share of its column's numbers in a sample of rows.
+    """Fit the prior of each leaf to a random share of its column's numbers in a sample of rows.
 
-    sample (n_rows, n_columns) float64, NaN where missing; shares (n_columns,) float64 in (0, 1]: small ones make leaves
-    that differ.
+    sample (n_rows, n_columns) float64, NaN where missing; shares (n_columns,) float64 in (0, 1]: smaller shares
+    make leaves more different.
 
     References: Yokoi, Sato (2024), section 3.4 and appendix C.
     """
@@ -275,7 +276,9 @@ def empirical_prior(
 
 
 def _of_windows(x: Floats, size: int, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Mean and variance of n random subsets of a size: windows of random orders, so that each takes two differences."""
+    """Return the mean and variance of n random subsets of a size, computed as windows of random orders by two
+    differences each.
+    """
     size = min(size, x.size)
     mean = float(x.mean())
     orders = np.stack([rng.permutation(x - mean) for _ in range(ORDERS)])
@@ -289,7 +292,9 @@ def _of_windows(x: Floats, size: int, n: int, rng: np.random.Generator) -> tuple
 
 
 def _families(shape: Shape, columns: Sequence[Column], seed: int) -> Integers:
-    """(n_leaves,) int64: the leaves of a sum go through the column's families in turn, from a random one on."""
+    """Assign families to leaves, (n_leaves,) int64: those of a sum cycle through the column's families from a random
+    start.
+    """
     rng = np.random.default_rng([seed, 1])
     start = rng.integers(0, 1 << 30, shape.n_leaf_sums)
     family = np.empty((shape.n_leaf_sums, shape.n_children), np.int64)
@@ -301,7 +306,7 @@ def _families(shape: Shape, columns: Sequence[Column], seed: int) -> Integers:
 
 
 def _closed(leaf: Floats, strengths: Strengths) -> Floats:
-    """The empty leaves with their LOG; read-only."""
+    """Set LOG of the empty leaves, and make them read-only."""
     family = leaf_families(leaf)
     of_gaussian, of_exponential, of_poisson = (family == code for code in (GAUSSIAN, EXPONENTIAL, POISSON))
     leaf[of_gaussian, LOG] = strengths.gaussian * np.log(leaf[of_gaussian, SECOND])

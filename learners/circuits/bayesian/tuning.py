@@ -1,4 +1,4 @@
-"""Strengths of priors, by Optuna's TPE on the likelihood of rows that are kept back."""
+"""Tuning of prior strengths by Optuna's TPE on the likelihood of held-out rows."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Chosen:
     trials: tuple[tuple[float, dict[str, float]], ...] = ()
 
     def prior(self, shape: Shape, coding: Coding, sample: Floats, seed: int) -> Prior:
-        """The prior that is fitted to a sample (n_rows, n_columns)."""
+        """Fit the prior to a sample (n_rows, n_columns)."""
         return empirical_prior(shape, coding.columns, self.strengths, sample, np.array(self.shares), seed)
 
 
 def untuned_prior_settings(parameters: GibbsParameters, n_columns: int) -> Chosen:
-    """What the parameters say, and defaults for the rest."""
+    """Return the given settings, with defaults for the rest."""
     values = {name: getattr(parameters, name) for name in FIELDS if getattr(parameters, name) is not None}
     strengths = replace(Strengths(), **{FIELDS[name]: value for name, value in values.items()})
     return Chosen(strengths, (SHARE if parameters.share is None else parameters.share,) * n_columns)
@@ -68,11 +68,11 @@ def tune_prior_settings(
     path: Path | None = None,
     advance: Advance = ignore_progress,
 ) -> Chosen:
-    """The best of `trials` settings; what is given stays, and what is not given is proposed by TPE.
+    """Return the best of `trials` settings; given settings are kept, the others are proposed by TPE.
 
-    Rows to learn from, and at the end to keep back, are (n_rows, n_columns) float32. Each trial is proposed by a
-    sampler of its own seed from the trials before it, which are kept in a file of JSON lines: so a run that is killed
-    goes on, and comes to the same.
+    Rows to learn from, with the held-out ones at the end, are (n_rows, n_columns) float32. Each trial is proposed
+    by a sampler with its own seed from the trials before it, which are saved as JSON Lines, so an interrupted run
+    resumes with the same result.
 
     References: Yokoi, Sato (2024), section 3.4; Bergstra, Bardenet, Bengio, Kégl (2011).
     """
@@ -118,7 +118,7 @@ def _space(parameters: GibbsParameters, coding: Coding) -> dict[str, BaseDistrib
 
 
 def _first(space: Mapping[str, BaseDistribution], start: Chosen) -> dict[str, float]:
-    """The defaults, which are tried first."""
+    """Return the defaults, which are tried first."""
     own = {name: getattr(start.strengths, field) for name, field in FIELDS.items()}
     return {name: own[name] if name in own else start.shares[int(name.removeprefix("share."))] for name in space}
 
@@ -135,7 +135,7 @@ def _chosen(start: Chosen, values: dict[str, float]) -> Chosen:
 def _likelihood(
     chosen: Chosen, shape: Shape, coding: Coding, sample: Float32s, parameters: GibbsParameters, seed: int
 ) -> float:
-    """Mean log-likelihood of the rows kept back, by the last draws of one chain."""
+    """Return the mean log-likelihood of the held-out rows under the last draws of one chain."""
     n_back = max(1, round(KEPT_BACK * len(sample)))
     rows, back = InMemory(sample[:-n_back]), uncentre_sampler_rows(coding, sample[-n_back:])
     prior = chosen.prior(shape, coding, sample[:-n_back].astype(np.float64), seed)
@@ -151,7 +151,7 @@ def _likelihood(
 
 
 def uncentre_sampler_rows(coding: Coding, rows: Float32s) -> Floats:
-    """(n_columns, n_rows) float64: rows of a sampler in the columns' own numbers."""
+    """Convert a sampler's rows to the columns' own units, (n_columns, n_rows) float64."""
     centre = np.array([column.centre for column in coding.columns])
     return np.ascontiguousarray(rows.T.astype(np.float64) + centre[:, np.newaxis])
 

@@ -1,1 +1,1 @@
-"""Parameters of circuits by expectation maximisation."""
+"""Learning of circuit parameters by expectation maximization."""

@@ -1,4 +1,6 @@
-"""Expectation maximisation: expected counts as a mergeable statistic, EM in passes, and EM over rows in memory, ended where other rows are explained best."""
+"""Expectation maximization: expected counts as a mergeable statistic, EM in passes, and EM over rows in memory with
+early stopping on validation rows.
+"""
 
 from __future__ import annotations
 
@@ -38,10 +40,10 @@ LEAST_RATE = 1e-12
 
 
 class ExpectedCounts(ExpectedSums[Circuit, Counts]):
-    """How often each edge is expected in the induced trees of rows, and leaves' sufficient statistics.
+    """Expected counts of each edge in the induced trees of rows, and sufficient statistics of leaves.
 
-    A row's share of a count is rounded to a multiple of 2^-32 and added as a whole number: chunks may come in any order
-    and partition, on any number of threads, and the result is the same bit for bit. Up to 2^31 rows.
+    A row's share of a count is rounded to a multiple of 2^-32 and added as an integer, so chunks may come in any
+    order and partition, on any number of threads, with the same result bit for bit. Up to 2^31 rows.
 
     References: Zhao, Poupart, Gordon (2016), section 3; Peharz et al. (2017), "On the latent variable interpretation in
     SPNs".
@@ -97,11 +99,11 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
             )
 
     def expected(self) -> tuple[Floats, Floats, Floats]:
-        """Counts as numbers of rows.
+        """Return the counts as numbers of rows.
 
-        Edges (n_edges,) float64; parameters (n_parameters,), at the probabilities of categorical leaves: a missing
-        value counts by these; and at numeric leaves (n_nodes, 3) rows, Σ z and Σ z²: z is x less the mean in standard
-        deviations (Gaussian), or x in means.
+        Edges (n_edges,) float64; parameters (n_parameters,), at the probabilities of categorical leaves, with missing
+        values distributed by these; and at numeric leaves (n_nodes, 3) rows, Σ z and Σ z²: z is x minus the mean in
+        standard deviations (Gaussian), or x in means.
         """
         own, circuit = self._sums, self.model
         of_leaf = np.repeat(circuit.kind == CATEGORICAL, np.diff(circuit.leaf_starts))
@@ -118,11 +120,11 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
         return edge, parameter, leaf
 
     def maximised(self, laplace: float = 0.0, narrowest: Floats | None = None) -> Circuit:
-        """The circuit with the weights and leaves that fit the counts best.
+        """Return the circuit with the weights and leaves that fit the counts best.
 
-        laplace: added to every count whose weight is not zero; a numeric leaf gets so many rows as its parameters
-        expect.
-        narrowest (n_variables,) float64: least standard deviation of Gaussian and exponential leaves.
+        laplace: added to every count whose weight is not zero; a numeric leaf gets this many rows at its expected
+        parameters.
+        narrowest (n_variables,) float64: minimum standard deviation of Gaussian and exponential leaves.
         References: Zhao, Poupart, Gordon (2016), equation 7.
         """
         return m_step(self.model, *self.expected(), laplace, narrowest)
@@ -131,9 +133,9 @@ class ExpectedCounts(ExpectedSums[Circuit, Counts]):
 def m_step(
     circuit: Circuit, edge: Floats, parameter: Floats, leaf: Floats, laplace: float, narrowest: Floats | None = None
 ) -> Circuit:
-    """The M-step from what `ExpectedCounts.expected` gives; a node that no row reaches stays as it is.
+    """Run the M-step on the output of `ExpectedCounts.expected`; a node without rows is unchanged.
 
-    laplace rows are added to each count; narrowest (n_variables,) is the least standard deviation of each variable's
+    laplace is added to each count; narrowest (n_variables,) is the minimum standard deviation of each variable's
     leaves. Raises InvalidParameter if laplace is negative.
     """
     if not laplace >= 0:
@@ -159,7 +161,7 @@ def m_step(
 
 
 def _shares(log: Floats, count: Floats, starts: Array, chosen: Array, laplace: float) -> Floats:
-    """New logarithms of the segments of chosen nodes: shares of their counts."""
+    """Return new log weights of the chosen nodes' segments: the shares of their counts."""
     sizes = np.diff(starts)
     node = np.repeat(np.arange(sizes.size), sizes)
     smoothed = count + laplace * (log > -np.inf)
@@ -177,10 +179,11 @@ def em_passes(
     make: Callable[[Circuit], ExpectedCounts] = ExpectedCounts,
     narrowest: Floats | None = None,
 ) -> Generator[ExpectedCounts, ExpectedCounts, Circuit]:
-    """Batch EM as a learner: asks for one statistic, which `make` makes of a circuit, per pass, and returns the circuit.
+    """Run batch EM as a learner: yields one statistic per pass, created by `make` from the circuit, and returns the
+    circuit.
 
-    It ends when a pass gains less than `tolerance` nats per row. Equal weights are a fixed point of circuits with
-    symmetries. laplace and narrowest as of `ExpectedCounts.m_step`.
+    Stops when a pass gains less than `tolerance` nats per row. Equal weights are a fixed point of circuits with
+    symmetries. laplace and narrowest as in `ExpectedCounts.m_step`.
     """
     before = -np.inf
     for _ in range(n_passes):
@@ -194,7 +197,7 @@ def em_passes(
 
 
 def batch_em(circuit: Circuit, x: Array, n_passes: int, laplace: float = 0.1, tolerance: float = 0.0) -> Circuit:
-    """Batch EM over rows (n_variables, n_rows) in memory; parameters, result and errors as of `em_passes`."""
+    """Run batch EM over rows (n_variables, n_rows) in memory; parameters, result and errors as in `em_passes`."""
     passes = em_passes(circuit, n_passes, laplace, tolerance)
     try:
         counts = next(passes)
@@ -217,7 +220,7 @@ IMPOSSIBLE = -1e6
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Rows to fit and rows to choose by."""
+    """Training and validation rows."""
 
     # fit, valid (n_variables, n_rows) of integers or floats
     fit: Array
@@ -225,17 +228,17 @@ class Rows:
     threads: int = 1
 
     def expected(self, circuit: Circuit, rows: Integers | slice) -> ExpectedCounts:
-        """Expected counts of some rows to fit; the same on any number of threads."""
+        """Return the expected counts of some training rows, independent of the number of threads."""
         return parallel_expected_sums(partial(ExpectedCounts, circuit), self.fit[:, rows], self.threads)
 
     def score(self, circuit: Circuit) -> float:
-        """Mean log likelihood of the rows to choose by; a row of probability zero counts as very improbable."""
+        """Return the mean log likelihood of the validation rows; rows of probability zero count as very improbable."""
         return float(np.maximum(log_values(circuit, self.valid), IMPOSSIBLE).mean())
 
 
 @dataclass
 class Fit:
-    """A circuit while it is fitted."""
+    """State of fitting a circuit."""
 
     circuit: Circuit  # as it is now
     laplace: float = 0.1  # rows added to each count
@@ -254,7 +257,7 @@ class Fit:
         self.best = self.circuit
 
     def advance(self, rows: Rows, work: float, report: Callable[[], None] = lambda: None) -> None:
-        """Go on for about so much work, by whole passes, or until there is no gain.
+        """Continue fitting by whole passes for about this much work, or until there is no gain.
 
         report: called after each pass; may raise.
         """
@@ -274,7 +277,7 @@ class Fit:
                 self._in_steps, self._without_gain, self.circuit = False, 0, self.best
 
     def again(self, laplace: float) -> Fit:
-        """A fit that goes on by whole passes from the best circuit, with another pseudo-count."""
+        """Return a fit that continues from the best circuit by whole passes, with another pseudo-count."""
         other = Fit(self.best, laplace, self.seed)
         other.valid, other._in_steps = self.valid, False
         return other
@@ -297,7 +300,7 @@ class Fit:
         yield from (part for part in np.array_split(order, n_batches) if part.size)
 
     def _step(self, counts: ExpectedCounts, n_rows: int) -> None:
-        """One step of stepwise EM.
+        """Run one step of stepwise EM.
 
         References: Liang, Klein (2009), Online EM for unsupervised models, section 3.
         """

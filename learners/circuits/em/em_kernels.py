@@ -1,4 +1,4 @@
-"""Expected counts of edges and leaves, in whole numbers of 2^-32, for blocks of rows."""
+"""Kernels of expected counts of edges and leaves, as multiples of 2^-32, for blocks of rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ PER_NAT = 2.0**16
 class Work(NamedTuple):
     """Memory for a block: values, flows (n_slots, BLOCK), codes, reached (n_slots,) uint8.
 
-    misses (n_variables,) uint8 says whether a row of the block lacks a variable.
+    misses (n_variables,) uint8 tells whether a row of the block lacks a variable.
     """
 
     values: Floats
@@ -64,7 +64,7 @@ class Work(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """Whole numbers, in the order of a plan or of a circuit."""
+    """Integer counts, in the order of a plan or of a circuit."""
 
     entry: Integers  # (n_entries,) or (n_edges,) int64
     parameter: Integers  # (n_parameters,) int64; of a plan: empty
@@ -76,10 +76,10 @@ class Counts(NamedTuple):
 
 @inner_kernel
 def add_numeric_leaf_sums(kind, a, b, extras, at, share, x, leaf):
-    """Add a share of x to a numeric leaf's whole sums.
+    """Add a share of x to a numeric leaf's integer sums.
 
-    A Student leaf is a normal one whose variance was drawn: rows count by what they tell of it, those far off less (Kent,
-    Tyler, Vardi 1994, A curious likelihood identity for the multivariate t-distribution).
+    A Student leaf is a normal one with a random variance: rows are weighted by their information about it,
+    outliers less (Kent, Tyler, Vardi 1994, A curious likelihood identity for the multivariate t-distribution).
     """
     if kind == STUDENT:
         z = (x - a) / b
@@ -168,7 +168,9 @@ def _downward(plan, weight, x, rows, first, n_rows, work, counts):
 
 @kernel
 def add_expected_counts(plan, weight, log_offset, x, rows, work, counts, again):
-    """Add the expected counts of rows; returns how many are too improbable for doubles, which are put into again."""
+    """Add the expected counts of rows; returns the number of rows too improbable for doubles, whose indices are written
+    to again.
+    """
     n_again = 0
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
@@ -201,7 +203,9 @@ def add_expected_counts(plan, weight, log_offset, x, rows, work, counts, again):
 
 @kernel
 def add_wide_expected_counts(circuit, log_leaf, x, rows, scratch, counts):
-    """As `add_expected_counts`, node by node in wide numbers, for the rows that need it, log_leaf of them. scratch (3, n_nodes, BLOCK)."""
+    """Add expected counts as `add_expected_counts` does, node by node in wide numbers, for the rows that need it.
+    scratch (3, n_nodes, BLOCK).
+    """
     values, exponents, flows = scratch[0], scratch[1], scratch[2]
     n_nodes, parameters = circuit.kind.size, circuit.leaf_parameters
     for first in range(0, rows.size, BLOCK):

@@ -1,4 +1,4 @@
-"""What expectation maximisation sums over rows, as whole numbers: a statistic that adds in any order."""
+"""Sums over rows for expectation maximization, as integers: a statistic independent of order."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ S = TypeVar("S", bound="ExpectedSums[Any, Any]")
 
 
 class ExpectedSums(Statistic, Generic[Model, Sums]):
-    """Sums over rows by the present parameters of a model.
+    """Sums over rows under the current parameters of a model.
 
-    model: by which is expected.
-    schema: of the chunks that a pass gives; with it the variables are the attributes in their order.
-    rows_of: makes (n_variables, n_rows) of a chunk; by default its `x`.
+    model: gives the expectations.
+    schema: of the chunks in a pass; with it the variables are the attributes in order.
+    rows_of: converts a chunk to (n_variables, n_rows); by default its `x`.
     columns: to read; by default all.
     """
 
@@ -50,11 +50,11 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
 
     @abstractmethod
     def _zeros(self) -> Sums:
-        """Arrays of int64; the last has rows, impossible rows and the log likelihood."""
+        """Return zero arrays of int64; the last holds rows, impossible rows and the log likelihood."""
 
     @abstractmethod
     def _parameters(self) -> Iterable[Array]:
-        """The arrays that say which model it is."""
+        """Return the arrays that identify the model."""
 
     @abstractmethod
     def update(self, rows: Chunk | Array) -> None:
@@ -62,7 +62,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
 
     @property
     def spec(self) -> dict[str, object]:
-        """The model, by a digest of its arrays."""
+        """Digest of the model's arrays."""
         return {"statistic": self.stage, self.kind: self._digest}
 
     @cached_property
@@ -74,12 +74,12 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
 
     @property
     def n_rows(self) -> int:
-        """Rows so far."""
+        """Number of rows so far."""
         return int(self._sums[-1][0])
 
     @property
     def n_impossible(self) -> int:
-        """Rows of probability zero, which count nowhere."""
+        """Number of rows of probability zero, which are not counted elsewhere."""
         return int(self._sums[-1][1])
 
     @property
@@ -88,7 +88,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
         return float(self._sums[-1][2]) / PER_NAT
 
     def empty(self) -> Self:
-        """No rows, of the same model."""
+        """Return sums of no rows for the same model."""
         return type(self)(self.model, self.schema, self.rows_of, self.columns)
 
     def _combine(self, other: Self, sign: int) -> None:
@@ -96,12 +96,12 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
             ours[...] += sign * theirs
 
     def to_arrow(self) -> pa.Table:
-        """One row of lists."""
+        """Return a table with one row of lists."""
         columns = {name: array.ravel() for name, array in self._sums._asdict().items()}
         return pa.table({name: pa.array([array], pa.list_(pa.int64())) for name, array in columns.items()})
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """Read what `to_arrow` wrote. Raises StatisticMismatch if it is of another model."""
+        """Build the sums from the output of `to_arrow`. Raises StatisticMismatch if they are of another model."""
         read = self.empty()
         for name, target in read._sums._asdict().items():
             values = table.column(name).combine_chunks().flatten().to_numpy()
@@ -113,7 +113,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
         return read
 
     def __eq__(self, other: object) -> bool:
-        """Whether both sum the same rows by the same model."""
+        """Return whether both sum the same rows under the same model."""
         if not isinstance(other, ExpectedSums):
             return NotImplemented
         return self.spec == other.spec and all(
@@ -126,7 +126,7 @@ class ExpectedSums(Statistic, Generic[Model, Sums]):
 
 
 def parallel_expected_sums(empty: Callable[[], S], x: Array, threads: int) -> S:
-    """What is expected of rows (n_variables, n_rows); the same on any number of threads."""
+    """Sum expectations over rows (n_variables, n_rows); the result does not depend on the number of threads."""
     bounds = np.linspace(0, x.shape[1], threads + 1).astype(int).tolist()
     parts = [np.ascontiguousarray(x[:, a:b]) for a, b in pairwise(bounds) if b > a]
 

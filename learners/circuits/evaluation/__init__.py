@@ -1,1 +1,1 @@
-"""Log values and derivatives of circuits: kernels, densities of leaves, bounds."""
+"""Evaluation of circuits: kernels, log values, derivatives, leaf densities and bounds."""

@@ -1,4 +1,4 @@
-"""A circuit's structure in the order in which kernels walk it."""
+"""Compile a circuit's structure to the order in which kernels process it."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ ONE_ENTRY, NO_ENTRY = -2, -1
 
 
 class Plan(NamedTuple):
-    """Slots hold one value per row: first the planes (one per value of a small domain), then the operations, children first.
+    """Slots hold one value per row: first the planes (one per value of a small domain), then the operations, children
+    first.
 
-    A sum over different indicators of one variable, and a categorical leaf, is one operation whose entries are the
+    A sum over distinct indicators of one variable, or a categorical leaf, is one operation whose entries are the
     probabilities of the values: a table (over planes), or a lookup with one more entry for a missing value.
     """
 
@@ -57,7 +58,7 @@ class Plan(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """A plan, and what its slots and entries are in the circuit."""
+    """A plan, with the circuit nodes and edges of its slots and entries."""
 
     plan: Plan
     slot: Integers  # (n_nodes,) int64: slot of each node; -1 for an indicator that has none
@@ -71,12 +72,12 @@ class Compiled(NamedTuple):
 
     @property
     def n_slots(self) -> int:
-        """Planes and operations."""
+        """Number of planes and operations."""
         return int(self.plan.plane_starts[-1]) + self.node.size
 
 
 def compiled_circuit(circuit: Circuit) -> Compiled:
-    """The circuit's plan, made once; circuits that differ by their weights share all of it but numeric leaves."""
+    """Return the circuit's plan, cached; circuits that differ in their weights share all of it except numeric leaves."""
     return cached_on_circuit(circuit, _compile)
 
 
@@ -92,7 +93,7 @@ def _compile(circuit: Circuit) -> Compiled:
 
 
 def _entry_weights(circuit: Circuit) -> Floats:
-    """(n_entries,) float64: the weight of every entry; 1 for those of products."""
+    """Return the weight of every entry, (n_entries,) float64; 1 for entries of products."""
     plan = compiled_circuit(circuit)
     weight = np.zeros(plan.edge.size)
     is_edge, is_parameter = plan.edge >= 0, plan.parameter >= 0
@@ -103,7 +104,7 @@ def _entry_weights(circuit: Circuit) -> Floats:
 
 
 def _table_sums(circuit: Circuit) -> Mask:
-    """Sums whose children are different indicators (of one variable, as they are complete)."""
+    """Return the sums whose children are distinct indicators (of one variable, by completeness)."""
     n_nodes = circuit.n_nodes
     parents = np.repeat(np.arange(n_nodes), np.diff(circuit.child_starts))
     is_indicator = circuit.kind[circuit.children] == INDICATOR
@@ -116,7 +117,7 @@ def _table_sums(circuit: Circuit) -> Mask:
 
 
 def _operation_kinds(circuit: Circuit, is_table: Mask) -> Integers:
-    """(n_nodes,) int64: the kind of each node's operation, -1 for indicators without one."""
+    """Return the kind of each node's operation, (n_nodes,) int64; -1 for indicators without one."""
     n_children = np.diff(circuit.child_starts)
     kind = np.full(circuit.n_nodes, NUMERIC, np.int64)
     for node_kind, many, two in ((SUM, SUM_OF, SUM_OF_TWO), (PRODUCT, PRODUCT_OF, PRODUCT_OF_TWO)):
@@ -139,7 +140,7 @@ def _operation_kinds(circuit: Circuit, is_table: Mask) -> Integers:
 
 
 def _variables(circuit: Circuit, is_table: Mask) -> Integers:
-    """(n_nodes,) int64: the variable of leaves and table sums."""
+    """Return the variable of leaves and table sums, (n_nodes,) int64."""
     variable = circuit.variable.copy()
     variable[is_table] = circuit.variable[circuit.children[circuit.child_starts[:-1][is_table]]]
     return variable
@@ -212,7 +213,7 @@ def _compile_structure(circuit: Circuit) -> Compiled:
 
 
 def _slots(circuit: Circuit, nodes: Integers) -> tuple[Integers, Integers, Integers]:
-    """Slot of every node, code of every indicator, and where each variable's planes start."""
+    """Return the slot of every node, the code of every indicator, and the start of each variable's planes."""
     has_planes = (circuit.n_values > 0) & (circuit.n_values <= MOST_PLANES)
     plane_starts = np.concatenate([[0], np.cumsum(np.where(has_planes, circuit.n_values, 0))])
     slot, code = np.full(circuit.n_nodes, -1), np.zeros(circuit.n_nodes, np.int64)
@@ -237,5 +238,5 @@ def _numeric(circuit: Circuit, nodes: Integers, log_offset: Floats) -> Floats:
 
 
 def compiled_circuit_with_weights(circuit: Circuit) -> tuple[Compiled, Floats]:
-    """The circuit's plan and its entries' weights, made once."""
+    """Return the circuit's plan and its entries' weights, cached."""
     return compiled_circuit(circuit), cached_on_circuit(circuit, _entry_weights)

@@ -1,4 +1,4 @@
-"""Densities and moments of numeric leaves, also of normal ones behind a transform of the column, and the masses of cells of a grid."""
+"""Densities and moments of numeric leaves, including normal leaves of a transformed column, and masses of grid cells."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ BELOW = -1e9
 
 @inner_kernel
 def find_knot_segment(extras, at, x, offset):
-    """The segment between two knots that x is in, by the knots' places (offset 0) or by their normal quantiles (1)."""
+    """Return the segment between two knots that contains x, by the knots' positions (offset 0) or by their normal
+    quantiles (1).
+    """
     n = np.int64(extras[at + N_KNOTS])
     first = at + KNOTS + offset * n
     low, high = 0, n - 1
@@ -51,7 +53,7 @@ def find_knot_segment(extras, at, x, offset):
 
 @kernel
 def transform_leaf_value(kind, extras, at, x):
-    """The transform of x, and the logarithm of its slope there; below the support BELOW and -inf."""
+    """Return the transform of x and the log of its slope there; below the support, BELOW and -inf."""
     if kind == LOG_NORMAL:
         if x <= 0.0:
             return BELOW, -np.inf
@@ -67,7 +69,7 @@ def transform_leaf_value(kind, extras, at, x):
 
 @kernel
 def inverse_transform_leaf_value(kind, extras, at, z):
-    """The number whose transform is z."""
+    """Return the number whose transform is z."""
     if kind == LOG_NORMAL:
         return np.exp(z)
     if kind == QUANTILE:
@@ -79,14 +81,14 @@ def inverse_transform_leaf_value(kind, extras, at, z):
 
 @kernel
 def nearest_grid_value(extras, at, x):
-    """The number of the grid whose cell x is in."""
+    """Return the grid value whose cell contains x."""
     step, origin = extras[at + STEP], extras[at + ORIGIN]
     return origin + step * np.floor((x - origin) / step + 0.5)
 
 
 @inner_kernel
 def mills_ratio(z):
-    """(1 - Φ(z)) / φ(z) for z not below zero."""
+    """Return (1 - Φ(z)) / φ(z) for nonnegative z."""
     if z < FAR:
         return 0.5 * math.erfc(z / ROOT_2) * np.exp(0.5 * z * z + HALF_LOG_2_PI)
     below = z
@@ -97,7 +99,7 @@ def mills_ratio(z):
 
 @kernel
 def normal_interval_moments(low, high):
-    """Logarithm of the standard normal mass from low to high, and the means of z and z² there."""
+    """Return the log of the standard normal mass from low to high, and the means of z and z² there."""
     sign = 1.0
     if low + high < 0.0:
         low, high, sign = -high, -low, -1.0
@@ -117,7 +119,7 @@ def normal_interval_moments(low, high):
 
 @inner_kernel
 def standardised_cell_bounds(kind, a, b, extras, at, x):
-    """The ends of the cell of x, as standard normal numbers of the leaf."""
+    """Return the ends of the cell of x, standardized for the leaf."""
     middle, half = nearest_grid_value(extras, at, x), 0.5 * extras[at + STEP]
     low, _ = transform_leaf_value(kind, extras, at, middle - half)
     high, _ = transform_leaf_value(kind, extras, at, middle + half)
@@ -126,7 +128,7 @@ def standardised_cell_bounds(kind, a, b, extras, at, x):
 
 @kernel
 def transformed_log_density(kind, a, b, extras, at, x):
-    """Logarithm of the density at x of a leaf from ROUNDED on; where there is a grid, of the mass of the cell of x."""
+    """Return the log density at x of a leaf of kind ROUNDED or above; with a grid, the log mass of the cell of x."""
     if extras[at + STEP] > 0.0:
         low, high = standardised_cell_bounds(kind, a, b, extras, at, x)
         if not high > low:
@@ -140,7 +142,7 @@ def transformed_log_density(kind, a, b, extras, at, x):
 
 @inner_kernel
 def standardised_value_moments(kind, a, b, extras, at, x):
-    """Mean of z and of z² of what is observed as x, where z is the standard normal number of the leaf."""
+    """Return the means of z and z² given the observation x, where z is the leaf's standard normal variable."""
     if extras[at + STEP] > 0.0:
         low, high = standardised_cell_bounds(kind, a, b, extras, at, x)
         if not high > low:
@@ -154,7 +156,9 @@ def standardised_value_moments(kind, a, b, extras, at, x):
 
 @kernel
 def numeric_leaf_log_density(kind, a, b, extras, at, x):
-    """Logarithm of the density, or probability, of a numeric leaf with parameters a, b and extras[at], … at x; 0 if x is missing."""
+    """Return the log density, or probability, of a numeric leaf with parameters a, b and extras[at], … at x; 0 if x is
+    missing.
+    """
     if np.isnan(x):
         return 0.0
     if kind == GAUSSIAN:
@@ -175,7 +179,7 @@ def numeric_leaf_log_density(kind, a, b, extras, at, x):
 
 @kernel
 def log_poisson(rate, n):
-    """Logarithm of the probability of n events, to all digits where n log(rate) - rate - log n! would lose them.
+    """Return the log probability of n events, accurate also where n log(rate) - rate - log n! would cancel.
 
     References: Loader (2000), Fast and accurate computation of binomial probabilities.
     """
@@ -207,7 +211,7 @@ MOST_CELLS = 2000
 
 @kernel
 def write_leaf_moments(nodes, kind, leaf_starts, parameters, out):
-    """OUT out[node]: mean and variance of each of some numeric leaves."""
+    """Write the mean and variance of some numeric leaves: OUT out[node]."""
     for node in nodes:
         first = leaf_starts[node]
         a = parameters[first]
@@ -222,7 +226,7 @@ def write_leaf_moments(nodes, kind, leaf_starts, parameters, out):
 
 @inner_kernel
 def _two_moments(kind, a, b, extras, at):
-    """Mean and variance of a leaf with centre and spread."""
+    """Return the mean and variance of a leaf with centre and spread."""
     if kind == GAUSSIAN:
         return a, b * b
     if kind == STUDENT:
@@ -245,7 +249,7 @@ def _two_moments(kind, a, b, extras, at):
 
 @inner_kernel
 def _over_cells(kind, a, b, extras, at, low, n):
-    """Mean and variance over n cells from one on."""
+    """Return the mean and variance over n cells starting at `low`."""
     step, total, mean = extras[at + STEP], 0.0, 0.0
     for i in range(n):
         mass = np.exp(transformed_log_density(kind, a, b, extras, at, low + i * step))
@@ -261,7 +265,9 @@ def _over_cells(kind, a, b, extras, at, low, n):
 
 @inner_kernel
 def _over_segments(a, b, extras, at, centre):
-    """Means of x - centre and of its square over the segments of a quantile transform, the outer ones without end."""
+    """Return the means of x - centre and its square over the segments of a quantile transform, the outer ones
+    unbounded.
+    """
     n = np.int64(extras[at + N_KNOTS])
     x, z = at + KNOTS, at + KNOTS + n
     first, second = 0.0, 0.0

@@ -1,4 +1,4 @@
-"""Values of a circuit and its nodes for batches of rows, any values missing."""
+"""Values of a circuit and its nodes for batches of rows with missing values."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ WIDE_ROWS = 256
 
 
 def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
-    """(n_rows,) float64: log probability (density) of the observed variables of each row; the missing ones are summed out.
+    """Compute the log probability (density) of each row's observed variables, (n_rows,) float64; missing ones are
+    summed out.
 
-    Rows are evaluated in linear space, sixteen at a time, as no value exceeds one; those whose result is too small for a
-    double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's result does not depend
-    on the other rows.
+    Rows are evaluated in linear space, sixteen at a time, because no value exceeds one; rows whose result is too
+    small for a double are evaluated again in wide numbers. So nothing underflows, and log 0 is -inf. A row's
+    result does not depend on the other rows.
 
     x (n_variables, n_rows) float64 or integers: missing is NaN; for a discrete variable also a negative number, and
     n_values (UNSEEN) and more.
@@ -59,7 +60,7 @@ def log_values(circuit: Circuit, x: ArrayLike) -> Floats:
 
 
 def leaf_log_value_blocks(circuit: Circuit, x: Floats, rows: Integers) -> Iterator[tuple[Integers, Floats]]:
-    """Some of the rows at a time, with (n_nodes, n_rows) float64, the log values of their leaves."""
+    """Yield blocks of rows with the log values of their leaves, (n_nodes, n_rows) float64."""
     for first in range(0, rows.size, WIDE_ROWS):
         some = rows[first : first + WIDE_ROWS]
         log_leaf = np.empty((circuit.n_nodes, some.size))
@@ -68,17 +69,18 @@ def leaf_log_value_blocks(circuit: Circuit, x: Floats, rows: Integers) -> Iterat
 
 
 def root_log_values_from_leaves(circuit: Circuit, log_leaf: Floats) -> Floats:
-    """(n_rows,) float64: log value of the root where leaves have the log values log_leaf (n_nodes, n_rows)."""
+    """Return the log value of the root, (n_rows,) float64, from the leaves' log values log_leaf (n_nodes, n_rows)."""
     logs = np.empty(log_leaf.shape[1])
     wide_root_log_values(circuit.arrays, log_leaf, np.empty((2, circuit.n_nodes, BLOCK)), logs)
     return logs
 
 
 def relative_leaf_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
-    """(n_nodes, n_rows) float64: log values of all leaves, those of a numeric variable less the largest among them.
+    """Return the log values of all leaves, (n_nodes, n_rows) float64, relative to the largest leaf of each numeric
+    variable.
 
-    What is the same for all leaves of a variable changes no posterior; without it the leaves' differences keep their
-    digits however far from all of them an observed number is. The rows of sums and products mean nothing.
+    A factor common to all leaves of a variable does not affect posteriors; without it the differences between
+    leaves stay accurate however far a number is from all of them. Rows of sums and products are undefined.
     """
     x = validate_circuit_rows(circuit, x)
     logs = np.empty((circuit.n_nodes, x.shape[1]))
@@ -91,7 +93,9 @@ def relative_leaf_log_values(circuit: Circuit, x: ArrayLike) -> Floats:
 
 
 def node_log_values_and_derivatives(circuit: Circuit, x: ArrayLike) -> tuple[Floats, Floats]:
-    """(n_nodes, n_rows) float64 each: log values of nodes, by `relative_leaf_log_values`, and log derivatives of the root by them."""
+    """Return log values of nodes, from `relative_leaf_log_values`, and log derivatives of the root by them, (n_nodes,
+    n_rows) float64 each.
+    """
     log_leaf = relative_leaf_log_values(circuit, x)
     values, derivatives = np.empty((2, *log_leaf.shape))
     write_node_log_values(circuit.arrays, log_leaf, *_scratch(circuit, log_leaf.shape[1]), values, derivatives)
@@ -99,7 +103,9 @@ def node_log_values_and_derivatives(circuit: Circuit, x: ArrayLike) -> tuple[Flo
 
 
 def upward_pass_log_values(circuit: Circuit, log_leaf: Floats, log_weight: Floats | None = None) -> Floats:
-    """(n_nodes,) float64: log values of all nodes, of leaves with log values log_leaf (n_nodes,), and perhaps other weights."""
+    """Return the log values of all nodes, (n_nodes,) float64, from leaf log values log_leaf (n_nodes,) and optionally
+    other weights.
+    """
     arrays = circuit.arrays if log_weight is None else circuit.arrays._replace(log_weight=log_weight)
     values = np.empty((circuit.n_nodes, 1))
     write_node_log_values(
@@ -109,7 +115,7 @@ def upward_pass_log_values(circuit: Circuit, log_leaf: Floats, log_weight: Float
 
 
 def log_induced_trees(circuit: Circuit) -> float:
-    """Logarithm of the number of induced trees: a child of each sum that it reaches, and all children of each product.
+    """Return the log number of induced trees: one child of each reached sum, and all children of each product.
 
     References: Zhao, Poupart, Gordon (2016), A unified approach for learning the parameters of sum-product networks,
     theorem 2: it is the value of the root where all weights and leaves are one.
@@ -119,14 +125,16 @@ def log_induced_trees(circuit: Circuit) -> float:
 
 
 def chunk_or_array_rows(rows: Chunk | Array, rows_of: Callable[[Chunk], Array] | None) -> Array:
-    """Rows as variables: of a chunk what `rows_of` makes of it, by default its codes; an array is what it is."""
+    """Return the rows as variables: for a chunk the output of `rows_of`, by default its codes; an array is unchanged."""
     if not isinstance(rows, Chunk):
         return rows
     return rows.x if rows_of is None else rows_of(rows)
 
 
 def validate_circuit_rows(circuit: Circuit, x: ArrayLike) -> Floats:
-    """The rows as float64, C-contiguous and read-only: the one type for which kernels are compiled. Raises InvalidEvidence."""
+    """Convert rows to float64, C-contiguous and read-only, the only type for which kernels are compiled. Raises
+    InvalidEvidence.
+    """
     x = np.asarray(x)
     if x.ndim != 2 or x.shape[0] != circuit.n_variables:
         raise InvalidEvidence(
@@ -151,7 +159,9 @@ def _check_whole(circuit: Circuit, x: Floats) -> None:
 
 
 def _scratch(circuit: Circuit, n_rows: int) -> tuple[Floats, Floats]:
-    """Memory for `write_node_log_values`, no wider than the rows need: a single row should touch little of it."""
+    """Allocate memory for `write_node_log_values`, no wider than the rows need, because a single row should touch
+    little memory.
+    """
     width = max(1, min(BLOCK, n_rows))
     most = int(np.diff(circuit.child_starts).max())
     return np.empty((4, circuit.n_nodes, width)), np.empty((2, most + 1, width))

@@ -1,4 +1,4 @@
-"""Values of nodes: blocks of rows side by side, single rows, and in wide numbers what leaves double precision.
+"""Kernels that evaluate nodes: blocks of rows, single rows, and wide numbers beyond double precision.
 
 A wide number is value · 2^(500 · exponent) with 2^-500 < value < 2^500, or zero with the exponent LEAST.
 """
@@ -50,7 +50,8 @@ SMALLEST = 1e-200
 
 @kernel
 def load_row_block(plan, x, rows, first, n_rows, values, codes):
-    """Read rows[first : first + n_rows] of x, which follow each other: OUT values[: n_planes] and codes (n_variables, BLOCK) int64.
+    """Load the consecutive rows[first : first + n_rows] of x: OUT values[: n_planes] and codes (n_variables, BLOCK)
+    int64.
 
     A missing value has ones in all planes and the code n_values. Rows beyond n_rows are missing.
     """
@@ -81,7 +82,7 @@ def load_row_block(plan, x, rows, first, n_rows, values, codes):
 
 @kernel
 def upward_pass_block(plan, weight, x, rows, first, n_rows, values, codes):
-    """Values of all operations for a block of rows, zero where they are below the smallest double."""
+    """Compute the values of all operations for a block of rows; values below the smallest double are zero."""
     n_planes = plan.plane_starts[-1]
     starts, child = plan.starts, plan.child
     for s in range(plan.segment_kind.size):
@@ -141,7 +142,7 @@ def upward_pass_block(plan, weight, x, rows, first, n_rows, values, codes):
 
 @kernel
 def root_log_values_by_block(plan, weight, x, rows, values, codes, logs):
-    """Logarithms of the root: OUT logs[rows]; NaN where the value is too small for a double, or zero."""
+    """Compute the log of the root: OUT logs[rows]; NaN where the value is zero or too small for a double."""
     for first in range(0, rows.size, BLOCK):
         n_rows = min(BLOCK, rows.size - first)
         load_row_block(plan, x, rows, first, n_rows, values, codes)
@@ -153,9 +154,9 @@ def root_log_values_by_block(plan, weight, x, rows, values, codes, logs):
 
 @inner_kernel
 def upward_pass_one_row(plan, weight, codes, x, row, values):
-    """Values of all slots for one row: the same as `upward_pass_block`, operation by operation, without blocks.
+    """Compute the values of all slots for one row, like `upward_pass_block` without blocks.
 
-    codes (n_variables,) int64 is scratch; OUT values (n_slots,) float64. Planes are filled only where something needs them.
+    codes (n_variables,) int64 is scratch; OUT values (n_slots,) float64. Planes are filled only if needed.
     """
     n_planes = plan.plane_starts[-1]
     starts, child, variable = plan.starts, plan.child, plan.variable
@@ -215,7 +216,7 @@ def upward_pass_one_row(plan, weight, codes, x, row, values):
 
 @kernel
 def root_log_values_by_row(plan, weight, x, values, codes, logs):
-    """As `root_log_values_by_block` for all rows of x, one at a time."""
+    """Compute `root_log_values_by_block` for all rows of x, one at a time."""
     for row in range(logs.size):
         upward_pass_one_row(plan, weight, codes, x, row, values)
         root = values[plan.root]
@@ -224,7 +225,7 @@ def root_log_values_by_row(plan, weight, x, values, codes, logs):
 
 @kernel
 def write_leaf_log_values(circuit, x, logs):
-    """Logarithms of all leaves at each row of x, 0 where it is missing: OUT logs (n_nodes, n_rows), only leaves."""
+    """Compute the log values of all leaves at each row of x, 0 where missing: OUT logs (n_nodes, n_rows), leaves only."""
     kinds, starts, parameters = circuit.kind, circuit.leaf_starts, circuit.leaf_parameters
     for node in range(kinds.size):
         kind, first = kinds[node], starts[node]
@@ -248,7 +249,9 @@ def write_leaf_log_values(circuit, x, logs):
 
 @inner_kernel
 def wide_upward_pass(circuit, log_leaf, first, n_rows, values, exponents):
-    """Wide values of all nodes for n_rows rows from the first on, by log_leaf of `write_leaf_log_values`: OUT values, exponents (n_nodes, BLOCK)."""
+    """Compute wide values of all nodes for n_rows rows starting at `first`, from log_leaf of `write_leaf_log_values`:
+    OUT values, exponents (n_nodes, BLOCK).
+    """
     kinds, child_starts, children, log_weight = circuit.kind, circuit.child_starts, circuit.children, circuit.log_weight
     for node in range(kinds.size):
         kind = kinds[node]
@@ -272,10 +275,10 @@ def wide_upward_pass(circuit, log_leaf, first, n_rows, values, exponents):
 
 @inner_kernel
 def wide_downward_pass(circuit, n_rows, values, exponents, derivatives, powers, scratch):
-    """Wide derivatives of the root by every node, from the wide values.
+    """Compute wide derivatives of the root by every node, from the wide values.
 
-    Products multiply what is left and right of a child, so that children of value zero need no division. scratch
-    (2, most children + 1, BLOCK) float64; OUT derivatives, powers (n_nodes, BLOCK).
+    Products multiply the factors left and right of a child, so that children of value zero need no division.
+    scratch (2, most children + 1, BLOCK) float64; OUT derivatives, powers (n_nodes, BLOCK).
     """
     kinds, child_starts, children, log_weight = circuit.kind, circuit.child_starts, circuit.children, circuit.log_weight
     n_nodes = kinds.size
@@ -306,7 +309,9 @@ def wide_downward_pass(circuit, n_rows, values, exponents, derivatives, powers, 
 
 @kernel
 def wide_root_log_values(circuit, log_leaf, scratch, logs):
-    """Logarithms of the root: OUT logs (n_rows,). log_leaf of `write_leaf_log_values`; scratch (2, n_nodes, BLOCK) float64."""
+    """Compute the log of the root: OUT logs (n_rows,). log_leaf of `write_leaf_log_values`; scratch (2, n_nodes, BLOCK)
+    float64.
+    """
     root = circuit.kind.size - 1
     for first in range(0, logs.size, BLOCK):
         n_rows = min(BLOCK, logs.size - first)
@@ -318,7 +323,8 @@ def wide_root_log_values(circuit, log_leaf, scratch, logs):
 
 @kernel
 def write_node_log_values(circuit, log_leaf, scratch, products, logs, derivative_logs):
-    """Logarithms of all nodes: OUT logs (n_nodes, n_rows) of values, and of derivatives if derivative_logs has columns.
+    """Compute the logs of all nodes: OUT logs (n_nodes, n_rows) of values, and of derivatives if derivative_logs has
+    columns.
 
     log_leaf of `write_leaf_log_values`; scratch (4, n_nodes, BLOCK), products (2, most children + 1, BLOCK).
     """

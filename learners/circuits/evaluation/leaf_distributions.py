@@ -1,4 +1,6 @@
-"""Numeric leaves: means, variances, modes and peaks; and cut to a range their probability, moments and draws."""
+"""Numeric leaves: means, variances, modes and peaks; and their probability, moments and draws when truncated to a
+range.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,9 @@ NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 
 
 def leaf_range_log_probabilities(circuit: Circuit, leaves: Integers, low: float, high: float) -> Floats:
-    """(n_leaves,) float64: log probability that each numeric leaf lies in a range, ends included.
+    """Return the log probability that each numeric leaf lies in a range, ends included, (n_leaves,) float64.
 
-    Of a leaf over the cells of a grid, that of all cells whose recorded number is in the range.
+    For a leaf over grid cells, this is the probability of all cells whose recorded number is in the range.
     """
     starts, p = circuit.leaf_starts, circuit.leaf_parameters
     logs = [_log_mass(int(circuit.kind[i]), p[starts[i] : starts[i + 1]], low, high) for i in leaves.tolist()]
@@ -64,7 +66,7 @@ def _log_mass(kind: int, p: Floats, low: float, high: float) -> float:
 
 
 def standardised_range_bounds(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
-    """A range's ends as standard numbers of a leaf; with a grid the outer ends of its first and last cell."""
+    """Return the standardized ends of a range for a leaf; with a grid, the outer ends of its first and last cell."""
     if kind not in (GAUSSIAN, STUDENT):
         p = np.ascontiguousarray(p)
         step = float(p[2 + STEP])
@@ -78,13 +80,15 @@ def standardised_range_bounds(kind: int, p: Floats, low: float, high: float) -> 
 
 
 def reflect_to_lower_tail(low: float | Floats, high: float | Floats) -> tuple[Floats, Floats]:
-    """Ranges of a symmetric density, or their mirror images: those whose masses below have all digits."""
+    """Reflect ranges of a symmetric density to the tail in which their masses are accurate."""
     is_above = np.greater(low, -high)
     return np.where(is_above, -high, low), np.where(is_above, -low, high)
 
 
 def grid_range_bounds(p: Floats, low: float, high: float) -> tuple[float, float]:
-    """The first and the last number of a leaf's grid in a range; a recorded number is a multiple of the step but for rounding."""
+    """Return the first and last number of a leaf's grid in a range; recorded numbers are multiples of the step up to
+    rounding.
+    """
     step, origin = float(p[2 + STEP]), float(p[2 + ORIGIN])
     return (
         origin + step * np.ceil((low - origin) / step - 1e-6),
@@ -99,7 +103,7 @@ def _warped(kind: int, p: Floats, x: float) -> float:
 
 
 def normal_interval_log_probability(low: float | Floats, high: float | Floats) -> Floats:
-    """Log probability that a standard normal number lies between two, to all digits in both tails."""
+    """Return the log probability that a standard normal variable lies between two numbers, accurate in both tails."""
     below, above = scipy.special.log_ndtr(reflect_to_lower_tail(low, high))
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p: Floats = np.where(above > below, above + np.log(-np.expm1(below - above)), -np.inf)
@@ -120,9 +124,9 @@ def _log_poisson(rate: float, low: float, high: float) -> float:
 
 
 def truncated_leaf_moments(kind: int, p: Floats, low: float, high: float) -> tuple[float, float]:
-    """Mean and variance of a numeric leaf with parameters p, given that it lies in a range, ends included.
+    """Return the mean and variance of a numeric leaf with parameters p, truncated to a range, ends included.
 
-    Both are zero where the leaf never does.
+    Both are zero if the range has probability zero.
     """
     x, logs, noise = _points(kind, p, low, high)
     most = logs.max(initial=-np.inf)
@@ -137,7 +141,7 @@ def truncated_leaf_moments(kind: int, p: Floats, low: float, high: float) -> tup
 
 
 def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floats, float]:
-    """Numbers in the range with their log weights, up to a constant, and what recording adds to the variance."""
+    """Return points in the range with their log weights, up to a constant, and the variance added by recording."""
     if kind == POISSON:
         first, last = max(np.ceil(low), 0.0), np.floor(high)
         near = min(max(float(p[0]), first), last)
@@ -185,7 +189,7 @@ def _points(kind: int, p: Floats, low: float, high: float) -> tuple[Floats, Floa
 
 
 def _nodes(ends: list[float]) -> tuple[Floats, Floats]:
-    """Gauss-Legendre nodes on pieces between ascending ends, and the logarithms of their weights."""
+    """Return Gauss-Legendre nodes on pieces between ascending ends, and their log weights."""
     edges = [
         np.linspace(low, high, int(np.ceil((high - low) / PIECE)) + 1)
         for low, high in zip(ends, ends[1:], strict=False)
@@ -199,7 +203,9 @@ def _nodes(ends: list[float]) -> tuple[Floats, Floats]:
 
 
 def truncated_leaf_quantiles(kind: int, p: Floats, low: float, high: float, u: Floats) -> Floats:
-    """(n,) float64: the quantiles u (n,) of a numeric leaf with parameters p, given that it lies in a range, ends included."""
+    """Return the quantiles u (n,) of a numeric leaf with parameters p, truncated to a range, ends included, (n,)
+    float64.
+    """
     if kind == POISSON:
         x, logs, _ = _points(kind, p, low, high)
         shares = np.exp(logs - logs.max())
@@ -225,7 +231,7 @@ def truncated_leaf_quantiles(kind: int, p: Floats, low: float, high: float, u: F
 
 
 def truncated_normal_quantiles(low: float | Floats, high: float | Floats, u: Floats) -> Floats:
-    """The quantiles u of standard normal numbers, given that each lies between two."""
+    """Return the quantiles u of standard normal variables truncated to ranges."""
     sign, share = _mirrored(low, high, u)
     below, above = scipy.special.log_ndtr(reflect_to_lower_tail(low, high))
     with np.errstate(divide="ignore"):
@@ -234,7 +240,7 @@ def truncated_normal_quantiles(low: float | Floats, high: float | Floats, u: Flo
 
 
 def _mirrored(low: float | Floats, high: float | Floats, u: Floats) -> tuple[Floats, Floats]:
-    """The sign that `reflect_to_lower_tail` gives ranges, and quantiles of them as ones of what it returns."""
+    """Return the signs of the reflection by `reflect_to_lower_tail`, and the quantiles for the reflected ranges."""
     is_above = np.greater(low, -high)
     return np.where(is_above, -1.0, 1.0), np.where(is_above, 1.0 - u, u)
 
@@ -243,7 +249,9 @@ HALF_LOG_2_PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
 def leaf_moments(circuit: Circuit) -> Floats:
-    """(n_nodes, 2) float64: mean and variance of numeric leaves, zero of other nodes; (0, 2) without numeric leaves."""
+    """Return the mean and variance of numeric leaves, (n_nodes, 2) float64, zero for other nodes; (0, 2) without
+    numeric leaves.
+    """
     return cached_on_circuit(circuit, _leaf_moments)
 
 
@@ -261,7 +269,9 @@ def _leaf_moments(circuit: Circuit) -> Floats:
 
 
 def density_leaves(circuit: Circuit) -> Mask:
-    """(n_nodes,) bool: leaves whose values are densities. Those of others are probabilities, also of the cells of a grid."""
+    """Return which leaves have densities, (n_nodes,) bool; the others have probabilities, including those of grid
+    cells.
+    """
     kind = circuit.kind
     is_density: Mask = (kind == GAUSSIAN) | (kind == EXPONENTIAL) | (kind == STUDENT)
     warped = np.flatnonzero(kind >= ROUNDED)
@@ -270,17 +280,17 @@ def density_leaves(circuit: Circuit) -> Mask:
 
 
 def density_variables(circuit: Circuit) -> Integers:
-    """The variables that have a density, ascending."""
+    """Return the variables with a density, ascending."""
     return np.unique(circuit.variable[density_leaves(circuit)])
 
 
 def leaf_parameter_slice(circuit: Circuit, leaf: int) -> Floats:
-    """The parameters of a leaf."""
+    """Return the parameters of a leaf."""
     return circuit.leaf_parameters[circuit.leaf_starts[leaf] : circuit.leaf_starts[leaf + 1]]
 
 
 def leaf_mode(kind: int, p: Floats, low: float = -math.inf, high: float = math.inf) -> float:
-    """Where the density, or mass, of a numeric leaf with parameters p is highest in a range; NaN if it has no number there."""
+    """Return the mode of a numeric leaf with parameters p in a range; NaN if the leaf has no number there."""
     first = float(p[0])
     if kind in (GAUSSIAN, STUDENT):
         return min(max(first, low), high)
@@ -308,12 +318,12 @@ def leaf_mode(kind: int, p: Floats, low: float = -math.inf, high: float = math.i
 
 
 def _in_grid(x: float, low: float, high: float) -> float:
-    """The number of a grid from its first to its last one in a range that is nearest to x."""
+    """Return the grid number nearest to x between the first and last in a range."""
     return min(max(x, low), high) if low <= high else math.nan
 
 
 def _mode_of_quantile(p: Floats) -> list[float]:
-    """The peak of each segment between two knots; at its upper end the last number that is in it."""
+    """Return the peak of each segment between two knots; if it is at the upper end, the last number in the segment."""
     n = int(p[2 + N_KNOTS])
     x, z = p[2 + KNOTS : 2 + KNOTS + 2 * n].reshape(2, n)
     peaks = []
@@ -335,7 +345,7 @@ def _mode_of_quantile(p: Floats) -> list[float]:
 
 
 def leaf_modes_of_variable(circuit: Circuit, v: int) -> Floats:
-    """Where the densities of a numeric variable are highest, each place once, ascending."""
+    """Return the distinct modes of a numeric variable's leaves, ascending."""
     leaves = np.flatnonzero((circuit.variable == v) & (circuit.kind >= GAUSSIAN))
     return np.unique(
         [leaf_mode(int(circuit.kind[leaf]), leaf_parameter_slice(circuit, leaf)) for leaf in leaves.tolist()]
@@ -343,7 +353,9 @@ def leaf_modes_of_variable(circuit: Circuit, v: int) -> Floats:
 
 
 def max_leaf_log_densities(circuit: Circuit) -> Floats:
-    """(n_variables,) float64: the largest log density of any leaf of a numeric variable, or a little more; zero of others."""
+    """Return an upper bound of the log density of each numeric variable's leaves, (n_variables,) float64; zero for
+    others.
+    """
     nodes = np.flatnonzero(circuit.kind >= GAUSSIAN)
     p, first, kind = circuit.leaf_parameters, circuit.leaf_starts[nodes], circuit.kind[nodes]
     height = np.zeros(nodes.size)

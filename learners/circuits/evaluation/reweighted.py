@@ -1,4 +1,6 @@
-"""A circuit given likelihoods of its variables: sets of values, ranges and soft evidence become weights and leaves."""
+"""Condition a circuit on likelihoods of its variables: sets of values, ranges and soft evidence become weights and
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from learners.kernels.arrays import Floats
 
 @dataclass(frozen=True, eq=False)
 class Likelihoods:
-    """What is known of variables beside single values."""
+    """Evidence about variables other than single values."""
 
     # Mapping of discrete variable to (n_values,) float64: logarithm of the likelihood of each value: of a set of values
     # 0 of those in it, -inf of the others.
@@ -25,7 +27,7 @@ class Likelihoods:
     ranges: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # low and high of numeric variables
 
     def __bool__(self) -> bool:
-        """Whether anything is known."""
+        """Return whether there is any evidence."""
         return bool(self.log_weights or self.ranges)
 
 
@@ -33,10 +35,10 @@ NOTHING = Likelihoods()
 
 
 class Reweighted(NamedTuple):
-    """P(x) λ(x) = exp(log_scale) · circuit(x), where λ is the product of the likelihoods.
+    """Conditioned circuit, with P(x) λ(x) = exp(log_scale) · circuit(x), where λ is the product of the likelihoods.
 
-    Of a numeric variable in a range the circuit keeps the leaves as they were, and the range in `ranges`, to which moments and
-    draws cut them. Where nothing is possible log_scale is -inf, and the circuit the old one.
+    For a numeric variable with a range, the circuit keeps its leaves and stores the range in `ranges`, to which
+    moments and draws truncate them. If the evidence is impossible, log_scale is -inf, and the circuit unchanged.
     """
 
     circuit: Circuit
@@ -44,10 +46,11 @@ class Reweighted(NamedTuple):
 
 
 def reweight_circuit(circuit: Circuit, likelihoods: Likelihoods) -> Reweighted:
-    """The circuit of the distribution given likelihoods, normalised again: one pass up over its nodes.
+    """Return the normalized circuit conditioned on likelihoods, by one upward pass over its nodes.
 
-    Every leaf is multiplied by its variable's likelihoods and divided by what it then adds up to; that goes into the weights of
-    the sums above, and in the end into the scale. So every query to the new circuit is one to the old one given the likelihoods.
+    Every leaf is multiplied by its variable's likelihoods and divided by its new sum, which moves into the
+    weights of the sums above and finally into the scale. So every query to the new circuit is a query to the old
+    one given the likelihoods.
 
     References: Pearl (1988), Probabilistic Reasoning in Intelligent Systems, section 2.2.2 (virtual evidence); Darwiche
     (2003), section 3.

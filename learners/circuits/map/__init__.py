@@ -1,1 +1,1 @@
-"""Most probable values of query variables given evidence, other variables summed out (MAP)."""
+"""MAP queries: the most probable values of query variables given evidence, with other variables summed out."""

@@ -1,4 +1,4 @@
-"""Hill climbing with a beam of samples, up to WIDTH samples side by side in one pass."""
+"""Hill climbing with a beam of samples, up to WIDTH samples in parallel."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IMPROVEMENT = 1.0 + 1e-12
 
 
 class Beam(NamedTuple):
-    """Two generations of K samples; the next one is kept in order, best first."""
+    """Two generations of K samples; the next one is sorted, best first."""
 
     codes: Integers  # (2, n_variables, K) int64
     names: Uint64s  # (2, K) uint64: hashes of the samples
@@ -39,7 +39,7 @@ class Beam(NamedTuple):
 
 @inner_kernel
 def deduplicate_beam_samples(value_starts, n_samples, beam):
-    """Hash the samples of generation 0 and move the distinct ones to the front; returns how many."""
+    """Hash the samples of generation 0 and move the distinct ones to the front; returns their number."""
     codes, names = beam.codes[0], beam.names[0]
     for slot in range(beam.slot_name.size):
         beam.slot_name[slot] = random_bits(np.uint64(slot + 1) * np.uint64(0x9E3779B97F4A7C15))
@@ -61,7 +61,7 @@ def deduplicate_beam_samples(value_starts, n_samples, beam):
 
 @inner_kernel
 def has_sample_hash(names, n, name):
-    """Whether one of the first n names is this one."""
+    """Return whether the name is among the first n names."""
     for position in range(n):
         if names[position] == name:
             return True
@@ -70,7 +70,7 @@ def has_sample_hash(names, n, name):
 
 @kernel
 def changed_variable_code(value_starts, change, v, code):
-    """The value of variable v after a change: the change says how many values further round it is."""
+    """Return the value of variable v after a change, which says by how many values to rotate it."""
     n_values = value_starts[v + 1] - value_starts[v]
     code += 1 + change - (value_starts[v] - v)
     return code - n_values if code >= n_values else code
@@ -78,9 +78,9 @@ def changed_variable_code(value_starts, change, v, code):
 
 @inner_kernel
 def keep_beam_improvements(value_starts, beam, side, start, block, n_next):
-    """Put a block's improvements among the best distinct ones of the next generation; returns how many these are.
+    """Insert a block's improvements into the best distinct ones of the next generation; returns their number.
 
-    `side` is the generation that changes, `start` its first sample in the block; block.found and the last row of
+    `side` is the generation being changed, `start` its first sample in the block; block.found and the last row of
     block.up hold the values after every change and before.
     """
     names, values, origin = beam.names[1 - side], beam.values, beam.origin
@@ -116,10 +116,10 @@ def keep_beam_improvements(value_starts, beam, side, start, block, n_next):
 
 @inner_kernel
 def hill_climb_beam(arrays, n_samples, beam, x):
-    """Hill climbing from the n_samples of generation 0; OUT x (n_variables,) int64, the best sample met; returns its value.
+    """Climb from the n_samples of generation 0; OUT x (n_variables,) int64, the best sample found; returns its value.
 
-    Each round scores all changes of one variable of all samples and keeps the best distinct improvements; a sample that
-    has none ends there.
+    Each round scores all one-variable changes of all samples and keeps the best distinct improvements; a sample
+    without one ends there.
     """
     value_starts = arrays.value_starts
     edges = leaf_edges(arrays)
@@ -181,7 +181,8 @@ def hill_climb_beam(arrays, n_samples, beam, x):
 
 @kernel
 def draw_beam_samples(arrays, totals, are_logs, state, n_samples, codes):
-    """Draw assignments from the circuit's distribution; totals (n_inner,) from total_values; OUT codes (n_variables, K).
+    """Draw assignments from the circuit's distribution; totals (n_inner,) from total_values; OUT codes (n_variables,
+    K).
 
     state (1,) uint64: a splitmix64 generator. `are_logs` says whether `totals` are logarithms.
     """
@@ -215,7 +216,7 @@ def draw_beam_samples(arrays, totals, are_logs, state, n_samples, codes):
 
 @kernel
 def draw_index_by_weight(share, state):
-    """A position drawn in proportion to `share` (n,) float64; state (1,) uint64 is advanced."""
+    """Draw a position in proportion to `share` (n,) float64; state (1,) uint64 is advanced."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     uniform = np.float64(random_bits(state[0]) >> np.uint64(11)) * 2.0**-53
     left = uniform * share.sum()

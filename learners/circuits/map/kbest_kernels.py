@@ -1,4 +1,4 @@
-"""The K best parse trees, found lazily from the root."""
+"""K best parse trees, found lazily from the root."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ OPENED = -2  # a node whose candidates are listed but which has no item yet
 class TreeRoom(NamedTuple):
     """Scratch of `try_k_best_trees`.
 
-    Nodes are leaves, inner nodes, then one per edge of a product: its children up to that edge, so that every product
-    is a chain of pairs. An item is a subtree of a node; while it waits to be chosen it is a candidate.
+    Nodes are leaves, inner nodes, then one per edge of a product: its children up to that edge, so that every
+    product is a chain of pairs. An item is a subtree of a node; until it is chosen, it is a candidate.
     """
 
     node_at: Integers  # (n_edges,) int64: node below an edge
@@ -38,7 +38,7 @@ class TreeRoom(NamedTuple):
 
 @inner_kernel
 def rank_leaf_values(arrays, leaf, room, n_items):
-    """List the possible values of a leaf, likeliest first, as its items; returns the number of items."""
+    """List the possible values of a leaf as its items, most probable first; returns the number of items."""
     start, end = arrays.leaf_starts[leaf], arrays.leaf_starts[leaf + 1]
     before = NOTHING
     for _ in range(end - start):
@@ -69,7 +69,9 @@ def rank_leaf_values(arrays, leaf, room, n_items):
 
 @inner_kernel
 def find_next_best_subtree(arrays, node, room, n_items):
-    """Find the next best subtree of `node`, asking the nodes below for theirs; returns the number of items, -1 if room is short."""
+    """Find the next best subtree of `node`, extending the lists of lower nodes as needed; returns the number of items,
+    -1 if memory is too small.
+    """
     n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
     first, last, frontier, stack = room.first, room.last, room.frontier, room.stack
     score, left, right, following, expanded = room.score, room.left, room.right, room.following, room.expanded
@@ -175,7 +177,7 @@ def find_next_best_subtree(arrays, node, room, n_items):
 
 @inner_kernel
 def write_k_best_assignment(arrays, node, item, room, x):
-    """The assignment of one tree; OUT x (n_variables,)."""
+    """Write the assignment of one tree; OUT x (n_variables,)."""
     n_leaves, n_inner = arrays.leaf_variable.size, arrays.is_sum.size
     stack = room.stack  # node and item in turn; what waits has disjoint scopes, so two per variable suffice
     stack[0], stack[1] = node, item
@@ -197,7 +199,8 @@ def write_k_best_assignment(arrays, node, item, room, x):
 
 @inner_kernel
 def try_k_best_trees(arrays, values, are_logs, most_items, assignments, scores):
-    """Assignments of the K best trees, best first; several may be equal. Returns how many there are, -1 if these are too few items.
+    """Find assignments of the K best trees, best first, possibly repeated; returns their number, or -1 if there are too
+    few items.
 
     values (n_inner,) float64 from best_values; OUT assignments (K, n_variables) int64, scores (K,) float64 relative to the best.
     """
@@ -246,7 +249,9 @@ def try_k_best_trees(arrays, values, are_logs, most_items, assignments, scores):
 
 @kernel
 def find_k_best_trees(arrays, assignments, scores):
-    """The K best trees (KBT): OUT assignments (K, n_variables) int64, scores (K,) float64; returns how many trees there are."""
+    """Find the K best trees (KBT): OUT assignments (K, n_variables) int64, scores (K,) float64; returns the number of
+    trees.
+    """
     n_inner = arrays.is_sum.size
     values = np.empty(n_inner)
     best_edge = np.empty(n_inner, dtype=np.int64)
@@ -261,7 +266,9 @@ def find_k_best_trees(arrays, assignments, scores):
 
 @kernel
 def best_of_k_best_trees(arrays, k, x, value):
-    """The best, by its value, among the assignments of the K best trees; OUT x (n_variables,) int64, value (1,) float64."""
+    """Return the assignment of highest value among those of the K best trees; OUT x (n_variables,) int64, value (1,)
+    float64.
+    """
     assignments = np.empty((k, x.size), dtype=np.int64)
     n = find_k_best_trees(arrays, assignments, np.empty(k))
     values = np.empty(n)

@@ -1,6 +1,6 @@
-"""Values of several assignments side by side, and of each after any change of one of its variables.
+"""Values of several assignments in parallel, and of each after any change of one variable.
 
-A change is a variable and a step: the value that is so many values further round. Variable v with d values has the d - 1
+A change is a variable and the number of values by which to rotate it. Variable v with d values has the d - 1
 changes from value_starts[v] - v on.
 """
 
@@ -22,7 +22,7 @@ SMALLEST_ROOT = 1e-200
 
 
 class BlockRoom(NamedTuple):
-    """What is known of the assignments of one block; width is at most WIDTH."""
+    """Values of one block of assignments; width is at most WIDTH."""
 
     codes: Integers  # (n_variables, width) int64: the assignments
     up: Floats  # (n_inner, width) float64: values
@@ -33,7 +33,7 @@ class BlockRoom(NamedTuple):
 
 
 class LeafEdges(NamedTuple):
-    """The leaves below products, in the order of their edges and in that of their variables."""
+    """Leaves below products, in the order of their edges and in that of their variables."""
 
     variable: Integers  # (n_edges,) int64
     low: Floats  # (n_edges,) float64: the leaf's first value
@@ -49,7 +49,7 @@ class LeafEdges(NamedTuple):
 
 @kernel
 def leaf_edges(arrays):
-    """The leaf edges of a circuit."""
+    """Return the leaf edges of a circuit."""
     child_starts, leaf_from, children = arrays.child_starts, arrays.leaf_from, arrays.children
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
     n_edges, n_variables = children.size, arrays.value_starts.size - 1
@@ -90,7 +90,7 @@ def leaf_edges(arrays):
 
 @kernel
 def node_values_of_assignments(arrays, edges, block):
-    """Values of all nodes for the assignments block.codes; OUT block.up[:, :n_columns]."""
+    """Compute the values of all nodes for the assignments block.codes; OUT block.up[:, :n_columns]."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, leaf_starts, leaf_value = arrays.children, arrays.weight, arrays.leaf_starts, arrays.leaf_value
     variable, low, high, is_binary = edges.variable, edges.low, edges.high, edges.is_binary
@@ -141,10 +141,11 @@ def node_values_of_assignments(arrays, edges, block):
 
 @kernel
 def neighbour_values(arrays, edges, block):
-    """After values_side_by_side, without zeros: OUT block.found[:, :n_columns].
+    """Compute the values after every change from values_side_by_side, if no values are zero: OUT block.found[:,
+    :n_columns].
 
-    A node's flow is its value times the derivative of the root by it. A product's flow, times a leaf's ratio of the value
-    after the change to that before, is what the product then gives the root.
+    A node's flow is its value times the derivative of the root by it. A product's flow, times the ratio of a
+    leaf's values after and before the change, is the product's new contribution to the root.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
@@ -186,7 +187,9 @@ def neighbour_values(arrays, edges, block):
 
 @inner_kernel
 def add_binary_neighbour_values(edges, v, flow, code, out):
-    """OUT out: the flows of the parents of variable v, which has two values, times their ratios; code (n_columns,) int64."""
+    """Add to OUT out the flows of the parents of the two-valued variable v, times their ratios; code (n_columns,)
+    int64.
+    """
     edge, parent, rise, fall = edges.edge, edges.parent, edges.rise, edges.fall
     n, end = edges.starts[v], edges.starts[v + 1]
     while n + 4 <= end:
@@ -206,7 +209,7 @@ def add_binary_neighbour_values(edges, v, flow, code, out):
 
 @inner_kernel
 def add_leaf_neighbour_values(others, table, code, n_values, out):
-    """OUT out (n_values - 1 or more, width): others (n_columns,) times the leaf's value after every change."""
+    """Add to OUT out (n_values - 1 or more, width): others (n_columns,) times the leaf's value after every change."""
     for step in range(1, n_values):
         for k in range(others.size):
             after = code[k] + step
@@ -215,7 +218,9 @@ def add_leaf_neighbour_values(others, table, code, n_values, out):
 
 @kernel
 def neighbour_values_with_zeros(arrays, block):
-    """The same where values may be zero or very small: products from both ends instead of divisions."""
+    """Compute the values after every change if values may be zero or tiny, by products from both ends instead of
+    divisions.
+    """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
     n_columns = block.size[1]

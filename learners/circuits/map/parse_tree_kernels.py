@@ -13,9 +13,10 @@ UNDERFLOW = 1e-250
 
 @inner_kernel
 def best_parse_tree_values(arrays, values, best_edge):
-    """Value of the best tree of every inner node, relative to its bound; OUT values (n_inner,), best_edge (n_inner,) int64.
+    """Compute the value of the best tree of every inner node, relative to its bound; OUT values (n_inner,), best_edge
+    (n_inner,) int64.
 
-    Where that of the root underflows, all are logarithms; returns whether they are.
+    If the root's value underflows, all values are logarithms; returns whether they are.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
@@ -44,9 +45,10 @@ def best_parse_tree_values(arrays, values, best_edge):
 
 @kernel
 def total_node_values(arrays, values, best_edge):
-    """Sum over all assignments at every inner node, and the heaviest edge of every sum; OUT values, best_edge (n_inner,).
+    """Compute the sum over all assignments at every inner node, and the heaviest edge of every sum; OUT values,
+    best_edge (n_inner,).
 
-    Where that of the root leaves double precision, all are logarithms; returns whether they are.
+    If the root's value leaves double precision, all values are logarithms; returns whether they are.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, leaf_starts, leaf_value = arrays.children, arrays.weight, arrays.leaf_starts, arrays.leaf_value
@@ -81,7 +83,9 @@ def total_node_values(arrays, values, best_edge):
 
 @kernel
 def write_parse_tree_assignment(arrays, best_edge, stack, x):
-    """Assignment of the tree that takes best_edge at every sum and the likeliest value at every leaf; OUT x (n_variables,)."""
+    """Write the assignment of the tree that takes best_edge at every sum and the most probable value at every leaf; OUT
+    x (n_variables,).
+    """
     is_sum, child_starts, leaf_from, children = arrays.is_sum, arrays.child_starts, arrays.leaf_from, arrays.children
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
     n_inner = is_sum.size
@@ -112,14 +116,14 @@ def write_parse_tree_assignment(arrays, best_edge, stack, x):
 
 @kernel
 def best_parse_tree(arrays, scratch, x):
-    """Best tree (BT); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
+    """Find the best tree (BT); scratch (3, n_inner + 1) int64; OUT x (n_variables,) int64."""
     best_parse_tree_values(arrays, scratch[0].view(np.float64), scratch[1])
     write_parse_tree_assignment(arrays, scratch[1], scratch[2], x)
 
 
 @inner_kernel
 def choose_argmax_product_child(arrays, top, choices, mark, room):
-    """Edge of sum `top` whose child's assignment has the largest value at the sum itself.
+    """Return the edge of sum `top` whose child's assignment has the largest value at the sum itself.
 
     choices (n_inner, n_variables) int64, the assignments below; mark (2, n_inner) int64: the smallest number among a node and those below it, and stamps.
     """
@@ -167,7 +171,8 @@ def choose_argmax_product_child(arrays, top, choices, mark, room):
 
 @kernel
 def argmax_product(arrays, choices, mark, room, x):
-    """Argmax-product (Conaty, Mauá, de Campos 2017): a sum takes the child whose assignment it values most.
+    """Compute argmax-product (Conaty, Mauá, de Campos 2017): each sum takes the child whose assignment has the largest
+    value at the sum.
 
     choices (n_inner, n_variables), mark (2, n_inner) int64, room (n_inner, LANES) float64 scratch; OUT x (n_variables,) int64.
     """

@@ -1,4 +1,4 @@
-"""MAP queries: a circuit prepared for them once, and the answers of a solver to each."""
+"""MAP queries: prepare a circuit once, and run a solver for each query."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FINITE = (INDICATOR, CATEGORICAL)
 
 
 def prepared_map_circuit(circuit: Circuit) -> WholeCircuit:
-    """The prepared form of a circuit, made once."""
+    """Return the prepared form of a circuit, cached."""
     return cached_on_circuit(circuit, WholeCircuit.of)
 
 
 @dataclass(frozen=True)
 class WholeCircuit:
-    """Inner nodes and leaves of a circuit, apart."""
+    """A circuit with inner nodes and leaves separated."""
 
     # (n_variables,) int64: size of each domain; 0 for a continuous variable, and for a count without an upper end.
     n_values: Integers
@@ -85,10 +85,11 @@ class WholeCircuit:
         return whole
 
     def problem(self, query: Sequence[int], evidence: Mapping[int, float]) -> MaxProblem:
-        """The MAX problem of the whole circuit, in which a continuous variable has one value, or in a query one per leaf.
+        """Return the MAX problem of the whole circuit; a continuous variable has one value, or in a query one per leaf.
 
-        A given continuous variable's leaves hold its density, those of a hidden one 1. The i-th value of one in the query
-        stands for the mode of its i-th leaf, and only that leaf has it: so the best tree is the best tree of the densities.
+        The leaves of a given continuous variable hold its density, those of a hidden one 1. The i-th value of a
+        queried one stands for the mode of its i-th leaf, and only that leaf has it, so the best tree is the best tree
+        of the densities.
         """
         if self.finite is not None:
             return self.finite
@@ -120,7 +121,7 @@ class WholeCircuit:
         return restrict_max_problem(MaxProblem(raw, shift, order), everything, nothing)
 
     def _log_densities(self, query: Sequence[int], evidence: Mapping[int, float]) -> tuple[Floats, float]:
-        """Per leaf the log of its only positive value, and what was taken from every tree to keep them in range."""
+        """Return the log of each leaf's only positive value, and the shift subtracted from every tree to stay in range."""
         log_density = np.zeros(len(self.leaf_kind))
         shift = 0.0
         for v in [*query, *(v for v in evidence if self.n_values[v] == 0)]:
@@ -133,7 +134,7 @@ class WholeCircuit:
         return log_density, shift
 
     def _log_density(self, leaf: int, value: float | None) -> float:
-        """Log density of a leaf without a finite domain, at a value or, for None, at its mode."""
+        """Return the log density of a leaf without a finite domain at a value or, for None, at its mode."""
         kind = self.leaf_kind[leaf]
         p = self.parameters[self.parameter_starts[leaf] : self.parameter_starts[leaf + 1]]
         x = self._mode(leaf) if value is None else value
@@ -146,7 +147,7 @@ class WholeCircuit:
         return leaf_mode(int(self.leaf_kind[leaf]), p, *self.ranges.get(int(self.leaf_variable[leaf]), ()))
 
     def value(self, variable: int, code: int) -> float:
-        """What a code of the MAX problem stands for: itself, or the mode of a leaf."""
+        """Return the value of a code of the MAX problem: itself, or the mode of a leaf."""
         if self.n_values[variable]:
             return code
         return self._mode(int(np.flatnonzero(self.leaf_variable == variable)[code]))
@@ -154,10 +155,10 @@ class WholeCircuit:
     def reduced(
         self, query: Sequence[int], evidence: Mapping[int, float], *, hide_continuous: bool = False
     ) -> MaxProblem:
-        """The MAX problem over the query, evidence and hidden variables folded into the weights.
+        """Return the MAX problem over the query, with evidence and hidden variables folded into the weights.
 
-        With `hide_continuous`, continuous variables of the query are summed out of the problem over leaves: at most the weighted
-        sum of their peaks, so the bound holds for densities, too.
+        With `hide_continuous`, continuous query variables are summed out of the problem over leaves, giving at most
+        the weighted sum of their peaks, so the bound holds for densities, too.
         """
         problem = self.problem(query, evidence)
         if problem.log_bound == -math.inf:  # no leaf is possible, so none is left
@@ -181,7 +182,7 @@ class WholeCircuit:
 def _inner(
     circuit: Circuit, is_leaf: Mask, number: Integers, inner: Integers
 ) -> tuple[Uint8s, Integers, Integers, Integers, Floats]:
-    """Inner nodes alone, each one's inner children before its leaves."""
+    """Return the inner nodes alone, each with its inner children before its leaves."""
     starts, children = np.asarray(circuit.child_starts), np.asarray(circuit.children)
     parent = np.repeat(np.arange(is_leaf.size), np.diff(starts))
     order = np.lexsort((is_leaf[children], parent))
@@ -197,7 +198,7 @@ def _inner(
 
 
 def _starts(lengths: Integers) -> Integers:
-    """Where pieces of these lengths begin, and where the last one ends."""
+    """Return the start of each segment with these lengths, and the end of the last."""
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
@@ -242,21 +243,22 @@ def k_best(
     seed: int = 0,
     ranges: Mapping[int, tuple[float, float]] | None = None,
 ) -> list[MapAnswer]:
-    """The `best` most probable values of the query variables given evidence, the best first, every other variable summed out.
+    """Return the `best` most probable values of the query variables given evidence, best first, with all other
+    variables summed out.
 
-    The upper bound of each is one of every assignment but those before it. There are fewer if no other is possible, if
-    time is up, or if fewer of the k best trees differ.
+    The upper bound of each covers every assignment except those before it. There are fewer results if no other is
+    possible, if time is up, or if fewer of the k best trees differ.
     query, evidence: variables by number, and values of others.
-    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from `kbt`
-    and returns the best so far when time is up. The others answer in one go, and are called optimal if the bound
-    happens to prove it. Several assignments are told by `exact`, and by `kbt` those of its trees.
+    solver 'bt', 'ng', 'amap', 'beam', 'kbt' or 'exact': only `exact` proves optimality by search; it starts from
+    `kbt` and returns the best so far when time is up. The others answer at once, and are marked optimal if the
+    bound happens to prove it. Only `exact`, and `kbt` for its trees, return several assignments.
     time_limit_s: for `exact`.
     k: trees of `kbt` and `exact`, samples of `beam`.
     seed: of the samples of `beam`; the other solvers draw nothing.
-    ranges: in which variables without a finite domain are searched.
-    Raises InvalidQuery of a variable or value that the circuit does not have, or a variable both asked for and given;
-    ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and kbt is asked
-    for a variable without a finite domain.
+    ranges: search ranges of variables without a finite domain.
+    Raises InvalidQuery for a variable or value that the circuit does not have, or a variable both queried and
+    given; ImpossibleEvidence if the evidence has probability zero; ContinuousQuery if a solver other than bt and
+    kbt is used for a variable without a finite domain.
     References: Mei, Jiang, Tu (2018).
     """
     started = time.perf_counter()
@@ -301,7 +303,7 @@ def _impossible(evidence: Mapping[int, float]) -> ImpossibleEvidence:
 
 
 def _of_trees(problem: MaxProblem, k: int) -> list[Found]:
-    """The different assignments of the k best trees, each with its own value."""
+    """Return the distinct assignments of the k best trees, with their values."""
     assignments = np.unique(solvers.k_best_tree_assignments(problem, k)[0], axis=0)
     logs = solvers.assignment_log_probabilities(problem, assignments).tolist()
     bound = max(look_ahead_upper_bound(problem), *logs)
@@ -309,7 +311,7 @@ def _of_trees(problem: MaxProblem, k: int) -> list[Found]:
 
 
 def _solved(problem: MaxProblem, solver: str, time_limit_s: float, k: int, seed: int) -> Found:
-    """What a solver finds."""
+    """Run a solver and return its result."""
     if not problem.n_variables:
         return Found(np.empty(0, np.int64), problem.log_bound, problem.log_bound, True, 0)
     if solver == "exact":
@@ -334,7 +336,7 @@ def _check_options(solver: str, k: int, seed: int, time_limit_s: float) -> None:
 def _checked(
     whole: WholeCircuit, query: Sequence[int], evidence: Mapping[int, float]
 ) -> tuple[list[int], dict[int, float]]:
-    """Query and evidence as plain numbers, once they fit the circuit."""
+    """Return query and evidence as plain numbers after validating them."""
     n = len(whole.n_values)
     variables = [int(v) for v in query]
     known = {int(v): float(value) for v, value in evidence.items()}
@@ -361,7 +363,7 @@ def _checked(
 
 
 def _assignment(whole: WholeCircuit, problem: MaxProblem, variables: Sequence[int], x: Integers) -> dict[int, float]:
-    """Values of the asked variables, in their order; one that the evidence leaves only one value has that one."""
+    """Return the values of the queried variables, in order; a variable that the evidence fixes has that value."""
     code = dict(zip(problem.variables.tolist(), x.tolist(), strict=True))
     if whole.finite is not None:
         return {v: code.get(v, 0) for v in variables}

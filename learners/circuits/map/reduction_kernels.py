@@ -1,4 +1,4 @@
-"""MAP to MAX: evidence and hidden variables are folded into the weights of a smaller circuit."""
+"""Reduction of MAP to MAX: evidence and hidden variables are folded into the weights of a smaller circuit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL, LARGE = 1e-120, 1e120
 
 
 class ReductionRoom(NamedTuple):
-    """Scratch of a reduction; per node of the larger circuit, leaves first."""
+    """Scratch of a reduction, per node of the larger circuit, leaves first."""
 
     factor: Floats  # (n_nodes,) float64: a node's bound is factor * exp(offset); 0 if the node is impossible
     offset: Floats  # (n_nodes,) float64
@@ -29,7 +29,7 @@ class ReductionRoom(NamedTuple):
 
 @inner_kernel
 def reduce_leaves(arrays, allowed, room):
-    """Constants and masked tables of the leaves, into `room`; returns the length used of room.table."""
+    """Compute constants and masked tables of the leaves in `room`; returns the used length of room.table."""
     factor, table, value_starts = room.factor, room.table, arrays.value_starts
     leaf_value, leaf_starts, only_value = arrays.leaf_value, arrays.leaf_starts, room.only_value
     used = 0
@@ -68,7 +68,7 @@ def reduce_leaves(arrays, allowed, room):
 
 @inner_kernel
 def reduce_inner_nodes(arrays, room, used):
-    """Upward: constants are folded, sums over one variable become leaves, unary nodes stand for their child."""
+    """Reduce upward: fold constants, turn sums over one variable into leaves, and replace unary nodes by their child."""
     factor, offset, n_free, stands_for = room.factor, room.offset, room.n_free, room.stands_for
     table, table_start, new_id, value_starts = room.table, room.table_start, room.new_id, arrays.value_starts
     is_sum, child_starts, children = arrays.is_sum, arrays.child_starts, arrays.children
@@ -151,7 +151,7 @@ def reduce_inner_nodes(arrays, room, used):
 
 @inner_kernel
 def mark_reachable_nodes(arrays, room):
-    """Downward: room.n_free becomes negative at the nodes that the reduced circuit keeps."""
+    """Mark downward the nodes that the reduced circuit keeps: their room.n_free becomes negative."""
     factor, n_free, stands_for, weight = room.factor, room.n_free, room.stands_for, arrays.weight
     child_starts, children, leaf_from = arrays.child_starts, arrays.children, arrays.leaf_from
     n_leaves = arrays.leaf_variable.size
@@ -170,7 +170,7 @@ def mark_reachable_nodes(arrays, room):
 
 @inner_kernel
 def write_reduced_leaves(arrays, room, sizes, out):
-    """Write the leaves of the reduced circuit, in `out`; a leaf's variable is replaced by its number in room.new_id."""
+    """Write the leaves of the reduced circuit to `out`; room.new_id changes from a leaf's variable to its number."""
     n_free, new_id, table_start, table = room.n_free, room.new_id, room.table_start, room.table
     leaf_starts, leaf_value, value_starts = out.leaf_starts, out.leaf_value, arrays.value_starts
     leaf, entry = 0, 0
@@ -193,10 +193,10 @@ def write_reduced_leaves(arrays, room, sizes, out):
 
 @inner_kernel
 def flatten_sum(out, position, first, end):
-    """Replace the sum's children that are sums by theirs, if it has no more edges then; returns the new end, or -1.
+    """Replace a sum's children that are sums by their children, if that does not add edges; returns the new end, or -1.
 
-    Edges first to end of `out` are those of the sum. In hidden Chow-Liu trees a latent variable whose own leaf is folded
-    disappears this way. position (n_nodes,) int64 is scratch, of any content.
+    Edges first to end of `out` are those of the sum. In hidden Chow-Liu trees this removes latent variables whose
+    own leaf is folded. position (n_nodes,) int64 is scratch, of any content.
     """
     children, weight, child_starts, is_sum = out.children, out.weight, out.child_starts, out.is_sum
     n_sums, n = 0, 0
@@ -229,7 +229,7 @@ def flatten_sum(out, position, first, end):
 
 @inner_kernel
 def write_reduced_inner_nodes(arrays, room, sizes, out):
-    """Write the inner nodes of the reduced circuit, in `out`."""
+    """Write the inner nodes of the reduced circuit to `out`."""
     factor, offset, n_free, stands_for = room.factor, room.offset, room.n_free, room.stands_for
     new_id, new_children, new_weight = room.new_id, out.children, out.weight
     child_starts, children, leaf_from, weight = arrays.child_starts, arrays.children, arrays.leaf_from, arrays.weight
@@ -283,7 +283,7 @@ def write_reduced_inner_nodes(arrays, room, sizes, out):
 
 @inner_kernel
 def drop_unreachable_nodes(out, sizes, new_leaf, new_inner):
-    """Compact `out` to what the root needs; new_leaf, new_inner int64 scratch."""
+    """Compact `out` to the nodes that the root reaches; new_leaf, new_inner int64 scratch."""
     n_leaves, n_inner = sizes[0], sizes[2]
     new_leaf[:n_leaves] = 0
     new_inner[:n_inner] = 0
@@ -327,11 +327,11 @@ def drop_unreachable_nodes(out, sizes, new_leaf, new_inner):
 
 @kernel
 def reduced_circuit(arrays, allowed, hidden, log_bound):
-    """MAP to MAX (Mei, Jiang, Tu 2018, algorithm 1), of a reduced or a raw circuit alike.
+    """Reduce MAP to MAX (Mei, Jiang, Tu 2018, algorithm 1), for raw or already reduced circuits.
 
-    allowed (n_slots,) uint8 is the remaining domain of every variable: one value is evidence; hidden (n_variables,) uint8.
-    Returns the reduced circuit and the variables that stay, renumbered in their order; OUT log_bound (1,) float64: the
-    root's, -inf if the evidence is impossible.
+    allowed (n_slots,) uint8 is the remaining domain of every variable: a single value is evidence; hidden
+    (n_variables,) uint8. Returns the reduced circuit and the remaining variables, renumbered in order; OUT
+    log_bound (1,) float64: the root's, -inf if the evidence is impossible.
     """
     value_starts = arrays.value_starts
     n_variables, n_leaves, n_inner = value_starts.size - 1, arrays.leaf_variable.size, arrays.is_sum.size

@@ -1,4 +1,4 @@
-"""Depth-first branch and bound over the query variables, in resumable pieces."""
+"""Depth-first branch and bound over the query variables, in resumable steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEW_ASSIGNMENTS = 16
 
 
 class Frames(NamedTuple):
-    """The current path: per depth the remaining values, and what bounds the rest."""
+    """The current search path: the remaining values at each depth, and bounds of the rest."""
 
     allowed: Uint8s  # (n_frames, n_slots) uint8
     branch: Integers  # (n_frames,) int64: the slot that the next frame tries
@@ -45,7 +45,7 @@ class SearchRoom(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Where a search stands between two pieces."""
+    """State of a search between two steps."""
 
     counts: Integers  # (2,) int64: depth (-1 when finished), frames expanded
     best: Integers  # (n_variables,) int64: the best assignment so far
@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
 @inner_kernel
 def subspace_bounds(arrays, allowed, looks_ahead, room):
-    """room.slots: bound of the subspace X = x for every slot, by the look-ahead or by maxima at leaves alone."""
+    """Compute room.slots, the bound of the subspace X = x for every slot, by look-ahead or by maxima at leaves alone."""
     if looks_ahead:
         look_ahead_bounds(arrays, allowed, room.rows, room.spans, room.tops, room.leaves, room.slots)
     else:
@@ -64,7 +64,9 @@ def subspace_bounds(arrays, allowed, looks_ahead, room):
 
 @inner_kernel
 def prune_values_by_bound(value_starts, allowed, slots, threshold):
-    """Forbid the values whose subspace cannot exceed the threshold; returns (any removed, n free variables), -1 free if none is left."""
+    """Forbid the values whose subspace cannot exceed the threshold; returns (any removed, n free variables), -1 free if
+    none is left.
+    """
     removed = False
     n_free = 0
     for v in range(value_starts.size - 1):
@@ -84,7 +86,7 @@ def prune_values_by_bound(value_starts, allowed, slots, threshold):
 
 @inner_kernel
 def count_allowed_assignments(value_starts, allowed, most):
-    """How many assignments are allowed, or more than `most`."""
+    """Return the number of allowed assignments, or a number above `most`."""
     n = 1
     for v in range(value_starts.size - 1):
         n_left = 0
@@ -123,7 +125,7 @@ def search_exhaustively(arrays, allowed, n, x):
 
 @inner_kernel
 def highest_bound_assignment(value_starts, allowed, slots, x):
-    """OUT x: every variable's allowed value with the highest bound; returns the bound of all that is allowed."""
+    """Set OUT x to every variable's allowed value with the highest bound; returns the bound of all allowed assignments."""
     bound = np.inf
     for v in range(value_starts.size - 1):
         top = -1.0
@@ -137,9 +139,10 @@ def highest_bound_assignment(value_starts, allowed, slots, x):
 
 @inner_kernel
 def choose_branch(value_starts, allowed, slots):
-    """The slot to try first and the bound of its variable's other slots.
+    """Return the slot to try first and the bound of its variable's other slots.
 
-    Fewest values first; among equals the variable whose second value is bounded lowest, so that it soon falls; its best value.
+    Variables with the fewest values come first; among equals, the one whose second value has the lowest bound, so
+    that it is soon pruned; then its best value.
     """
     fewest = slots.size + 1
     best, best_other = -1, 0.0
@@ -163,7 +166,7 @@ def choose_branch(value_starts, allowed, slots):
 
 @kernel
 def create_search_state(arrays, log_bound, looks_ahead):
-    """Memory of one search, nothing on its path yet; most is touched only if the search goes deep."""
+    """Allocate one search with an empty path; most memory is touched only if the search goes deep."""
     n = arrays.value_starts.size - 1
     n_slots = arrays.value_starts[n]
     n_inner = arrays.is_sum.size
@@ -184,10 +187,11 @@ def create_search_state(arrays, log_bound, looks_ahead):
 
 @kernel
 def solve_within_budget(arrays, looks_ahead, k, budget, x, outcome):
-    """The best tree, bounds at the root, then a search from the k best trees until `budget` edges have been visited.
+    """Find the best tree and bounds at the root, then search from the k best trees until `budget` edges have been
+    visited.
 
-    OUT x (n_variables,) int64; outcome (3,) float64: the value of x, a bound of all values (x is optimal if they are
-    equal), and how many frames were expanded.
+    OUT x (n_variables,) int64; outcome (3,) float64: the value of x, a bound of all values (x is optimal if they
+    are equal), and the number of expanded frames.
     """
     outcome[2] = 1.0
     solve_at_root(arrays, looks_ahead, budget, x, outcome)
@@ -263,7 +267,8 @@ def continue_branch_and_bound(arrays, log_bound, frames, room, progress, looks_a
 
 @inner_kernel
 def solve_at_root(arrays, looks_ahead, budget, x, outcome):
-    """The best tree, or what is left when subspaces that cannot exceed it are left out; often that is the whole search.
+    """Find the best tree, or what remains after pruning subspaces that cannot exceed it, which often completes the
+    search.
 
     OUT x (n_variables,) int64; outcome (2,) float64: the value of x, and a bound of every value (x is optimal if they are equal).
     """

@@ -1,6 +1,6 @@
-"""What is most probable: the MAX problem that a MAP query leaves, and its solvers.
+"""The MAX problem to which a MAP query reduces, and its solvers.
 
-One assignment in a single go by trees, products or climbing; a proof by branch and bound.
+Approximate solvers return one assignment by trees, products or climbing; branch and bound proves optimality.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from learners.kernels.arrays import Floats, Integers, Uint8s
 
 @dataclass(frozen=True)
 class MaxProblem:
-    """max over x of exp(log_bound) · S(x), where S is the scaled circuit in `arrays`, hence at most one.
+    """The problem max over x of exp(log_bound) · S(x), where S is the scaled circuit in `arrays`, hence at most one.
 
     References: Mei, Jiang, Tu (2018), algorithm 1; the bound replaces their sum over the remaining values of a leaf by
     a maximum.
@@ -43,15 +43,15 @@ class MaxProblem:
 
     @property
     def n_variables(self) -> int:
-        """How many query variables there are."""
+        """Number of query variables."""
         return len(self.variables)
 
 
 def restrict_max_problem(problem: MaxProblem, allowed: Uint8s, hidden: Uint8s) -> MaxProblem:
-    """The problem over the variables that are neither hidden nor left with one value.
+    """Restrict the problem to the variables that are neither hidden nor fixed to one value.
 
-    allowed (n_slots,) uint8: the values that each variable may still take; hidden (n_variables,) uint8: which to sum
-    out.
+    allowed (n_slots,) uint8: the values that each variable may still take; hidden (n_variables,) uint8: which to
+    sum out.
     """
     if not problem.arrays.leaf_variable.size:  # a constant: no variable is left that matters
         return problem
@@ -67,12 +67,14 @@ SMALLEST_VALUE = 1e-290
 
 
 def assignment_log_probability(problem: MaxProblem, x: Integers) -> float:
-    """Log of the value of an assignment (n_variables,) int64, hidden variables summed out and evidence included."""
+    """Return the log value of an assignment (n_variables,) int64, with hidden variables summed out and evidence
+    included.
+    """
     return float(assignment_log_value(problem.arrays, x, np.empty(problem.arrays.is_sum.size))) + problem.log_bound
 
 
 def assignment_log_probabilities(problem: MaxProblem, assignments: Integers) -> Floats:
-    """Log of the value of each assignment; assignments (n, n_variables) int64; (n,) float64."""
+    """Return the log value of each assignment (n, n_variables) int64, (n,) float64."""
     arrays = problem.arrays
     values = np.empty(len(assignments))
     room = np.empty((arrays.is_sum.size, LANES))
@@ -84,7 +86,8 @@ def assignment_log_probabilities(problem: MaxProblem, assignments: Integers) -> 
 
 
 def best_tree_assignment(problem: MaxProblem) -> Integers:
-    """BT: the assignment (n_variables,) int64 of the parse tree with the largest value; exact where each tree has an assignment of its own.
+    """Return the assignment (n_variables,) int64 of the parse tree with the largest value (BT); exact if each tree has
+    a distinct assignment.
 
     References: Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
@@ -94,7 +97,8 @@ def best_tree_assignment(problem: MaxProblem) -> Integers:
 
 
 def greedy_tree_assignment(problem: MaxProblem) -> Integers:
-    """NG: from the root, the child with the largest normalised weight at every sum; (n_variables,) int64.
+    """Return the assignment of the greedy tree that takes the child with the largest normalized weight at every sum
+    (NG), (n_variables,) int64.
 
     References: Poon, Domingos (2011); Mei, Jiang, Tu (2018), "Existing methods".
     """
@@ -110,9 +114,9 @@ def _tree_scratch(problem: MaxProblem) -> Integers:
 
 
 def k_best_tree_assignments(problem: MaxProblem, k: int) -> tuple[Integers, Floats]:
-    """Assignments of the k best parse trees, and the trees' values relative to the best.
+    """Return the assignments of the k best parse trees, and the trees' values relative to the best.
 
-    Trees are found lazily from the root, so that only subtrees that some tree asked for are ever ranked.
+    Trees are found lazily from the root, so that only the subtrees that a tree needs are ranked.
 
     Returns (n, n_variables) int64 with n <= k, best tree first, assignments may repeat; (n,) float64.
     References: Mei, Jiang, Tu (2018), algorithm 3; Huang, Chiang (2005), algorithm 3, for the lazy order.
@@ -124,7 +128,7 @@ def k_best_tree_assignments(problem: MaxProblem, k: int) -> tuple[Integers, Floa
 
 
 def best_of_k_trees_assignment(problem: MaxProblem, k: int) -> Integers:
-    """KBT: the best assignment, by its value, among those of the k best parse trees; (n_variables,) int64.
+    """Return the assignment of highest value among those of the k best parse trees (KBT), (n_variables,) int64.
 
     References: Mei, Jiang, Tu (2018), algorithm 3.
     """
@@ -134,7 +138,8 @@ def best_of_k_trees_assignment(problem: MaxProblem, k: int) -> Integers:
 
 
 def argmax_product_assignment(problem: MaxProblem) -> Integers:
-    """AMAP: every sum keeps, of its children's assignments, the one that it values most itself; (n_variables,) int64.
+    """Return the argmax-product assignment (AMAP), (n_variables,) int64: every sum keeps the child assignment with the
+    largest value at the sum.
 
     Raises BeyondDoublePrecision if the best tree lies hundreds of nats below the bound.
 
@@ -154,10 +159,11 @@ def argmax_product_assignment(problem: MaxProblem) -> Integers:
 
 
 def beam_search_assignment(problem: MaxProblem, k: int, seed: int) -> Integers:
-    """BS: hill climbing from k samples of the circuit's distribution, the k best of all one-variable changes kept per round.
+    """Return the best assignment of a beam search (BS): hill climbing from k samples, keeping the k best one-variable
+    changes per round.
 
-    Gives the best assignment met, (n_variables,) int64, the same for the same seed. Raises BeyondDoublePrecision if every
-    sample's value is zero on the scale of the bound.
+    The result, (n_variables,) int64, is the best assignment found, reproducible by seed. Raises
+    BeyondDoublePrecision if every sample's value is zero on the scale of the bound.
     References: Park (2002); Mei, Jiang, Tu (2018), "Existing methods".
     """
     x = np.zeros(problem.n_variables, dtype=np.int64)
@@ -182,7 +188,7 @@ QUICK_EDGES = 50_000
 
 @dataclass(frozen=True)
 class Found:
-    """What a search has found."""
+    """Result of a search."""
 
     x: Integers  # (n_variables,) int64
     # log_value, log_bound: the assignment's log probability, and an upper bound of every assignment's.
@@ -199,11 +205,11 @@ look_up: ContextVar[Callable[[], object]] = ContextVar("look_up", default=lambda
 def branch_and_bound_assignment(
     problem: MaxProblem, time_limit_s: float, k: int = 10, clock: Callable[[], float] = time.perf_counter
 ) -> Found:
-    """The most probable assignment, or the best found in the time, by depth-first branch and bound.
+    """Return the most probable assignment, or the best found within the time, by depth-first branch and bound.
 
-    Starts from the best tree; when the first bounds do not prove it optimal, from the k best trees. At every node of the
-    search tree one pass bounds all subspaces X = x; those that cannot exceed the best value so far are left out until
-    nothing changes; then the variable with the fewest values is tried, its best value first.
+    The search starts from the best tree; if the first bounds do not prove it optimal, from the k best trees. At
+    every node of the search tree one pass bounds all subspaces X = x; those that cannot exceed the best value so
+    far are pruned until nothing changes; then the variable with the fewest values is tried, its best value first.
 
     time_limit_s: looked at every few milliseconds; zero still gives the best tree and a bound.
     k: trees to start from.
@@ -248,7 +254,7 @@ def _search(problem: MaxProblem, looks_ahead: bool, x: Integers, deadline: float
 
 
 def look_ahead_upper_bound(problem: MaxProblem) -> float:
-    """The look-ahead's upper bound of the maximum's logarithm, without a search."""
+    """Return the look-ahead's upper bound of the log maximum, without a search."""
     arrays = problem.arrays
     n_slots = int(arrays.value_starts[-1])
     n_inner = arrays.is_sum.size
@@ -262,18 +268,18 @@ def look_ahead_upper_bound(problem: MaxProblem) -> float:
 
 @dataclass(frozen=True)
 class _Part:
-    """Some of the assignments: those of allowed (n_slots,) values; and the best of them, once it is searched for."""
+    """A subset of the assignments, those of allowed (n_slots,) values, and the best of them, once searched."""
 
     allowed: Uint8s
     found: Found | None = None
 
 
 def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 10) -> list[Found]:
-    """The n most probable assignments, the best first; fewer if no other is possible, or time is up.
+    """Return the n most probable assignments, best first; fewer if no other is possible, or time is up.
 
-    The assignments but the best so far are divided by the first variable in which they differ from it. Each part has a
-    bound; only a part whose bound is the largest of all is searched. So an answer is proved: none of what is left
-    exceeds it, which is its bound. What was found when time was up follows with the bound of all that is left.
+    The assignments other than the best so far are divided by the first variable in which they differ from it.
+    Only a part whose bound is the largest is searched, so each result is proved: its bound covers everything
+    left. Unproved results at the time limit follow with the bound of all that is left.
 
     References: Lawler (1972), A procedure for computing the K best solutions to discrete optimization problems; Nilsson
     (1998), An efficient algorithm for finding the M most probable configurations in probabilistic expert systems.
@@ -313,7 +319,7 @@ def best_assignments(problem: MaxProblem, n: int, time_limit_s: float, k: int = 
 
 
 def _unproved(heap: list[tuple[float, bool, int, _Part]], n: int) -> list[Found]:
-    """What was found, but not proved, when time was up, with the bound of all that is left."""
+    """Return the unproved results at the time limit, with the bound of all that is left."""
     if not heap:
         return []
     log_bound = -heap[0][0]
@@ -322,7 +328,7 @@ def _unproved(heap: list[tuple[float, bool, int, _Part]], n: int) -> list[Found]
 
 
 def _searched(problem: MaxProblem, allowed: Uint8s, time_limit_s: float, k: int) -> Found:
-    """The best assignment of a part."""
+    """Search for the best assignment of a part."""
     starts = problem.arrays.value_starts
     own = restrict_max_problem(problem, allowed, np.zeros(problem.n_variables, np.uint8))
     # What has one value left is not in the part's own problem.
@@ -336,7 +342,7 @@ def _searched(problem: MaxProblem, allowed: Uint8s, time_limit_s: float, k: int)
 
 
 def _others(problem: MaxProblem, allowed: Uint8s, found: Found) -> list[Uint8s]:
-    """The allowed values of the parts without an assignment: as it is in the first variables, and other in the next."""
+    """Divide a part without an assignment: each new part agrees with it in the first variables and differs in the next."""
     rest, parts = allowed.copy(), []
     for (first, end), code in zip(
         itertools.pairwise(problem.arrays.value_starts.tolist()), found.x.tolist(), strict=True

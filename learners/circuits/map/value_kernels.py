@@ -1,4 +1,4 @@
-"""Values of a MAX problem's assignments, and bounds of its subspaces."""
+"""Kernels for values of a MAX problem's assignments, and bounds of its subspaces."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ LANES = 8
 
 
 class MaxArrays(NamedTuple):
-    """A circuit over query variables alone, with every node scaled so that its bound (max at leaves, sum elsewhere) is one.
+    """A circuit over query variables alone, with every node scaled so that its bound (max at leaves, sum elsewhere) is
+    one.
 
-    Nodes are leaves, a table over the values of one variable, and inner nodes in topological order, children first; the
-    last inner node is the root (without inner nodes the only leaf is). `children[child_starts[i]:leaf_from[i]]` are the
-    inner children of i, `children[leaf_from[i]:child_starts[i + 1]]` its leaves. Sums have no leaf children: a sum over
-    one variable is itself a leaf.
+    Nodes are leaves, each a table over the values of one variable, and inner nodes in topological order, children
+    first; the last inner node is the root (or, without inner nodes, the only leaf).
+    `children[child_starts[i]:leaf_from[i]]` are the inner children of i,
+    `children[leaf_from[i]:child_starts[i + 1]]` its leaves. Sums have no leaf children: a sum over one variable
+    is itself a leaf.
     """
 
     value_starts: Integers  # (n_variables + 1,) int64: a value of a variable is a slot
@@ -35,9 +37,9 @@ class MaxArrays(NamedTuple):
 
 @inner_kernel
 def copy_values_into(x, to):
-    """OUT to: the first values are those of x, which has no more.
+    """Copy x to the beginning of OUT to, which is at least as long.
 
-    A loop, as the assignment of one slice to another compiles the words of an error into every kernel that has one.
+    This is a loop, because a slice assignment would compile an error message into every kernel that uses it.
     """
     for i in range(x.size):
         to[i] = x[i]
@@ -45,7 +47,9 @@ def copy_values_into(x, to):
 
 @kernel
 def assignment_values(arrays, assignments, n_assignments, room, values):
-    """Value of each assignment; assignments (at least n_assignments, n_variables) int64, room (n_inner, LANES) float64; OUT values."""
+    """Compute the value of each assignment; assignments (at least n_assignments, n_variables) int64, room (n_inner,
+    LANES) float64; OUT values.
+    """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
@@ -86,7 +90,7 @@ def assignment_values(arrays, assignments, n_assignments, room, values):
 
 @inner_kernel
 def assignment_value(arrays, x, room, value):
-    """Value of one assignment; x (n_variables,) int64, room (n_inner,) float64; OUT value (1,)."""
+    """Compute the value of one assignment; x (n_variables,) int64, room (n_inner,) float64; OUT value (1,)."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
@@ -109,7 +113,7 @@ def assignment_value(arrays, x, room, value):
 
 @kernel
 def assignment_log_value(arrays, x, room):
-    """Logarithm of the value of one assignment, also where the value itself underflows; x (n_variables,), room (n_inner,) float64."""
+    """Return the log value of one assignment, even if the value underflows; x (n_variables,), room (n_inner,) float64."""
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight = arrays.children, arrays.weight
     leaf_starts, leaf_value, leaf_variable = arrays.leaf_starts, arrays.leaf_value, arrays.leaf_variable
@@ -143,7 +147,7 @@ def assignment_log_value(arrays, x, room):
 
 @kernel
 def upward_bound_pass(arrays, allowed, values, leaf_values):
-    """Bound of every node over the allowed values: OUT values (n_inner,), leaf_values (n_leaves,).
+    """Compute the bound of every node over the allowed values: OUT values (n_inner,), leaf_values (n_leaves,).
 
     At leaves the maximum of the allowed values; allowed (n_slots,) uint8.
     """
@@ -174,9 +178,9 @@ def upward_bound_pass(arrays, allowed, values, leaf_values):
 
 @kernel
 def downward_bound_pass(arrays, values, leaf_values, derivative, slots):
-    """Bound of the subspace X = x for every slot, by derivatives of the root; after `upward_bound_pass`.
+    """Compute the bound of the subspace X = x for every slot, by derivatives of the root; after `upward_bound_pass`.
 
-    derivative (n_inner,) float64 scratch; OUT slots (n_slots,) float64, for values that are not allowed as if they were.
+    derivative (n_inner,) float64 scratch; OUT slots (n_slots,) float64, including values that are not allowed.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts
@@ -225,13 +229,14 @@ def downward_bound_pass(arrays, values, leaf_values, derivative, slots):
 
 @kernel
 def look_ahead_bounds(arrays, allowed, rows, spans, tops, leaf_tops, slots):
-    """Bound of the subspace X = x for every slot, tightened at every sum; OUT slots (n_slots,) float64.
+    """Compute the bound of the subspace X = x for every slot, tightened at every sum; OUT slots (n_slots,) float64.
 
-    rows[i * n_slots + s] bounds node i's value where slot s holds, and tops[i] bounds it anywhere. At a sum every
-    variable X of the scope gives a bound: the maximum over x of the sum of the children's bounds at X = x, for then all
-    children agree on X. The least of these bounds the sum, and caps the row. Without the cap this is the bound
-    by derivatives. Only the span from a node's first to its last variable is written and read. Scratch: rows
-    (n_inner * n_slots,), spans (n_inner, 2) int64, tops (n_inner,), leaf_tops (n_leaves,); allowed (n_slots,) uint8.
+    rows[i * n_slots + s] bounds node i's value if slot s holds, and tops[i] bounds it anywhere. At a sum every
+    variable X of the scope gives a bound: the maximum over x of the sum of the children's bounds at X = x,
+    because all children must agree on X. The least of these bounds the sum, and caps the row. Without the cap
+    this is the bound by derivatives. Only the span from a node's first to its last variable is written and read.
+    Scratch: rows (n_inner * n_slots,), spans (n_inner, 2) int64, tops (n_inner,), leaf_tops (n_leaves,); allowed
+    (n_slots,) uint8.
     """
     is_sum, child_starts, leaf_from = arrays.is_sum, arrays.child_starts, arrays.leaf_from
     children, weight, value_starts = arrays.children, arrays.weight, arrays.value_starts

@@ -1,1 +1,1 @@
-"""Mixtures of Gaussians with full covariances: leaves of several numeric columns at once."""
+"""Mixtures of Gaussians with full covariances, densities of several numeric columns at once."""

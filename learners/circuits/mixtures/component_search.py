@@ -1,4 +1,6 @@
-"""Mixtures of Gaussians that grow: every component is split along its longest axis as long as other rows gain by it; and the expected moments of their EM."""
+"""Growing mixtures of Gaussians: components are split along their longest axis while validation rows gain; and expected
+moments for EM.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ FEWEST = 1e-3
 
 
 class Sums(NamedTuple):
-    """Whole numbers, see the kernels."""
+    """Integer sums, see the kernels."""
 
     rows: Integers  # (n_components,) int64
     first: Integers  # (n_components, d) int64
@@ -35,11 +37,12 @@ class Sums(NamedTuple):
 
 
 class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
-    """How many rows are expected of each component, their sums and sums of products, and their discrete values.
+    """Expected rows of each component, their sums and sums of products, and their discrete values.
 
-    Sums are of standard coordinates: less the component's mean, by the inverse of its Cholesky factor. So nothing cancels,
-    whatever the columns' units; a row's share of a sum is rounded to a multiple of 2^-20, of a count to one of 2^-32, and
-    added as a whole number: the result is the same bit for bit in any order and partition, on any number of threads.
+    Sums are in standard coordinates: centred at the component's mean and scaled by the inverse of its Cholesky
+    factor. So nothing cancels, whatever the columns' units; a row's share of a sum is rounded to a multiple of
+    2^-20, of a count to one of 2^-32, and added as an integer: the result is the same bit for bit in any order
+    and partition, on any number of threads.
 
     References: Dempster, Laird, Rubin (1977); Ghahramani, Jordan (1994), "Supervised learning from incomplete data via
     an EM approach", section 2.2 (missing values).
@@ -105,10 +108,10 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
             add_expected_gaussian_moments(*own, lift, spread, self._sums.first[k], self._sums.second[k])
 
     def maximised(self, pooled: float, narrowest: Floats) -> GaussianMixture:
-        """The M-step.
+        """Run the M-step.
 
-        Each component's covariance is averaged with the mean of all, worth `pooled` rows; narrowest (d,) are standard
-        deviations of an error of recording, which each column has in each component.
+        Each component's covariance is averaged with the mean of all, weighted as `pooled` rows; narrowest (d,) are
+        standard deviations of the recording error, which each column has in each component.
         """
         old, sums = self.model, self._sums
         rows = sums.rows / PER_ROW
@@ -132,7 +135,9 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
         return GaussianMixture(log_weight, mean, covariance, self._log_shares(), old.n_values)
 
     def _log_shares(self) -> Floats:
-        """(n_components, n_codes) float64: of discrete values, each component averaged with all rows."""
+        """Return the log shares of discrete values, (n_components, n_codes) float64, each component averaged with all
+        rows.
+        """
         old, counts = self.model, self._sums.codes / PER_ROW
         log_shares = np.empty_like(counts)
         for v in old.discrete.tolist():
@@ -144,7 +149,9 @@ class ExpectedMoments(ExpectedSums[GaussianMixture, Sums]):
 
 
 def _lifted(observed: Observed, rest: Rest, inverse: Floats, k: int) -> tuple[Floats, Floats]:
-    """From standard coordinates of what is observed to those of all columns, and the covariance of the others there."""
+    """Return the map from standard coordinates of the observed columns to those of all, and the covariance of the
+    others there.
+    """
     d, m = inverse.shape[0], observed.places.size
     factor = np.linalg.inv(observed.inverse[k]) if m else np.zeros((0, 0))
     whole = np.zeros((d, m))
@@ -169,7 +176,7 @@ PRODUCTS_A_SECOND = 1e9
 
 @dataclass(frozen=True)
 class Size:
-    """What became of a number of components."""
+    """Result of fitting one number of components."""
 
     # components, passes: passes up to the best.
     components: int
@@ -178,13 +185,13 @@ class Size:
     valid: float  # mean log density of the rows to choose by, in nats
 
     def facts(self) -> dict[str, object]:
-        """As plain values."""
+        """Return the fields as plain values."""
         return asdict(self) | {"valid": round(self.valid, 4)}
 
 
 @dataclass(frozen=True, eq=False)
 class Grown:
-    """The mixture that was chosen."""
+    """The selected mixture."""
 
     mixture: GaussianMixture
     pooled: float
@@ -195,7 +202,7 @@ class Grown:
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """Rows to fit and rows to choose by."""
+    """Training and validation rows."""
 
     n_values: Integers  # (n_variables,) int64: sizes of domains; 0 of numeric columns
     # fit, valid (n_variables, n_rows) float64
@@ -205,11 +212,11 @@ class Halves:
     threads: int = 1
 
     def expected(self, mixture: GaussianMixture) -> ExpectedMoments:
-        """Expected sums of the rows to fit; the same on any number of threads."""
+        """Return the expected sums of the training rows, independent of the number of threads."""
         return parallel_expected_sums(partial(ExpectedMoments, mixture), self.fit, self.threads)
 
     def score(self, mixture: GaussianMixture) -> float:
-        """Mean log density of the rows to choose by."""
+        """Return the mean log density of the validation rows."""
         return float(np.maximum(mixture.log_density(self.valid), IMPOSSIBLE).mean())
 
 
@@ -220,14 +227,15 @@ def grow_gaussian_mixture(
     work: float = np.inf,
     report: Callable[[float, str], None] = lambda _share, _note: None,
 ) -> Grown:
-    """Fit mixtures of 1, 2, 4, … components, each size from the one before, and take the one that explains other rows best.
+    """Fit mixtures of 1, 2, 4, … components, each from the one before, and return the one that explains validation rows
+    best.
 
-    Sizes end where two in a row gain nothing, at 128, and where the work is spent. Then the best size goes on with other weights
-    of the components' mean covariance.
+    The search stops when two sizes in a row gain nothing, at 128 components, or when the work is spent. Then the
+    best size is refined with other weights of the components' mean covariance.
 
-    components: only this size, and the powers of two below it on the way there.
-    work: multiplications that may be made.
-    report: called with the share of the work that is done and what is being tried; may raise.
+    components: only this size, and the powers of two below it on the way.
+    work: number of multiplications allowed.
+    report: called with the share of the work done and the current step; may raise.
     References: Ueda, Nakano, Ghahramani, Hinton (2000), SMEM algorithm for mixture models, section 3.3 (splitting).
     """
     growing = _Growing(halves, work, report)
@@ -257,7 +265,7 @@ def grow_gaussian_mixture(
 def refit_mixture_on_all_rows(
     way: Sequence[Size], halves: Halves, report: Callable[[float, str], None]
 ) -> GaussianMixture:
-    """The same sizes and passes as `grow_gaussian_mixture` took, on all rows: a tenth more rows tell more of many covariances."""
+    """Repeat the sizes and passes of `grow_gaussian_mixture` on all rows, which improves the covariances."""
     mixture = _one(halves)
     scale = np.sqrt(np.diagonal(mixture.covariance[0]))
     for place, size in enumerate(way):
@@ -278,7 +286,7 @@ class _Growing:
         return self.left > 0
 
     def fit(self, mixture: GaussianMixture, pooled: float) -> Grown:
-        """EM until the rows to choose by gain nothing any more."""
+        """Run EM until the validation rows gain nothing."""
         k, d = mixture.mean.shape
         cost = float(self.halves.fit.shape[1]) * k * (0.5 * d * (d + 1) + mixture.discrete.size)
         best, highest, waited, n_best = mixture, self.halves.score(mixture), 0, 0
@@ -298,7 +306,9 @@ class _Growing:
 
 
 def single_component_mixture(n_values: Integers, mean: Floats, variance: Floats) -> GaussianMixture:
-    """A component without correlations, with equal shares of discrete values; mean, variance (d,) of the numeric columns."""
+    """Return a component without correlations and with equal shares of discrete values; mean, variance (d,) of the
+    numeric columns.
+    """
     sizes = n_values[n_values > 0].tolist()
     log_share = np.concatenate([np.full(size, -np.log(size)) for size in sizes] or [np.empty(0)])
     return GaussianMixture(
@@ -307,7 +317,7 @@ def single_component_mixture(n_values: Integers, mean: Floats, variance: Floats)
 
 
 def _one(halves: Halves) -> GaussianMixture:
-    """One component: each column's mean and variance, and equal shares of discrete values."""
+    """Return one component with each column's mean and variance, and equal shares of discrete values."""
     n_values = halves.n_values
     numbers = halves.fit[np.flatnonzero(n_values == 0)].astype(np.float64)
     known = ~np.isnan(numbers)
@@ -319,7 +329,9 @@ def _one(halves: Halves) -> GaussianMixture:
 
 
 def _split(mixture: GaussianMixture, scale: Floats, most: int) -> GaussianMixture:
-    """Two components for each, of the heaviest where not all can be split: its halves along its longest axis, in units of scale."""
+    """Split each component, or the heaviest if not all can be split, into halves along its longest axis, in units of
+    scale.
+    """
     k = mixture.n_components
     chosen = np.sort(np.argsort(-mixture.log_weight, kind="stable")[: most - k])
     whole = np.setdiff1d(np.arange(k), chosen)

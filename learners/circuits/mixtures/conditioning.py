@@ -1,4 +1,4 @@
-"""What a mixture of Gaussians says of the missing cells of rows, given the others."""
+"""Conditional distributions of the missing cells of rows under a mixture of Gaussians."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_AT_A_TIME = 1 << 21
 
 
 class Tree(NamedTuple):
-    """Values of asked variables, and logarithms: of their density with the evidence, and of a bound on that of any values."""
+    """Values of queried variables, their log density with the evidence, and a log bound for any values."""
 
     values: Floats
     log_density: float
@@ -27,7 +27,9 @@ class Tree(NamedTuple):
 
 
 def conditional_marginals(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> list[Floats]:
-    """(n_rows, n_values) of each discrete variable by itself given each row; an observed one is certain. Raises ImpossibleEvidence."""
+    """Return the marginal distribution of each discrete variable given each row, (n_rows, n_values); observed ones are
+    certain. Raises ImpossibleEvidence.
+    """
     shares = mixture.shares(x)
     marginals = []
     for v in variables:
@@ -40,7 +42,7 @@ def conditional_marginals(mixture: GaussianMixture, x: Array, variables: Sequenc
 
 
 def conditional_joint(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> Floats:
-    """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables given each row.
+    """Return the joint distribution of some discrete variables given each row, (n_rows, n_values, n_values, …) float64.
 
     Raises ImpossibleEvidence.
     """
@@ -63,7 +65,8 @@ def conditional_joint(mixture: GaussianMixture, x: Array, variables: Sequence[in
 
 
 def conditional_moments(mixture: GaussianMixture, x: Array, variables: Sequence[int]) -> tuple[Floats, Floats]:
-    """Expectation and variance (n_rows, len(variables)) of numeric variables given each row; an observed one has variance zero.
+    """Return the expectation and variance of numeric variables given each row, (n_rows, len(variables)); observed ones
+    have variance zero.
 
     Raises ImpossibleEvidence.
     """
@@ -85,14 +88,16 @@ def conditional_moments(mixture: GaussianMixture, x: Array, variables: Sequence[
 
 
 def _cut(mixture: GaussianMixture, means: Floats, rest: Rest) -> tuple[Floats, Floats]:
-    """Expectations (n_components, u, n_rows) and variances of missing numbers, those in ranges cut to them."""
+    """Return the expectations (n_components, u, n_rows) and variances of missing numbers, truncated to their ranges."""
     variances = np.diagonal(rest.covariance, axis1=1, axis2=2)[:, :, np.newaxis]
     box = mixture.box(means, rest) if mixture.ranges else None
     return (means, variances) if box is None else box.moments(means, variances)
 
 
 def component_conditional_means(mixture: GaussianMixture, x: Array, v: int) -> Floats:
-    """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
+    """Return each component's expectation of a numeric variable, (n_components, n_rows) float64; NaN in rows that have
+    it.
+    """
     place = int(np.searchsorted(mixture.numeric, v))
     conditional = np.full((mixture.n_components, x.shape[1]), np.nan)
     for rows, means, rest, _, _ in _conditional(mixture, x):
@@ -104,7 +109,7 @@ def component_conditional_means(mixture: GaussianMixture, x: Array, v: int) -> F
 def _conditional(
     mixture: GaussianMixture, x: Array
 ) -> Iterator[tuple[Integers, Floats, Rest | None, Floats, Observed]]:
-    """Rows, and the expectations (n_components, u, n_rows) of their missing numbers by components."""
+    """Yield rows with the components' expectations (n_components, u, n_rows) of their missing numbers."""
     for every, numbers, observed, rest in mixture.groups(x) if x.shape[1] else ():
         u = 0 if rest is None else rest.places.size
         step = max(1, MOST_AT_A_TIME // max(1, mixture.n_components * u))
@@ -117,7 +122,7 @@ def _conditional(
 
 
 def draw_missing_cells(mixture: GaussianMixture, x: Array, n: int, seed: int, places: Integers) -> Floats:
-    """(n_rows, n, n_variables) float64: the missing cells of each row drawn together given the others.
+    """Draw the missing cells of each row jointly given the others, (n_rows, n, n_variables) float64.
 
     A draw depends on the seed, its row's place (n_rows,) and its own number. Raises ImpossibleEvidence.
     """
@@ -136,7 +141,9 @@ def _is_known(mixture: GaussianMixture, x: Array) -> Array:
 
 
 def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Floats) -> None:
-    """OUT out (n_rows, n, n_variables), by uniform numbers u (n_rows, n, n_variables + 1): the first chooses the component."""
+    """Fill OUT out (n_rows, n, n_variables) from uniform numbers u (n_rows, n, n_variables + 1), the first of which
+    chooses the component.
+    """
     chosen = _chosen(shares.T[:, np.newaxis], u[:, :, 0])
     for v in mixture.discrete.tolist():
         codes = _chosen(np.exp(mixture.shares_of(v))[chosen], u[:, :, v + 1])
@@ -156,14 +163,16 @@ def _draw(mixture: GaussianMixture, x: Array, shares: Floats, u: Floats, out: Fl
 
 
 def _chosen(p: Floats, u: Floats) -> Integers:
-    """The places that uniform numbers u choose by distributions p along the last axis."""
+    """Return the positions that uniform numbers u select from distributions p along the last axis."""
     passed = np.cumsum(p, axis=-1)
     index: Integers = (passed < (u * passed[..., -1])[..., np.newaxis]).sum(axis=-1)
     return np.minimum(index, p.shape[-1] - 1)
 
 
 def seeded_uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
-    """(n_rows, n, width) float64 between 0 and 1, each a function of the seed, its row's place and its own: SplitMix64."""
+    """Return numbers in (0, 1), (n_rows, n, width) float64, each a function of the seed, its row's place and its
+    position: SplitMix64.
+    """
     with np.errstate(over="ignore"):
         rows = random_bits_array(random_bits_array(np.array([seed], np.uint64)) + places.astype(np.uint64) * GOLDEN)
         own = np.arange(1, n * width + 1, dtype=np.uint64) * GOLDEN
@@ -172,10 +181,10 @@ def seeded_uniforms(seed: int, places: Integers, n: int, width: int) -> Floats:
 
 
 def best_component_modes(mixture: GaussianMixture, x: Array, variables: Sequence[int], n_trees: int) -> list[Tree]:
-    """The components' own modes of some variables, the densest first, given one row; what is neither asked nor given is summed out.
+    """Return the components' modes of some variables given one row, densest first; other variables are summed out.
 
-    Numbers that are asked for are searched in their ranges. Of others the bound takes any range as certain. Modes of
-    the n_trees components that are highest alone are compared by the density of the whole mixture. Raises
+    Queried numbers are searched in their ranges. The bound treats ranges of other variables as certain. The
+    n_trees components with the highest modes are compared by the density of the whole mixture. Raises
     ImpossibleEvidence.
     """
     alone = replace(mixture, ranges={})
@@ -207,7 +216,7 @@ def best_component_modes(mixture: GaussianMixture, x: Array, variables: Sequence
 
 
 def _modes(means: Floats, covariance: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Where each component's density (n_components, m) is highest between ends (m, 2), and its squared distance from the mean.
+    """Return each component's mode (n_components, m) within ends (m, 2), and its squared distance from the mean.
 
     References: Stark, Parker (1995), Bounded-variable least squares: an algorithm and applications.
     """

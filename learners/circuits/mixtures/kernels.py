@@ -1,4 +1,4 @@
-"""Densities of multivariate Gaussians over blocks of rows, and their expected moments as whole numbers."""
+"""Densities of multivariate Gaussians over blocks of rows, and their expected moments as integers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LEAST_SHARE = 2.0**-24
 def add_gaussian_log_densities(
     x, mean, inverse, constant, out
 ):  # (m, n), (K, m), (K, m, m) lower, (K,) float64; OUT (K, n)
-    """Add the log density of each row under each component; a number that is not finite has density zero."""
+    """Add the log density of each row under each component; nonfinite numbers have density zero."""
     n_columns, n_rows = x.shape
     centred, z, squares = np.empty((n_columns, BLOCK)), np.empty(BLOCK), np.empty(BLOCK)
     for first in range(0, n_rows, BLOCK):
@@ -47,11 +47,11 @@ def add_gaussian_log_densities(
 # d = all numeric columns
 @kernel
 def add_expected_gaussian_moments(x, share, mean, inverse, lift, spread, first, second):
-    """Add what rows are expected to add to the moments of one component, in its standard coordinates.
+    """Add the rows' expected contributions to the moments of one component, in its standard coordinates.
 
-    x (n, m) float64: what is observed; share (n,) float64; mean (m,); inverse (m, m) lower; lift (d, m): from standard
-    coordinates of what is observed to all; spread (d, d): covariance of all given what is observed, in standard coordinates.
-    OUT first (d,), second (d, d) int64, the lower half.
+    x (n, m) float64: the observed values; share (n,) float64; mean (m,); inverse (m, m) lower; lift (d, m): from
+    standard coordinates of the observed columns to all; spread (d, d): covariance of all given the observed ones,
+    in standard coordinates. OUT first (d,), second (d, d) int64, the lower half.
     """
     n_rows, m = x.shape
     d = first.size

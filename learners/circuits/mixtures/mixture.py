@@ -1,4 +1,6 @@
-"""A mixture whose components are one Gaussian of all numeric columns, which ranges may cut to a box, and a distribution of each discrete one."""
+"""A mixture whose components are one Gaussian of all numeric columns, optionally truncated to a box, and a distribution
+of each discrete one.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ INDEPENDENT = 1e-9
 
 
 class DependentRanges(InvalidEvidence):
-    """Ranges of columns that depend on each other, of which no formula tells the probability."""
+    """Raised for ranges of dependent columns, whose joint probability has no closed form."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +39,7 @@ class DependentRanges(InvalidEvidence):
 
 
 class Box(NamedTuple):
-    """Columns that are independent of each other given what is observed, each in a range."""
+    """Columns that are independent given the observed ones, each restricted to a range."""
 
     places: Integers  # (r,) int64: among the columns that are not observed
     mean: Floats  # (n_components, r, n_rows) float64: before they are cut
@@ -47,17 +49,18 @@ class Box(NamedTuple):
 
     @property
     def standard_ends(self) -> tuple[Floats, Floats]:
-        """(n_components, r, n_rows) float64, twice: the ends in standard deviations from the mean."""
+        """Return the ends in standard deviations from the mean, (n_components, r, n_rows) float64 each."""
         scale = self.deviation[:, :, np.newaxis]
         return (self.ends[:, :1] - self.mean) / scale, (self.ends[:, 1:] - self.mean) / scale
 
     @property
     def log_mass(self) -> Floats:
-        """(n_components, n_rows) float64: log probability of the box."""
+        """Return the log probability of the box, (n_components, n_rows) float64."""
         return normal_interval_log_probability(*self.standard_ends).sum(axis=1)
 
     def moments(self, means: Floats, variances: Floats) -> tuple[Floats, Floats]:
-        """Means and variances (n_components, u, n_rows) of all unobserved columns in the box, from those before it is cut.
+        """Return means and variances (n_components, u, n_rows) of all unobserved columns in the box, from those before
+        truncation.
 
         References: Pearson (1903), On the influence of natural selection on the variability and correlation of organs,
         section 3.
@@ -72,10 +75,10 @@ class Box(NamedTuple):
         return means, variances
 
     def moved(self, drawn: Floats, k: int, rows: Integers) -> Floats:
-        """(n, u) float64: numbers drawn from a component without the box, some of each row, as ones in the box.
+        """Map numbers drawn from a component without the box to numbers in the box, (n, u) float64.
 
-        A column's place in its distribution becomes its place in the distribution cut to the range, and the others follow. They
-        are as they should be, as what is left of them is independent of the columns in the box.
+        A column's quantile becomes its quantile in the truncated distribution, and the others follow. Their
+        distribution is correct because their residuals are independent of the columns in the box.
         """
         scale, before = self.deviation[k], drawn[:, self.places]
         mean = self.mean[k][:, rows].T
@@ -88,9 +91,9 @@ class Box(NamedTuple):
 
 
 def conditional_range_box(places: Integers, means: Floats, covariance: Floats, ends: Floats) -> Box:
-    """The box of some columns (r,) among those that are not observed, of which `means` and `covariance` are.
+    """Create the box of some columns (r,) among the unobserved ones, whose `means` and `covariance` are given.
 
-    Raises DependentRanges if the columns depend on each other given what is observed.
+    Raises DependentRanges if the columns are dependent given the observed ones.
     """
     own = covariance[:, places[:, np.newaxis], places]
     deviation = np.sqrt(np.diagonal(own, axis1=1, axis2=2))
@@ -111,7 +114,9 @@ Leaf = tuple[int, Floats]
 
 
 class Observed(NamedTuple):
-    """The components' densities of some of the numeric columns: sub-vectors of the means, sub-blocks of the covariances."""
+    """The components' densities of the observed numeric columns: sub-vectors of the means, sub-blocks of the
+    covariances.
+    """
 
     places: Integers  # (m,) int64: of the observed ones among the numeric columns
     mean: Floats  # (n_components, m) float64
@@ -129,9 +134,11 @@ class Rest(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GaussianMixture:
-    """Within a component the discrete columns are independent of the numeric ones and of each other; the numeric ones are not.
+    """A mixture in whose components the discrete columns are independent of each other and of the numeric ones, which
+    are correlated.
 
-    Raises InvalidCircuit if shapes do not fit together, shares do not add up to one, or a covariance is not positive definite.
+    Raises InvalidCircuit if shapes do not match, shares do not add up to one, or a covariance is not positive
+    definite.
 
     References: Bishop (2006), Pattern Recognition and Machine Learning, sections 2.3.1, 2.3.2 and 9.2.
     """
@@ -153,22 +160,22 @@ class GaussianMixture:
 
     @property
     def n_components(self) -> int:
-        """Gaussians."""
+        """Number of Gaussians."""
         return self.log_weight.size
 
     @cached_property
     def numeric(self) -> Integers:
-        """The numeric variables."""
+        """Numeric variables."""
         return np.flatnonzero(self.n_values == 0)
 
     @cached_property
     def discrete(self) -> Integers:
-        """The discrete variables."""
+        """Discrete variables."""
         return np.flatnonzero(self.n_values > 0)
 
     @cached_property
     def starts(self) -> Integers:
-        """(n_variables + 1,) int64: where the shares of each variable's values start."""
+        """Start of each variable's shares, (n_variables + 1,) int64."""
         return np.concatenate([[0], np.cumsum(self.n_values)])
 
     @cached_property
@@ -176,11 +183,11 @@ class GaussianMixture:
         return {}
 
     def shares_of(self, v: int) -> Floats:
-        """(n_components, n_values) float64: log shares of a discrete variable's values."""
+        """Return the log shares of a discrete variable's values, (n_components, n_values) float64."""
         return self.log_share[:, self.starts[v] : self.starts[v + 1]]
 
     def observed(self, is_observed: Mask) -> tuple[Observed, Rest | None]:
-        """What is observed, and what is not, by components."""
+        """Return the components' distributions of the observed columns and of the rest."""
         key = is_observed.tobytes()
         pattern = self._patterns.get(key)
         if pattern is None:
@@ -191,7 +198,9 @@ class GaussianMixture:
         return pattern
 
     def groups(self, x: Array) -> Iterator[tuple[Integers, Floats, Observed, Rest | None]]:
-        """Rows (n_variables, n_rows) by which numeric columns they have: places, what is observed (m, n), and the components."""
+        """Group rows (n_variables, n_rows) by their observed numeric columns; yields positions, observed values (m, n),
+        and the components.
+        """
         numbers = x[self.numeric].astype(np.float64, copy=False)
         known = ~np.isnan(numbers)
         if known.all():
@@ -204,9 +213,9 @@ class GaussianMixture:
             yield rows, read_only_array(numbers[np.ix_(known[:, at], rows)]), *self.observed(known[:, at])
 
     def log_joint(self, x: Array) -> Floats:
-        """(n_components, n_rows) float64: log density of each row's observed cells together with each component.
+        """Return the log density of each row's observed cells with each component, (n_components, n_rows) float64.
 
-        Missing is NaN, or of a discrete variable a code outside its domain. Raises DependentRanges.
+        Missing is NaN, or for a discrete variable a code outside its domain. Raises DependentRanges.
         """
         logs = np.repeat(self.log_weight[:, np.newaxis], x.shape[1], axis=1)
         if not x.shape[1]:
@@ -227,13 +236,17 @@ class GaussianMixture:
         return logs
 
     def expectations(self, numbers: Floats, observed: Observed, rest: Rest) -> Floats:
-        """(n_components, u, n_rows) float64: of the numeric columns that rows lack, given those they have, `numbers`."""
+        """Return the expectation of the missing numeric columns given the observed ones, `numbers`, (n_components, u,
+        n_rows) float64.
+        """
         means = rest.slope @ (numbers - observed.mean[:, :, np.newaxis])
         means += self.mean[:, rest.places, np.newaxis]
         return means
 
     def box(self, means: Floats, rest: Rest) -> Box | None:
-        """The ranges of what rows lack, whose expectations are `means`; None without any. Raises DependentRanges."""
+        """Return the box of the ranges of missing columns, with expectations `means`; None without ranges. Raises
+        DependentRanges.
+        """
         ends = {int(v): own for v, own in self.ranges.items() if v in self.numeric[rest.places]}
         places = np.searchsorted(self.numeric[rest.places], np.array([*ends], np.int64))
         return (
@@ -243,16 +256,18 @@ class GaussianMixture:
         )
 
     def codes_of(self, x: Array, v: int) -> tuple[Integers, Integers]:
-        """The rows in which a discrete variable is observed, and its codes there."""
+        """Return the rows in which a discrete variable is observed, and its codes there."""
         rows = np.flatnonzero((x[v] >= 0) & (x[v] < self.n_values[v]))
         return rows, x[v, rows].astype(np.int64)
 
     def log_density(self, x: Array) -> Floats:
-        """(n_rows,) float64: log density of what is observed in each row, a probability where no number is."""
+        """Return the log density of each row's observed cells, (n_rows,) float64; a log probability if no number is
+        observed.
+        """
         return log_sum_exp(self.log_joint(x))
 
     def shares(self, x: Array) -> Floats:
-        """(n_components, n_rows) float64: probability of each component given each row.
+        """Return the probability of each component given each row, (n_components, n_rows) float64.
 
         Raises ImpossibleEvidence, naming a row of probability zero.
         """
@@ -266,9 +281,10 @@ class GaussianMixture:
         return shares
 
     def diagonal(self) -> Circuit:
-        """The circuit of the same components without the correlations inside them.
+        """Return a circuit of the same components without correlations.
 
-        It has the variables, their domains and each one's own distribution; what involves two numeric columns it does not know.
+        It has the same variables, domains and marginal distributions, but no dependence between numeric columns
+        within a component.
         """
         spread = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
         place = {v: i for i, v in enumerate(self.numeric.tolist())}
@@ -282,12 +298,14 @@ class GaussianMixture:
         return product_mixture_circuit(self.log_weight, leaves, self.n_values)
 
     def to_arrays(self) -> dict[str, Array]:
-        """The parameters by name."""
+        """Return the parameters by name."""
         return {name: getattr(self, name) for name in NAMES}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> GaussianMixture:
-        """The mixture of `to_arrays`. Raises InvalidCircuit if one is not there, or they make no mixture."""
+        """Build the mixture from the output of `to_arrays`. Raises InvalidCircuit if an array is missing, or they are
+        not a valid mixture.
+        """
         for name in NAMES:
             if name not in arrays:
                 raise InvalidCircuit(f"has no array {name!r}")
@@ -296,7 +314,7 @@ class GaussianMixture:
 
 
 def log_sum_exp(logs: Floats) -> Floats:
-    """(n,) float64: logarithm of the sums over the first axis; -inf of nothing but -inf."""
+    """Return the log of the sums over the first axis, (n,) float64; -inf if all are -inf."""
     most = logs.max(axis=0, initial=-np.inf)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(most == -np.inf, -np.inf, most + np.log(np.exp(logs - most).sum(axis=0)))
@@ -324,7 +342,7 @@ def _check(mixture: GaussianMixture) -> None:
 
 
 def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Observed, Rest | None]:
-    """Marginal distribution of some columns, and the conditional one of the others.
+    """Return the marginal distribution of some columns, and the conditional distribution of the others.
 
     References: Bishop (2006), equations 2.81, 2.82 and 2.98.
     """
@@ -349,7 +367,7 @@ def _divided(mean: Floats, covariance: Floats, is_observed: Mask) -> tuple[Obser
 
 
 def product_mixture_circuit(log_weight: Floats, leaves: Sequence[Sequence[Leaf]], n_values: Integers) -> Circuit:
-    """A mixture of products, each of one leaf for every variable in turn; leaves are told by kind and parameters."""
+    """Build a mixture of products with one leaf per variable, given by kind and parameters."""
     builder = CircuitBuilder(n_values)
     parts = [[builder.leaf(kind, v, p.tolist()) for v, (kind, p) in enumerate(part)] for part in leaves]
     builder.sum([builder.product(part) for part in parts], log_weight.tolist())

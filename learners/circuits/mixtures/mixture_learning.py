@@ -1,4 +1,6 @@
-"""The passes of a mixture of Gaussians: drawn rows with the numbers that they hold, on which it grows in memory, then EM over all rows."""
+"""Passes of a mixture of Gaussians: draw rows with their numbers, grow the mixture in memory, then run EM over all
+rows.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ ROOM, MOST_ROWS = 5_000_000, 200_000
 
 
 class DrawnNumbers(DrawnRows):
-    """The distinct rows with the smallest content hashes, the numbers of continuous columns among their content."""
+    """Distinct rows with the smallest content hashes, including the numbers of continuous columns."""
 
     stage = "drawing rows of numbers"
     stored_name, stored_dtype = "content", np.dtype(np.int64)
@@ -54,7 +56,7 @@ class DrawnNumbers(DrawnRows):
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is collected."""
+        """Specification of the statistic."""
         continuous = [self.schema.attributes[i].name for i in self.schema.continuous]
         return {
             "statistic": "drawn rows of numbers",
@@ -64,7 +66,7 @@ class DrawnNumbers(DrawnRows):
         }
 
     def under(self, schema: Schema) -> Self:
-        """No rows, by another schema."""
+        """Return a statistic of no rows with another schema."""
         return type(self)(schema)
 
     def _hashes(self, rows: Chunk) -> Uint64s:
@@ -83,7 +85,7 @@ class DrawnNumbers(DrawnRows):
 
 
 def _bits(rows: Chunk) -> Integers:
-    """(n_continuous, n_rows) int64: the bits of each number, one for NaN and one for zero."""
+    """Return the bits of each number, (n_continuous, n_rows) int64, with one pattern for NaN and one for zero."""
     if rows.numbers is None:
         return np.empty((0, rows.n_rows), np.int64)
     return np.ascontiguousarray(np.where(np.isnan(rows.numbers), np.nan, rows.numbers + 0.0)).view(np.int64)
@@ -96,7 +98,7 @@ DENSITIES = ("gaussian", "student", "lognormal", "quantile")
 
 
 def mixture_refusal_reason(schema: Schema) -> tuple[str, str] | None:
-    """Why no mixture of Gaussians has the columns of a schema, and the column at fault; None if one has."""
+    """Return why a schema's columns do not support a mixture of Gaussians, with the column at fault; None if they do."""
     continuous = [schema.attributes[i] for i in schema.continuous]
     for attribute in continuous:
         if attribute.distribution not in DENSITIES:
@@ -109,7 +111,7 @@ def mixture_refusal_reason(schema: Schema) -> tuple[str, str] | None:
 
 
 def require_gaussian_columns(schema: Schema) -> None:
-    """Refuse columns that no mixture of Gaussians has. Raises SchemaError."""
+    """Refuse columns that do not support a mixture of Gaussians. Raises SchemaError."""
     refusal = mixture_refusal_reason(schema)
     if refusal is not None:
         reason, column = refusal
@@ -120,7 +122,9 @@ def require_gaussian_columns(schema: Schema) -> None:
 
 
 def mixture_domain_sizes(schema: Schema) -> Integers:
-    """(n_variables,) int64: sizes of domains without the code for missing values; 0 of numeric columns, the class last."""
+    """Return the domain sizes without the code for missing values, (n_variables,) int64; 0 for numeric columns, the
+    class last.
+    """
     missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
     sizes = schema.domain_sizes - missing
     sizes[list(schema.continuous)] = 0
@@ -130,7 +134,7 @@ def mixture_domain_sizes(schema: Schema) -> Integers:
 
 
 def mixture_columns(schema: Schema) -> Columns:
-    """How columns are the variables of any mixture of the schema."""
+    """Return the mapping of columns to the variables of any mixture of the schema."""
     n_values = mixture_domain_sizes(schema)
     d = int((n_values == 0).sum())
     return circuit_columns(single_component_mixture(n_values, np.zeros(d), np.ones(d)).diagonal(), schema)
@@ -139,9 +143,9 @@ def mixture_columns(schema: Schema) -> Columns:
 def grow_mixture_passes(
     schema: Schema, densities: Mapping[int, Densities], minutes: float, components: int | None
 ) -> Passes[tuple[Grown, DrawnNumbers, Chunk]]:
-    """A pass that draws rows, and the search as work between passes; returns the rows to choose by, too.
+    """Draw rows in one pass, and run the search as work between passes; also returns the validation rows.
 
-    Where all rows were drawn, the mixture is then made again in the same steps from all of them.
+    If all rows were drawn, the mixture is then fitted again in the same steps on all of them.
     """
     drawn: DrawnNumbers = yield DrawnNumbers(schema)
     rows = drawn.occurrences(drawn.n_distinct)
@@ -168,12 +172,12 @@ def grow_mixture_passes(
 
 
 def has_drawn_all_rows(drawn: DrawnNumbers) -> bool:
-    """Whether all rows were drawn."""
+    """Return whether all rows were drawn."""
     return int(drawn.sample.counts.sum()) == drawn.n_rows
 
 
 def minimum_column_deviations(schema: Schema, densities: Mapping[int, Densities]) -> Floats:
-    """(d,) float64: standard deviation of the error with which each continuous column is recorded."""
+    """Return the standard deviation of each continuous column's recording error, (d,) float64."""
     return np.array([densities[i].narrowest for i in schema.continuous])
 
 
@@ -184,7 +188,7 @@ def learn_mixture(
     passes: int,
     facts: Mapping[str, object],
 ) -> Passes[GaussianModel]:
-    """EM over all rows, until drawn rows gain nothing; none where all rows were drawn."""
+    """Run EM over all rows until drawn rows gain nothing; skipped if all rows were drawn."""
     growth, drawn, valid = grown
     rows_of = mixture_columns(schema).rows_of_chunk
     least, x = minimum_column_deviations(schema, densities), rows_of(valid)
@@ -202,11 +206,11 @@ def learn_mixture(
 def better_of_circuit_and_mixture(
     model: CircuitModel, densities: Mapping[int, Densities], minutes: float, passes: int
 ) -> Passes[CircuitModel]:
-    """The model, or a mixture of Gaussians if drawn rows are more probable by one.
+    """Return the model, or a mixture of Gaussians if it gives drawn rows a higher likelihood.
 
-    The model has learned from all rows, those drawn to choose by among them; the mixture grows without these, in a
-    quarter of the minutes. What both tried is in the facts of either: `search` of the circuit, `gaussians` with the log
-    likelihoods of both.
+    The model has learned from all rows, including the validation rows; the mixture grows without these, in a
+    quarter of the minutes. The facts of either record both attempts: `search` of the circuit, `gaussians` with
+    the log likelihoods of both.
     """
     reason = mixture_refusal_reason(model.schema)
     if reason is not None:

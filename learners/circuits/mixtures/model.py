@@ -1,4 +1,4 @@
-"""A learned mixture of Gaussians with its schema: what is stored, served and queried."""
+"""A learned mixture of Gaussians with its schema, for storage, serving and queries."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from learners.schema import Schema
 
 
 class GaussianModel(CircuitModel):
-    """A mixture whose components are one Gaussian with full covariance of all numeric columns, and independent discrete ones.
+    """A mixture whose components are one Gaussian with full covariance of all numeric columns, and independent discrete
+    ones.
 
-    mixture: variable i is attribute i; the last one is the class, if the schema has a target.
-    facts: how it was learned.
+    mixture: variable i is attribute i; the last one is the class, if the schema has a target. facts: how it was
+    learned.
     """
 
     kind: ClassVar[str] = "gaussian mixture"
@@ -33,33 +34,43 @@ class GaussianModel(CircuitModel):
         self.mixture = mixture
 
     def class_posterior(self, x: Array, variable: int) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        """Return P(class | attributes) of possible rows (n_variables, n_rows), (n_rows, n_classes) float64."""
         return conditioning.conditional_marginals(self.mixture, x, [variable])[0]
 
     def row_logs(self, x: Array) -> Floats:
-        """(n_rows,) float64: log density of rows (n_variables, n_rows), what is missing integrated or summed out."""
+        """Return the log density of rows (n_variables, n_rows), with missing values integrated or summed out, (n_rows,)
+        float64.
+        """
         return self.mixture.log_density(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each discrete variable by itself, given each row. Raises ImpossibleEvidence."""
+        """Return the marginal distribution of each discrete variable given each row, (n_rows, n_values) float64. Raises
+        ImpossibleEvidence.
+        """
         return conditioning.conditional_marginals(self.mixture, x, variables)
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
-        """(n_rows, len(variables)) float64: the expectation of numeric variables, given each row. Raises ImpossibleEvidence."""
+        """Return the expectation of numeric variables given each row, (n_rows, len(variables)) float64. Raises
+        ImpossibleEvidence.
+        """
         return conditioning.conditional_moments(self.mixture, x, variables)[0]
 
     def row_peaks(self, x: Array, v: int) -> Floats:
-        """(n_components, n_rows) float64: each component's expectation of a numeric variable; NaN in rows that have it."""
+        """Return each component's expectation of a numeric variable, (n_components, n_rows) float64; NaN in rows that
+        have it.
+        """
         return conditioning.component_conditional_means(self.mixture, x, v)
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
+        """Draw samples given each row, (n_rows, n, n_variables) float64; `numbers` (n_rows,) seed each row. Raises
+        ImpossibleEvidence.
+        """
         return conditioning.draw_missing_cells(self.mixture, x, n, seed, numbers)
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """As `queries.answer_network_queries` tells; with ranges of columns that depend on each other by `sampled_mixture_answer`.
+        """Answer queries as `queries.answer_network_queries` does; dependent ranges use `sampled_mixture_answer`.
 
-        Raises DependentRanges of such ranges in a query that asks for no samples.
+        Raises DependentRanges for such ranges in a query that does not allow sampling.
         """
         try:
             return super().answer(queries, pause)
@@ -75,11 +86,11 @@ class GaussianModel(CircuitModel):
             return sampled_mixture_answer(self.mixture, self.columns, query, query.sampling, pause)
 
     def batches(self, likelihoods: Likelihoods) -> Batches:
-        """What answers the queries of each kind, given likelihoods."""
+        """Return the handlers of each query kind, given likelihoods."""
         return queries.mixture_query_handlers(self.mixture, likelihoods)
 
     def structure(self) -> dict[str, object]:
-        """The columns, and what the mixture over them consists of."""
+        """Return the columns, and a description of the mixture."""
         mixture, d = self.mixture, self.mixture.mean.shape[1]
         n_free = mixture.n_components * (1 + d + d * (d + 1) // 2) - 1
         n_free += mixture.n_components * int((mixture.n_values[mixture.discrete] - 1).sum())
@@ -93,18 +104,18 @@ class GaussianModel(CircuitModel):
         return super().structure() | {"circuit": circuit}
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
-        """Header and named arrays, from which `from_arrays` makes the model again."""
+        """Return a header and named arrays for `from_arrays`."""
         header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         return header, self.mixture.to_arrays()
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`; the arrays may be memory-mapped and read-only."""
         stored = cast("CircuitHeader", header)
         return cls(Schema.from_json(stored["schema"]), GaussianMixture.from_arrays(arrays), stored["facts"])
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `components`, `means`, `covariances` and `shares`, for SQL."""
+        """Return the tables `columns`, `components`, `means`, `covariances` and `shares`, for SQL."""
         mixture = self.mixture
         k, d = mixture.mean.shape
         names = np.array(self.columns.names, object)

@@ -1,4 +1,6 @@
-"""Queries to a mixture of Gaussians, in the words of the columns; where ranges depend on each other from samples, each answer with its standard error."""
+"""Queries to a mixture of Gaussians in terms of the columns; with dependent ranges answered from samples, with standard
+errors.
+"""
 
 from __future__ import annotations
 
@@ -33,17 +35,17 @@ SAME = 1e-10
 
 
 def mixture_query_handlers(mixture: GaussianMixture, likelihoods: Likelihoods) -> Batches:
-    """What answers the queries of each kind, given likelihoods.
+    """Return the handlers of each query kind, given likelihoods.
 
-    All answers are exact but MAP over numeric columns: no solver knows the highest point of a sum of Gaussians, so `bt` and `kbt`
-    answer with the best of the components' own modes and a bound, and the others refuse it.
+    All answers are exact except MAP over numeric columns: the maximum of a sum of Gaussians has no exact solver,
+    so `bt` and `kbt` answer with the best of the components' modes and a bound, and the others refuse it.
     """
     reweighted, log_scale = reweighted_mixture(mixture, likelihoods)
     return {**_MixtureSource(reweighted, log_scale).batches, "map": partial(_map, reweighted, log_scale)}
 
 
 class _MixtureSource(Source):
-    """The answers of a mixture, exactly."""
+    """Exact answers of a mixture."""
 
     def __init__(self, mixture: GaussianMixture, log_scale: float) -> None:
         self.mixture, self.log_scale = mixture, log_scale
@@ -69,9 +71,9 @@ class _MixtureSource(Source):
 
 
 def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tuple[GaussianMixture, float]:
-    """The mixture given likelihoods, and the logarithm of what it then adds up to: see `reweight`.
+    """Condition the mixture on likelihoods; returns it with the log of its normalization, see `reweight`.
 
-    Ranges it keeps: their probability depends on what else is observed, and is part of the density of each row.
+    Ranges are kept: their probability depends on the other observed values, and is part of each row's density.
     """
     if not likelihoods:
         return mixture, 0.0
@@ -130,9 +132,10 @@ def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Ma
 
 
 def conditional_mixture_circuit(mixture: GaussianMixture, shares: Floats, variables: Sequence[int]) -> Circuit:
-    """The distribution of some discrete variables given a row, as a circuit: its variable i is the i-th asked one.
+    """Return the distribution of some discrete variables given a row as a circuit whose variable i is the i-th queried
+    one.
 
-    shares (n_components,) are those of the components given the row. Raises ImpossibleEvidence.
+    shares (n_components,): probabilities of the components given the row. Raises ImpossibleEvidence.
     """
     reached = np.flatnonzero(shares > 0)
     if not reached.size:
@@ -154,9 +157,9 @@ def sampled_mixture_answer(
     sampling: Sampling,
     pause: Callable[[], None] | None,
 ) -> Answer:
-    """The answer to a query with ranges of columns that depend on each other, from samples.
+    """Answer a query with ranges of dependent columns from samples.
 
-    Raises DependentRanges of a kind of query that is not answered so; UnknownColumn, InvalidEvidence, SchemaError,
+    Raises DependentRanges for query kinds without sampling; UnknownColumn, InvalidEvidence, SchemaError,
     ImpossibleEvidence.
     """
     sources: list[_SampledBox] = []
@@ -171,10 +174,11 @@ def sampled_mixture_answer(
 
 
 class _SampledBox(Source):
-    """The answers of a mixture given one row and ranges: exact ones given numbers drawn in the ranges, averaged by weight.
+    """Answers of a mixture given one row and ranges: exact answers given numbers drawn in the ranges, averaged by
+    weight.
 
-    Numbers are drawn one after the other, each in its range given those before it; the weight of a draw is how probable the ranges
-    were along the way.
+    Numbers are drawn one after the other, each in its range given those before it; the weight of a draw is the
+    probability of the ranges along the way.
 
     mixture: with ranges.
     sampling: its `error` is of each probability; of a marginal a share of it, of a mean a share of the standard
@@ -195,7 +199,7 @@ class _SampledBox(Source):
 
     @property
     def batches(self) -> Batches:
-        """What answers the queries of each kind; of samples and MAP, which these samples do not answer, nothing does."""
+        """Return the handlers of each query kind; sample and MAP queries are refused."""
         return {**super().batches, "map": _refused}
 
     def row_logs(self, x: Array) -> Floats:
@@ -239,9 +243,10 @@ class _SampledBox(Source):
     def _estimates(
         self, x: Array, function: Callable[[Floats], Floats], largest: Callable[[Floats, Floats, float], float]
     ) -> tuple[Floats, Floats, Floats]:
-        """Log probability of the evidence, and weighted means (1, k) of a function of drawn rows with their standard errors.
+        """Return the log probability of the evidence, and weighted means (1, k) of a function of drawn rows with
+        standard errors.
 
-        There are as many blocks of rows as the error or the time takes.
+        Blocks of rows are drawn until the error or time limit is reached.
         """
         started, rng = time.perf_counter(), np.random.default_rng(self.sampling.seed)
         draws = _Draws(self.mixture, self.ranges, x)
@@ -273,7 +278,7 @@ class _SampledBox(Source):
 
 
 class _Draws:
-    """Rows (n_variables, 1) whose numbers in ranges are drawn; weights are times exp(log_scale)."""
+    """Rows (n_variables, 1) with numbers drawn in their ranges; weights are multiplied by exp(log_scale)."""
 
     def __init__(self, mixture: GaussianMixture, ranges: Mapping[int, tuple[float, float]], x: Array) -> None:
         self.x, self.variables = np.asarray(x, np.float64), np.array([*ranges])
@@ -296,7 +301,7 @@ class _Draws:
             self.log_weight = logs - np.log(self.share)
 
     def block(self, n: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """(n_variables, n) rows, and (n,) their weights."""
+        """Draw a block of rows (n_variables, n), with weights (n,)."""
         chosen = rng.choice(self.share.size, n, p=self.share)
         u = rng.random((n, self.variables.size))
         z, logs = np.zeros_like(u), self.log_weight[chosen]
@@ -313,7 +318,7 @@ class _Draws:
 
 
 def _distribution(logs: Floats) -> Floats:
-    """Shares by logarithms; equal ones of what is nothing but impossible."""
+    """Normalize logarithms to shares; equal shares if all are impossible."""
     most = logs.max()
     if most == -np.inf:
         return np.full(logs.size, 1.0 / logs.size)
@@ -326,7 +331,7 @@ def _largest(mean: Floats, error: Floats, of_weight: float) -> float:
 
 
 def _of_deviation(mean: Floats, error: Floats, of_weight: float) -> float:
-    """The largest error of a mean, as a share of the standard deviation; first means, then second moments."""
+    """Return the largest error of a mean relative to the standard deviation, from first and then second moments."""
     first, second = np.split(mean, 2)
     deviation = np.sqrt(np.maximum(second - first**2, 0.0))
     return float((error[: first.size] / np.where(deviation > 0, deviation, 1.0)).max())

@@ -1,1 +1,1 @@
-"""Exact answers of circuits: probabilities, marginals, moments, samples, imputation."""
+"""Exact queries to circuits: probabilities, marginals, moments, samples, imputation."""

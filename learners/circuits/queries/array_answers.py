@@ -1,4 +1,4 @@
-"""Exact answers of a circuit to batches of rows, each with its own pattern of missing values, and rows drawn given them."""
+"""Exact answers of a circuit to batches of rows, each with its own pattern of missing values, and conditional sampling."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ FEW_AT_A_TIME = 256
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """A circuit in linear space, and what the queries asked last are about, in its nodes and in the slots of its plan."""
+    """A circuit in linear space, with the nodes and plan slots of the latest queries."""
 
     arrays: AnswerArrays
     queries: dict[tuple[int, ...], tuple[Wanted, WantedSlots]]
 
 
 def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[Floats]:
-    """(n_rows, n_values) float64 of each of some discrete variables: its distribution by itself, given what a row has.
+    """Return the marginal distribution of each of some discrete variables given each row's observed values, (n_rows,
+    n_values) float64.
 
-    x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed variable
-    is certain.
-    Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or numeric; ImpossibleEvidence,
-    naming a row of probability zero.
+    x (n_variables, n_rows) float64 or integers: as in `evaluate.log_values`; the distribution of an observed
+    variable is certain. Raises InvalidEvidence if the rows do not fit the circuit, or a variable is unknown or
+    numeric; ImpossibleEvidence, naming a row of probability zero.
     References: Darwiche (2003), section 4.2: all posteriors by one pass up and one down.
     """
     variables, sizes = check_discrete_variables(circuit, variables)
@@ -74,7 +74,8 @@ def marginals(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> list[
 
 
 def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[Floats, Floats]:
-    """Expectation and variance, (n_rows, len(variables)) float64 each, of numeric variables, given what a row has.
+    """Return the expectation and variance of numeric variables given each row's observed values, (n_rows,
+    len(variables)) float64 each.
 
     x (n_variables, n_rows) float64: as in `evaluate.log_values`; an observed variable has variance zero.
     Raises InvalidEvidence, ImpossibleEvidence as in `marginals`.
@@ -85,7 +86,8 @@ def moments(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> tuple[F
 
 
 def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Floats:
-    """(n_rows, n_values, n_values, …) float64: the joint distribution of some discrete variables, given what a row has.
+    """Return the joint distribution of some discrete variables given each row's observed values, (n_rows, n_values,
+    n_values, …) float64.
 
     x (n_variables, n_rows) float64 or integers: as in `marginals`.
     Raises InvalidEvidence also if the table has more than 65,536 cells; ImpossibleEvidence.
@@ -103,9 +105,9 @@ def conditional(circuit: Circuit, x: ArrayLike, variables: Sequence[int]) -> Flo
 
 
 def check_joint_cell_count(sizes: Sequence[int]) -> int:
-    """How many cells the joint distribution of variables with domains of these sizes has.
+    """Return the number of cells in the joint distribution of variables with these domain sizes.
 
-    Raises InvalidEvidence if they are more than 65,536.
+    Raises InvalidEvidence if it exceeds 65,536.
     """
     n_cells = math.prod(sizes)
     if n_cells > MAX_CELLS:
@@ -117,9 +119,9 @@ def check_joint_cell_count(sizes: Sequence[int]) -> int:
 
 
 def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
-    """(n_rows, n_values) float64: the distribution of a variable, the class, given all others that a row has.
+    """Return the distribution of a variable, the class, given the row's other values, (n_rows, n_values) float64.
 
-    x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values do not count.
+    x (n_variables, n_rows) float64 or integers: as in `marginals`; the variable's own values are ignored.
     """
     (variable,) = check_query_variables(circuit, [variable])
     x = np.array(validate_circuit_rows(circuit, x))
@@ -128,9 +130,10 @@ def class_posterior(circuit: Circuit, x: ArrayLike, variable: int) -> Floats:
 
 
 def cross_rows_with_values(circuit: Circuit, x: Floats, variables: Sequence[int]) -> tuple[Floats, Mask]:
-    """(n_variables, n_rows * n_cells) float64: every row with every combination of values of some variables, the last fastest.
+    """Combine every row with every combination of values of some variables, the last fastest, (n_variables, n_rows *
+    n_cells) float64.
 
-    And (n_rows * n_cells,) bool: whether the row itself has another value of one of the variables.
+    Also returns whether the row itself has another value of one of the variables, (n_rows * n_cells,) bool.
     """
     own = list(variables)
     cells = np.array(list(itertools.product(*(range(size) for size in circuit.n_values[own].tolist())))).T
@@ -160,7 +163,7 @@ def _joint(circuit: Circuit, x: Array, variables: list[int], first_row: int) -> 
 
 
 def check_query_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
-    """The variables of a question, each once and known to the circuit. Raises InvalidEvidence."""
+    """Return the query variables after checking that they are distinct and in the circuit. Raises InvalidEvidence."""
     variables = tuple(int(v) for v in variables)
     if variables in linear_space_circuit(circuit).queries:
         return variables
@@ -174,7 +177,7 @@ def check_query_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[i
 
 
 def check_discrete_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[tuple[int, ...], Integers]:
-    """The variables of a question about distributions, and the sizes of their domains. Raises InvalidEvidence."""
+    """Return the variables of a query about distributions, and their domain sizes. Raises InvalidEvidence."""
     variables = check_query_variables(circuit, variables)
     sizes = circuit.n_values[list(variables)]
     if not sizes.all():
@@ -184,7 +187,7 @@ def check_discrete_variables(circuit: Circuit, variables: Sequence[int]) -> tupl
 
 
 def check_numeric_variables(circuit: Circuit, variables: Sequence[int]) -> tuple[int, ...]:
-    """The variables of a question about moments. Raises InvalidEvidence."""
+    """Return the variables of a query about moments. Raises InvalidEvidence."""
     variables = check_query_variables(circuit, variables)
     for v in variables:
         if circuit.n_values[v]:
@@ -193,7 +196,7 @@ def check_numeric_variables(circuit: Circuit, variables: Sequence[int]) -> tuple
 
 
 def check_circuit_variable(circuit: Circuit, v: int) -> None:
-    """Refuse a variable that the circuit does not have, or of which it knows nothing. Raises InvalidEvidence."""
+    """Refuse a variable that the circuit does not have, or that has no leaf. Raises InvalidEvidence."""
     if not 0 <= v < circuit.n_variables:
         raise InvalidEvidence(
             f"Variable {v} is not in the circuit, which has variables 0 to {circuit.n_variables - 1}."
@@ -203,7 +206,7 @@ def check_circuit_variable(circuit: Circuit, v: int) -> None:
 
 
 def linear_space_circuit(circuit: Circuit) -> _Prepared:
-    """The circuit in linear space, made once."""
+    """Return the circuit in linear space, cached."""
     return cached_on_circuit(circuit, _prepare)
 
 
@@ -228,7 +231,7 @@ def _prepare(circuit: Circuit) -> _Prepared:
 
 
 def query_nodes_and_slots(circuit: Circuit, variables: tuple[int, ...], sizes: Integers) -> tuple[Wanted, WantedSlots]:
-    """The nodes, and the slots of the circuit's plan, above leaves of some variables; kept for the queries asked last."""
+    """Return the nodes, and plan slots, above the leaves of some variables, cached for the latest queries."""
     cache = linear_space_circuit(circuit).queries
     pair = cache.get(variables)
     if pair is None:
@@ -298,7 +301,7 @@ def _posteriors(circuit: Circuit, x: ArrayLike, variables: tuple[int, ...], size
 
 
 def edge_posteriors_in_log_space(circuit: Circuit, x: Array, row: int) -> Floats:
-    """(n_edges,) float64: probability of each child of a sum given what is observed below, in log space.
+    """Return the probability of each child of a sum given the observed values below, in log space, (n_edges,) float64.
 
     Raises ImpossibleEvidence, naming the row, if it has probability zero.
     """
@@ -357,7 +360,7 @@ def sample(circuit: Circuit, x: ArrayLike, n: int = 1, seed: int = 0, places: In
 
 
 def _in_range(circuit: Circuit, v: int, leaves: Floats, u: Floats) -> Floats:
-    """(n,) float64: the quantiles u of the leaves (n,) that were drawn for a variable, each cut to its range."""
+    """Return the quantiles u of the leaves (n,) drawn for a variable, each truncated to its range, (n,) float64."""
     draws = np.full(leaves.size, np.nan)
     for leaf in np.unique(leaves[~np.isnan(leaves)]).astype(np.int64).tolist():
         own = leaves == leaf

@@ -1,4 +1,6 @@
-"""Codes and numbers of a circuit's variables as cells of the data, and missing cells filled from their distribution given what the rows have."""
+"""Convert codes and numbers of a circuit's variables to data cells, and fill missing cells from their conditional
+distribution.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ DAY_S = 86_400
 
 
 def rows_of_batch(columns: Columns, batch: pa.RecordBatch) -> Array:
-    """(n_variables, n_rows) of raw rows, the class among them where they have it; a class that training never saw is missing.
+    """Convert raw rows to (n_variables, n_rows), including the class if present; an unseen class is missing.
 
     Raises SchemaError if the type of a column does not fit.
     """
@@ -33,7 +35,7 @@ def rows_of_batch(columns: Columns, batch: pa.RecordBatch) -> Array:
 
 
 def chunk_of_batch(columns: Columns, batch: pa.RecordBatch) -> Chunk:
-    """The rows as a model reads them; a class that is null, or that training never saw, has a code outside its domain.
+    """Encode rows for a model; a null or unseen class has a code outside its domain.
 
     Raises SchemaError.
     """
@@ -45,7 +47,7 @@ def chunk_of_batch(columns: Columns, batch: pa.RecordBatch) -> Chunk:
 
 
 def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
-    """(n_variables, n_rows) bool: where rows have null or NaN, or no such column."""
+    """Return where rows have null or NaN, or lack the column, (n_variables, n_rows) bool."""
     is_missing = np.ones((len(columns.names), batch.num_rows), np.bool_)
     places = {name: place for place, name in enumerate(batch.schema.names)}
     for v, name in enumerate(columns.names):
@@ -57,7 +59,7 @@ def missing_cells(columns: Columns, batch: pa.RecordBatch) -> Mask:
 
 
 def nameable(columns: Columns) -> list[Mask]:
-    """For each variable, which codes stand for one value: neither for missing nor for many rare values. Empty for numbers."""
+    """Return for each variable which codes denote a single value, not missing or folded rare values; empty for numbers."""
     return [
         np.array([_has_name(columns, v, code) for code in range(size)], np.bool_)
         for v, size in enumerate(columns.n_values)
@@ -75,12 +77,12 @@ def _has_name(columns: Columns, v: int, code: int) -> bool:
 
 
 def is_binned_variable(columns: Columns, v: int) -> bool:
-    """Whether a variable is a numeric column that was cut into intervals."""
+    """Return whether a variable is a numeric column cut into intervals."""
     return v != columns.class_variable and columns.n_values[v] > 0 and columns.schema.attributes[v].kind == "numeric"
 
 
 def raw_value(columns: Columns, v: int, code: float) -> RawValue:
-    """The raw value of a code or number: of an interval its middle, of an interval without an end its other end."""
+    """Return the raw value of a code or number: for an interval its midpoint, or its finite end."""
     if not is_binned_variable(columns, v):
         value = columns.value(v, code)
         return None if value == OTHER else value
@@ -88,7 +90,7 @@ def raw_value(columns: Columns, v: int, code: float) -> RawValue:
 
 
 def _middles(columns: Columns, v: int) -> Floats:
-    """(n_values,) of a variable in intervals: a number for each code; NaN of the one for missing."""
+    """Return a number for each code of an interval variable, (n_values,); NaN for missing."""
     attribute = columns.schema.attributes[v]
     cuts = np.array(attribute.cuts, np.float64)
     if not cuts.size:
@@ -99,12 +101,12 @@ def _middles(columns: Columns, v: int) -> Floats:
 
 
 def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:
-    """An Arrow column with some of its cells replaced. Raises SchemaError if a value is none of the column's type.
+    """Replace some cells of an Arrow column. Raises SchemaError if a value does not fit the column's type.
 
     v: the column's variable.
-    column: of any type that training read for it; of type null where the data has no such column. What comes back has
-    this type, of a dictionary its values. Whole numbers are rounded, and end at the ends of their type.
-    values (n_rows,) float64: codes or numbers; NaN leaves a cell as it is.
+    column: of any type that training accepted for it; of type null if the data has no such column. The result has
+    this type, for a dictionary its value type. Integers are rounded and clipped to their type.
+    values (n_rows,) float64: codes or numbers; NaN keeps a cell.
     """
     name, kind = columns.names[v], column.type
     if pa.types.is_dictionary(kind):
@@ -128,7 +130,7 @@ def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa
 
 
 def _raw_column(columns: Columns, v: int, values: Floats, is_filled: Mask) -> pa.Array:
-    """Values of codes as strings, integers or booleans, numbers as float64; null where nothing is filled."""
+    """Convert values of codes to strings, integers or booleans, and numbers to float64; null where nothing is filled."""
     if not columns.n_values[v]:
         return pa.array(values, mask=~is_filled)
     codes = np.where(is_filled, values, 0).astype(np.int64)
@@ -159,7 +161,7 @@ def _as_type(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> p
 
 
 def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Times from the texts that stand for them as nominal values."""
+    """Convert canonical text of nominal times to time values."""
     own = clock_kind_and_ticks(str(kind))
     if own is None:
         if pa.types.is_date(kind):
@@ -174,7 +176,7 @@ def _from_words(new: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _as_clock(new: pa.Array, kind: pa.DataType, attribute: Attribute | None) -> pa.Array:
-    """Times of day and durations, told in the unit of training."""
+    """Convert times of day and durations from the unit of training."""
     own = clock_kind_and_ticks(str(kind))
     training = None if attribute is None else clock_kind_and_ticks(attribute.arrow_type)
     scale = own[1] / training[1] if own is not None and training is not None else 1.0
@@ -200,26 +202,26 @@ MOST_AT_A_TIME = 1 << 21
 
 
 class Answering(Protocol):
-    """What answers for the rows: a circuit, or the draws of a posterior over circuits."""
+    """A model that answers for rows: a circuit, or the draws of a posterior over circuits."""
 
     @property
     def circuit(self) -> Circuit:
-        """Its structure."""
+        """Structure of the model."""
 
     def row_logs(self, x: Array) -> Floats:
-        """(n_rows,) log probability (density) of each row."""
+        """Return the log probability (density) of each row, (n_rows,)."""
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) of each discrete variable by itself."""
+        """Return the marginal distribution of each discrete variable, (n_rows, n_values)."""
 
     def row_means(self, x: Array, variables: Sequence[int]) -> Floats:
-        """(n_rows, len(variables)) expectation of each numeric variable."""
+        """Return the expectation of each numeric variable, (n_rows, len(variables))."""
 
     def row_peaks(self, x: Array, v: int) -> Floats:
-        """(n_peaks, n_rows) where densities of a numeric variable are highest, given each row."""
+        """Return the modes of a numeric variable's densities given each row, (n_peaks, n_rows)."""
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) drawn given each row."""
+        """Draw samples given each row, (n_rows, n, n_variables)."""
 
 
 def fill_cells(
@@ -233,7 +235,7 @@ def fill_cells(
     first_row: int = 0,
     n_draws: int = 1,
 ) -> Floats:
-    """Values (n_draws, n_variables, n_rows) float64 for the missing cells of rows.
+    """Compute values for the missing cells of rows, (n_draws, n_variables, n_rows) float64.
 
     NaN where nothing was missing, where a drawn value has no name, and in rows of probability zero.
 
@@ -267,7 +269,7 @@ def fill_cells(
 
 
 def _expected(model: Answering, x: Array, variables: Integers, how: How, nameable: Sequence[Mask]) -> Floats:
-    """(n_asked, n_rows): mode or mean of each asked variable; NaN in rows of probability zero."""
+    """Return the mode or mean of each queried variable, (n_asked, n_rows); NaN in rows of probability zero."""
     try:
         return _of_possible(model, x, variables, how, nameable)
     except ImpossibleEvidence:  # rare, so that nobody looks for it beforehand
@@ -296,7 +298,7 @@ def _of_possible(model: Answering, x: Array, variables: Integers, how: How, name
 
 
 def _highest_peak(model: Answering, x: Array, v: int) -> Floats:
-    """(n_rows,): of the peaks of a variable's densities the one at which each row is most probable."""
+    """Return the peak of a variable's densities at which each row is most probable, (n_rows,)."""
     tried = np.array(x, np.float64)
     best, highest = np.full(x.shape[1], np.nan), np.full(x.shape[1], -np.inf)
     for peak in model.row_peaks(x, v):
@@ -310,7 +312,7 @@ def _highest_peak(model: Answering, x: Array, v: int) -> Floats:
 def _drawn(
     model: Answering, x: Array, variables: Integers, nameable: Sequence[Mask], draws: tuple[int, int, Integers]
 ) -> Floats:
-    """(n_draws, n_asked, n_rows) drawn together; NaN where a value has no name, and in rows of probability zero."""
+    """Return joint draws, (n_draws, n_asked, n_rows); NaN where a value has no name, and in rows of probability zero."""
     n, seed, numbers = draws
     try:
         rows = model.row_draws(x, n, seed, numbers)

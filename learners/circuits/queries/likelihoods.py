@@ -1,4 +1,4 @@
-"""Evidence of every kind in the words of the columns, read as single values and likelihoods of each code."""
+"""Parse evidence of every kind about the columns into single values and likelihoods of codes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SEVERAL = (Range, NoneOf, tuple, list, set, frozenset)
 
 
 class Read(NamedTuple):
-    """The evidence of a query: single values by column, and what is known of other variables."""
+    """Parsed evidence of a query: single values by column, and likelihoods of other variables."""
 
     values: Mapping[str, object]
     likelihoods: Likelihoods
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Equal for queries with the same likelihoods."""
+        """Key that is equal for queries with the same likelihoods."""
         if not self.likelihoods:
             return ()
         weights = sorted(self.likelihoods.log_weights.items())
@@ -42,12 +42,12 @@ class Read(NamedTuple):
 
     @property
     def settled(self) -> set[str]:
-        """The columns about which nothing can be asked: those with one value."""
+        """Columns with a single value, which cannot be queried."""
         return {name for name, value in self.values.items() if value is not None}
 
 
 def read_evidence(columns: Columns, query: Query) -> Read:
-    """The evidence of a query, each column read as its kind wants it; what is set from outside is known, too.
+    """Parse the evidence of a query by the kinds of its columns; interventions count as evidence.
 
     Raises UnknownColumn, InvalidEvidence, SchemaError, naming the column, and the value at fault.
     """
@@ -62,7 +62,7 @@ def read_evidence(columns: Columns, query: Query) -> Read:
 
 
 def evidence_with_interventions(query: InferenceQuery) -> Evidence:
-    """The evidence of a query, and the values to which it sets columns. Raises InvalidEvidence."""
+    """Return the evidence of a query, including the values of its interventions. Raises InvalidEvidence."""
     for name, value in query.do.items():
         if value is None or isinstance(value, SEVERAL):
             raise InvalidEvidence(f"Column {name!r} is to be set to {value!r}: set it to one value.")
@@ -72,7 +72,7 @@ def evidence_with_interventions(query: InferenceQuery) -> Evidence:
 
 
 def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Likely) -> Read:
-    """As `read_evidence`, of the two parts of evidence."""
+    """Parse the two parts of evidence as `read_evidence` does."""
     if not likely and SINGLE.issuperset(map(type, evidence.values())):
         return Read(evidence, NOTHING)
     several = {name: value for name, value in evidence.items() if isinstance(value, SEVERAL)}
@@ -100,7 +100,7 @@ def read_evidence_likelihoods(columns: Columns, evidence: Evidence, likely: Like
 
 
 def _is_possible(columns: Columns, v: int, value: Known) -> Mask:
-    """(n_values,) bool: the codes that evidence of several values leaves."""
+    """Return the codes that evidence with several values allows, (n_values,) bool."""
     name = columns.names[v]
     if isinstance(value, Range):
         possible = _in_intervals(columns, v, value) if is_binned_variable(columns, v) else _in_range(columns, v, value)
@@ -161,7 +161,7 @@ def _weights(columns: Columns, v: int, weights: Mapping[str, float]) -> Floats:
 
 
 def _of_key(columns: Columns, v: int, value: RawValue) -> RawValue:
-    """A key of a JSON object, which is text, as the number that it is where the column is cut into intervals."""
+    """Convert the text key of a JSON object to a number if the column is cut into intervals."""
     if isinstance(value, str) and value not in columns.labels(v) and is_binned_variable(columns, v):
         try:
             return float(value)
@@ -171,7 +171,7 @@ def _of_key(columns: Columns, v: int, value: RawValue) -> RawValue:
 
 
 def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
-    """The ends of a range as numbers, infinite where there is none."""
+    """Return the ends of a range as numbers, infinite if absent."""
     name = columns.names[v]
     attribute = None if v == columns.class_variable else columns.schema.attributes[v]
     number = float if attribute is None or attribute.kind == "nominal" else json_number_reader(attribute)
@@ -194,7 +194,7 @@ def _ends(columns: Columns, v: int, given: Range) -> tuple[float, float]:
 
 
 def _in_range(columns: Columns, v: int, given: Range) -> Mask:
-    """(n_values,) bool: which of the values of a nominal column are numbers in a range."""
+    """Return which values of a nominal column are numbers in a range, (n_values,) bool."""
     name = columns.names[v]
     values = [columns.value(v, code) for code in range(columns.n_values[v])]
     numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
@@ -214,7 +214,7 @@ def _in_range(columns: Columns, v: int, given: Range) -> Mask:
 
 
 def _in_intervals(columns: Columns, v: int, given: Range) -> Mask:
-    """(n_values,) bool: the intervals that make up a range whose ends are cut points."""
+    """Return the intervals that form a range whose ends are cut points, (n_values,) bool."""
     attribute = columns.schema.attributes[v]
     low, high = _ends(columns, v, given)
     own = int(attribute.has_missing) - int(columns.offsets[v])
@@ -233,11 +233,11 @@ def _in_intervals(columns: Columns, v: int, given: Range) -> Mask:
 
 
 def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: bool) -> int:
-    """The place of the cut at which a range ends.
+    """Return the position of the cut point at which a range ends.
 
-    A cut belongs to the interval below it. So a range of whole numbers, or dates, starts at the first one above the cut; one of
-    other numbers starts at the cut itself, which is not in it.
-    Raises InvalidEvidence if there is none, with those near.
+    A cut point belongs to the interval below it. So a range of integers, or dates, starts at the first one above
+    the cut point; a range of other numbers starts at the cut point itself, which it excludes. Raises
+    InvalidEvidence, with nearby cut points, if there is none.
     """
     attribute = columns.schema.attributes[v]
     name, cuts = columns.names[v], np.array(attribute.cuts)
@@ -267,7 +267,7 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
 
 
 def _step(arrow_type: str) -> float:
-    """How far apart a column's numbers are: 1 of whole numbers, a day of dates; 0 of others."""
+    """Return the spacing of a column's numbers: 1 for integers, a day for dates; 0 for others."""
     kind = arrow_type.removeprefix(DICTIONARY)
     if kind.startswith(("int", "uint")):
         return 1.0

@@ -1,4 +1,4 @@
-"""What a density model answers in arrays, told in the words of the columns."""
+"""Convert a density model's array answers to named values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Guess(TypedDict, total=False):
 
 
 class Assignment(TypedDict):
-    """One of the most probable assignments; the bound is of every other but those before it."""
+    """One of the most probable assignments; the bound covers every other except those before it."""
 
     assignment: dict[str, RawValue]
     log_probability: float
@@ -55,7 +55,7 @@ class Assignment(TypedDict):
 
 
 class Intervention(TypedDict, total=False):
-    """What setting columns does to the arcs of a network, see `registry.networks.interventions.intervention_of`."""
+    """Effect of setting columns on a network's arcs, see `registry.networks.interventions.intervention_of`."""
 
     set: dict[str, RawValue]
     cut: list[dict[str, str]]
@@ -63,10 +63,10 @@ class Intervention(TypedDict, total=False):
 
 
 class Sampled(TypedDict):
-    """Samples of which an answer is, in place of a sum that is too large.
+    """Summary of the samples behind an approximate answer.
 
-    `largest_error` is the largest standard error of a probability, of a marginal as a share of it; `is_reached` whether it is as
-    small as was asked for, or time was up.
+    `largest_error` is the largest standard error of a probability, for a marginal relative to it; `is_reached` is
+    whether it met the requested error before time was up.
     """
 
     n: int
@@ -77,7 +77,7 @@ class Sampled(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """The answer to a query: `kind`, and what `queries.answer_network_queries` says of it."""
+    """The answer to a query: `kind`, and the fields described in `queries.answer_network_queries`."""
 
     kind: str
     log_probability: float
@@ -122,14 +122,14 @@ EXACT = np.empty(0)
 
 
 class Spread(TypedDict, total=False):
-    """What stands beside a number that is not exact."""
+    """Uncertainty of an inexact number."""
 
     standard_error: float
     interval: list[float]
 
 
 class Summary(NamedTuple):
-    """Some numbers, and how sure they are."""
+    """Numbers with their uncertainty."""
 
     mean: Floats  # (...) float64
     # (...) float64: of the mean: how much it would differ with other draws. Empty of what is exact.
@@ -140,7 +140,7 @@ class Summary(NamedTuple):
     high: Floats = EXACT
 
     def spread(self, at: tuple[int, ...]) -> Spread:
-        """What stands beside one of the numbers."""
+        """Return the uncertainty of one of the numbers."""
         if not self.standard_error.size:
             return {}
         error: Spread = {"standard_error": float(self.standard_error[at])}
@@ -148,11 +148,11 @@ class Summary(NamedTuple):
 
 
 class Source(ABC):
-    """What answers in arrays, and tells it in words: one circuit or mixture exactly, or the draws of a posterior.
+    """Base of answers from arrays to named values: one circuit or mixture exactly, or the draws of a posterior.
 
-    Rows x are (n_variables, n_rows), NaN or out of range where nothing is observed. Each method but the first raises
-    ImpossibleEvidence, naming the row, where a row has probability zero. Logs are (n_rows,) float64, log probabilities or
-    densities of what is observed; of draws (n_rows, n_draws).
+    Rows x are (n_variables, n_rows), NaN or out of range where not observed. Each method but the first raises
+    ImpossibleEvidence, naming a row of probability zero. Logs are (n_rows,) float64, log probabilities or
+    densities of the observed values; for draws (n_rows, n_draws).
     """
 
     # What is added to logs: of likelihoods that are in the weights already; of draws (n_draws,).
@@ -162,46 +162,48 @@ class Source(ABC):
 
     @abstractmethod
     def row_logs(self, x: Array) -> Floats:
-        """Logs."""
+        """Return the log probability or density of each row."""
 
     @abstractmethod
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
-        """Logs, and (n_rows, n_values) of each discrete variable by itself, given each row."""
+        """Return logs, and the marginal distribution of each discrete variable given each row, (n_rows, n_values)."""
 
     @abstractmethod
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
-        """Logs, and (n_rows, n_cells): the joint distribution of discrete variables, the last one's values fastest."""
+        """Return logs, and the joint distribution of discrete variables, (n_rows, n_cells), the last one's values
+        fastest.
+        """
 
     @abstractmethod
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
-        """Logs, means and variances (n_rows, n_asked) of numeric variables."""
+        """Return logs, means and variances (n_rows, n_asked) of numeric variables."""
 
     @abstractmethod
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
-        """(n, n_variables) float64 for each row, the same whether it is asked alone or among others."""
+        """Draw samples for each row, (n, n_variables) float64, independent of the other rows."""
 
     def summary(self, values: Floats) -> Summary:
-        """What is told of numbers, or of each by its draws."""
+        """Summarize numbers, or each by its draws."""
         return Summary(values)
 
     def log_means(self, logs: Floats) -> Floats:
-        """(n_rows,) float64: logs, or the logarithm of the mean over draws."""
+        """Return the logs, or the log of the mean over draws, (n_rows,) float64."""
         return logs
 
     @property
     def is_impossible(self) -> bool:
-        """Whether likelihoods leave nothing that is possible."""
+        """True if the likelihoods are impossible."""
         return bool(np.isneginf(self.log_scale).any())
 
     @property
     def batches(self) -> Batches:
-        """What answers the queries of each kind but MAP."""
+        """Return the handlers of each query kind except MAP."""
         if self.is_impossible:
             return {"marginal": self.marginal} | dict.fromkeys(KINDS[1:], raise_impossible_evidence)
         return {kind: getattr(self, kind) for kind in KINDS}
 
     def marginal(self, columns: Columns, x: Array) -> list[Answer]:
-        """The probability or density of each row."""
+        """Return the probability or density of each row."""
         logs, is_density = self._scaled(columns, x, self.row_logs(x))
         with np.errstate(over="ignore", invalid="ignore"):  # a density may be beyond all doubles; its logarithm tells
             summary, of_logs = self.summary(np.exp(logs)), self.summary(logs)
@@ -213,7 +215,7 @@ class Source(ABC):
         return answers
 
     def conditional(self, columns: Columns, x: Array, variables: tuple[int, ...], is_joint: bool) -> list[Answer]:
-        """The distribution of each variable given each row, or of all together."""
+        """Return the distribution of each variable given each row, or their joint distribution."""
         if is_joint:
             logs, table = self.row_tables(x, variables)
             labels = list(itertools.product(*(columns.labels(v) for v in variables)))
@@ -229,7 +231,7 @@ class Source(ABC):
         return answers
 
     def moments(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-        """Mean and variance of each variable given each row."""
+        """Return the mean and variance of each variable given each row."""
         logs, means, variance = self.row_moments(x, variables)
         return [
             self._given(log)
@@ -247,14 +249,14 @@ class Source(ABC):
         ]
 
     def sample(self, columns: Columns, x: Array, variables: tuple[int, ...], n: int, seed: int) -> list[Answer]:
-        """Rows that are drawn given each row."""
+        """Draw rows given each row."""
         return [
             {"rows": [_in_words(columns, variables, codes) for codes in rows[:, list(variables)].tolist()]}
             for rows in self.row_draws(x, n, seed)
         ]
 
     def impute(self, columns: Columns, x: Array, variables: tuple[int, ...]) -> list[Answer]:
-        """The best guess of each variable given each row."""
+        """Return the best guess of each variable given each row."""
         discrete = [v for v in variables if columns.n_values[v]]
         numeric = [v for v in variables if not columns.n_values[v]]
         guesses: list[dict[str, Guess]] = [{} for _ in range(x.shape[1])]
@@ -279,7 +281,7 @@ class Source(ABC):
         ]
 
     def surprise(self, columns: Columns, x: Array, n: int, seed: int) -> list[Answer]:
-        """The likelihood of each row, and its rank among n rows that are drawn."""
+        """Return the likelihood of each row, and its rank among n drawn rows."""
         each = self.row_logs(x)
         summary, logs = self.summary(each), self._log_evidence(columns, x, each)
         drawn = self.row_draws(np.full((len(columns.names), 1), np.nan), n, seed)[0]
@@ -293,26 +295,28 @@ class Source(ABC):
         ]
 
     def mean_row_logs(self, x: Array) -> Floats:
-        """(n_rows,) float64 of many rows."""
+        """Return the log probability or density of many rows, (n_rows,) float64."""
         return self.row_logs(x)
 
     def _given(self, log: float) -> Answer:
         return Answer(log_evidence=log) | self.level
 
     def _scaled(self, columns: Columns, x: Array, logs: Floats) -> tuple[Floats, Mask]:
-        """Logs with their scale, and (n_rows,) whether what is observed in a row has a density, not a probability."""
+        """Return scaled logs, and whether each row's observed values have a density instead of a probability,
+        (n_rows,).
+        """
         numeric = density_variables(columns.circuit)
         is_density: Mask = np.any(~np.isnan(np.asarray(x, np.float64)[numeric]), axis=0)
         # Probabilities that add to one add to a little more in floating point.
         return np.where(is_density, logs.T, np.minimum(logs.T, 0.0)).T + self.log_scale, is_density
 
     def _log_evidence(self, columns: Columns, x: Array, logs: Floats) -> list[float]:
-        """Log probability, or density, of each row."""
+        """Return the log probability, or density, of each row."""
         return self.log_means(self._scaled(columns, x, logs)[0]).tolist()
 
 
 def raise_impossible_evidence(*_: object) -> list[Answer]:
-    """What answers where likelihoods leave nothing that is possible. Raises ImpossibleEvidence."""
+    """Raise ImpossibleEvidence: the handler for impossible likelihoods."""
     raise ImpossibleEvidence(0)
 
 
@@ -336,7 +340,7 @@ def _add_distributions(answers: list[Answer], columns: Columns, v: int, own: Sum
 
 
 def _cells(names: list[str], labels: list[tuple[str, ...]], table: Summary, row: int) -> list[Cell]:
-    """The cells of a row's joint distribution in words, the most probable first."""
+    """Return the named cells of a row's joint distribution, most probable first."""
     return [
         {
             "values": dict(zip(names, labels[cell], strict=True)),
@@ -348,12 +352,12 @@ def _cells(names: list[str], labels: list[tuple[str, ...]], table: Summary, row:
 
 
 def _in_words(columns: Columns, variables: tuple[int, ...], codes: Sequence[float]) -> dict[str, RawValue]:
-    """Codes and numbers of some variables as raw values."""
+    """Convert codes and numbers of some variables to raw values."""
     return {columns.names[v]: columns.value(v, code) for v, code in zip(variables, codes, strict=True)}
 
 
 def _ranks(logs: Floats, x: Array, drawn: Floats, log_likelihood: Callable[[Array], Floats]) -> tuple[Floats, Floats]:
-    """The share of drawn rows that are at most as likely as each row, seen in the same columns, and its standard error.
+    """Return the share of drawn rows at most as likely as each row, on its observed columns, and its standard error.
 
     Both are (n_rows,) float64. A small rank is an unusual row; the error is that of a share of n draws.
 

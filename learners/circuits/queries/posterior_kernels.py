@@ -1,4 +1,4 @@
-"""Posteriors of variables by derivatives of the root: of single rows, and of blocks of rows."""
+"""Posteriors of variables by derivatives of the root, for single rows and blocks of rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AnswerArrays(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a query is about."""
+    """Nodes and variables of a query."""
 
     is_wanted: Mask  # (n_nodes,) bool: nodes above leaves of the asked variables, those leaves included
     inner: Integers  # (n_inner,) int64: sums and products among them, descending
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
 @kernel
 def leaf_value(kind, n, parameters, first, log_offset, value):
-    """Value of a leaf of a variable with n values; 1 if the value is missing."""
+    """Return the value of a leaf of a variable with n values; 1 if the value is missing."""
     if n > 0:
         if not (value >= 0 and value < n):
             return 1.0
@@ -63,7 +63,7 @@ def leaf_value(kind, n, parameters, first, log_offset, value):
 
 @kernel
 def upward_node_values(arrays, x, row, values):
-    """Values of all nodes at one row of x (n_variables, n_rows); OUT values (n_nodes,)."""
+    """Compute the values of all nodes at one row of x (n_variables, n_rows); OUT values (n_nodes,)."""
     child_starts, children, weight, kinds = arrays.child_starts, arrays.children, arrays.weight, arrays.kind
     variable, leaf_starts, n_values = arrays.variable, arrays.leaf_starts, arrays.n_values
     parameters, log_offset = arrays.parameters, arrays.log_offset
@@ -86,7 +86,7 @@ def upward_node_values(arrays, x, row, values):
 
 @kernel
 def downward_node_derivatives(arrays, wanted, values, derivatives):
-    """Derivatives of the root by all wanted nodes; OUT derivatives (n_nodes,), others unchanged."""
+    """Compute the derivatives of the root by all wanted nodes; OUT derivatives (n_nodes,), others unchanged."""
     child_starts, children, weight, kinds = arrays.child_starts, arrays.children, arrays.weight, arrays.kind
     is_wanted, inner, leaves = wanted.is_wanted, wanted.inner, wanted.leaves
     for node in inner:
@@ -124,9 +124,9 @@ def downward_node_derivatives(arrays, wanted, values, derivatives):
 
 @kernel
 def add_row_marginals(arrays, wanted, share, x, row, out):
-    """Add to OUT out (n_cells,) the posterior of the asked variables' values, at a row with shares (n_nodes,) of leaves.
+    """Add the posterior of the queried variables' values to OUT out (n_cells,), at a row with leaf shares (n_nodes,).
 
-    The share of a leaf is its probability of belonging to the induced tree. What is observed has probability one.
+    The share of a leaf is its probability of belonging to the induced tree. Observed values have probability one.
     """
     variable, n_values = arrays.variable, arrays.n_values
     leaf_starts, parameters = arrays.leaf_starts, arrays.parameters
@@ -146,7 +146,7 @@ def add_row_marginals(arrays, wanted, share, x, row, out):
 
 @kernel
 def add_row_moments(arrays, wanted, share, x, row, out):
-    """As `add_row_marginals` for numeric variables: mean and variance of each."""
+    """Add the mean and variance of each queried numeric variable, as `add_row_marginals` does."""
     variable, firsts, moments = arrays.variable, wanted.first, arrays.moments
     for node in wanted.leaves:
         v = variable[node]
@@ -164,7 +164,7 @@ def add_row_moments(arrays, wanted, share, x, row, out):
 
 @kernel
 def rowwise_posteriors(arrays, wanted, x, rows, moments, scratch, out):
-    """Marginals, or moments, of the asked variables at rows of x; OUT out (n_rows, n_cells), zero at first.
+    """Compute marginals, or moments, of the queried variables at rows of x; OUT out (n_rows, n_cells), initially zero.
 
     scratch (2, n_nodes) float64. The first cell of a row whose root is too small for linear space becomes NaN.
     """
@@ -185,7 +185,7 @@ def rowwise_posteriors(arrays, wanted, x, rows, moments, scratch, out):
 
 
 class WantedSlots(NamedTuple):
-    """What a query is about, in the slots of a plan."""
+    """Slots and variables of a query in a plan."""
 
     is_wanted: Mask  # (n_slots,) bool: slots above values of the asked variables, those included
     leaves: Integers  # (n_leaves,) int64: operations among them that are tables, lookups or numeric leaves
@@ -196,7 +196,7 @@ class WantedSlots(NamedTuple):
 
 @inner_kernel
 def downward_pass_block(plan, weight, is_wanted, values, derivatives, scratch):
-    """Derivatives of the root by all wanted slots for a block of rows; OUT derivatives (n_slots, BLOCK).
+    """Compute the derivatives of the root by all wanted slots for a block of rows; OUT derivatives (n_slots, BLOCK).
 
     scratch (most children of a product + 1, BLOCK) float64.
     """
@@ -245,9 +245,9 @@ def downward_pass_block(plan, weight, is_wanted, values, derivatives, scratch):
 
 @inner_kernel
 def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
-    """Add to OUT out (n_rows, n_cells) the posteriors of a block, whose rows have the scales 1 / root.
+    """Add the posteriors of a block, whose rows have the scales 1 / root, to OUT out (n_rows, n_cells).
 
-    The derivatives of planes are completed on the way.
+    The derivatives of planes are completed in the process.
     """
     n_rows = out.shape[0]
     starts, variable, n_values, firsts = plan.starts, plan.variable, plan.n_values, wanted.first
@@ -280,7 +280,7 @@ def add_block_marginals(plan, weight, wanted, derivatives, codes, scale, out):
 
 @inner_kernel
 def add_block_moments(plan, wanted, derivatives, x, rows, scale, out):
-    """As `add_block_marginals` for numeric variables: mean and variance of each, of the rows of x."""
+    """Add the mean and variance of each queried numeric variable for the rows of x, as `add_block_marginals` does."""
     variable, firsts, moments, n_planes = plan.variable, wanted.first, wanted.moments, plan.plane_starts[-1]
     for again in range(2):
         for i in wanted.leaves:
@@ -299,7 +299,8 @@ def add_block_moments(plan, wanted, derivatives, x, rows, scale, out):
 
 @kernel
 def block_posteriors(plan, weight, wanted, x, moments, scratch, codes, out):
-    """Marginals, or moments, of the asked variables at all rows of x; OUT out (n_rows, n_cells), zero at first.
+    """Compute marginals, or moments, of the queried variables at all rows of x; OUT out (n_rows, n_cells), initially
+    zero.
 
     scratch: values and derivatives (n_slots, BLOCK), products (most children + 1, BLOCK); codes (n_variables, BLOCK) int64.
     The first cell of a row whose root is too small for linear space becomes NaN.

@@ -1,4 +1,4 @@
-"""Queries in the words of the columns, and their answers in plain values."""
+"""Queries in terms of the columns, and their answers in plain values."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ def answer_all(
     batches: Callable[[Likelihoods], Batches] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> list[Answer]:
-    """Answer many queries; those that differ only by their evidence go through the circuit together.
+    """Answer many queries; those that differ only in their evidence are evaluated together.
 
-    batches: makes of likelihoods what answers in place of the circuit: `CircuitModel.batches` of another density.
-    pause: called before each MAP search and before every 512 other queries; what it raises ends the answering.
+    batches: replaces the circuit by other handlers for likelihoods: `CircuitModel.batches` of another density.
+    pause: called before each MAP search and before every 512 other queries; an error that it raises stops the
+    evaluation.
 
     Returns one dict per query, each with `kind` and
 
@@ -94,14 +95,14 @@ def answer_all(
 
 
 def _unused(columns: Columns, query: Query) -> Answer:
-    """The columns of the evidence that the model selected away, which change nothing."""
+    """Return the evidence columns that feature selection removed, which have no effect."""
     known = [name for name, value in query.evidence.items() if value is not None]
     names = columns.unused(known if isinstance(query, Surprise) else [*known, *query.likely])
     return Answer(unused=names) if names else Answer()
 
 
 def check_needs_no_network(queries: Sequence[Query]) -> None:
-    """Refuse queries that only networks or posteriors over networks can answer. Raises NoArcs, NoGraphs."""
+    """Refuse queries that require a network or a posterior over networks. Raises NoArcs, NoGraphs."""
     for query in queries:
         if not isinstance(query, Surprise) and query.do:
             raise NoArcs
@@ -110,7 +111,7 @@ def check_needs_no_network(queries: Sequence[Query]) -> None:
 
 
 class _CircuitSource(Source):
-    """The answers of a circuit, exactly."""
+    """Exact answers of a circuit."""
 
     def __init__(self, circuit: Circuit, log_scale: float) -> None:
         self.circuit, self.log_scale = circuit, log_scale
@@ -140,13 +141,13 @@ class _CircuitSource(Source):
 
 
 def circuit_query_handlers(circuit: Circuit, likelihoods: Likelihoods) -> Batches:
-    """What answers the queries of each kind to a circuit, given likelihoods of some variables."""
+    """Return the handlers of each query kind for a circuit, given likelihoods of some variables."""
     source = _CircuitSource(*reweight_circuit(circuit, likelihoods))
     return {**source.batches, "map": partial(answer_map_query, circuit, likelihoods)}
 
 
 def check_circuit_queries(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> None:
-    """Refuse what `answer_all` would refuse, by the same errors, without looking at probabilities."""
+    """Raise the errors of `answer_all` for invalid queries, without computing probabilities."""
     columns = circuit_columns(circuit, schema)
     for query in queries:
         columns.rows([read_evidence(columns, query).values])
@@ -154,13 +155,13 @@ def check_circuit_queries(circuit: Circuit, schema: Schema, queries: Sequence[Qu
 
 
 def circuit_answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Query]) -> int:
-    """How many values the answers would have. Raises UnknownColumn, InvalidEvidence of what cannot be asked for."""
+    """Return the number of values in the answers. Raises UnknownColumn, InvalidEvidence for invalid queries."""
     columns = circuit_columns(circuit, schema)
     return sum(_n_told(columns, query) for query in queries)
 
 
 def _n_told(columns: Columns, query: Query) -> int:
-    """How many values the answer to a query has."""
+    """Return the number of values in the answer to a query."""
     if isinstance(query, Map):
         return len(resolve_map_variables(columns, query)) * query.best
     _, *rest = _group(columns, query, read_evidence(columns, query))
@@ -175,7 +176,9 @@ def _n_told(columns: Columns, query: Query) -> int:
 def _named(
     columns: Columns, query: Query, place: int | None, batches: Callable[[Likelihoods], Batches]
 ) -> ImpossibleEvidence:
-    """The error of impossible evidence, naming the column: of what is impossible by itself, or else with what is before it."""
+    """Create the error for impossible evidence, naming a column that is impossible by itself, or else with those before
+    it.
+    """
     likely = {} if isinstance(query, Surprise) else query.likely
     given: list[tuple[str, object, Evidence, Likely]] = [
         (name, value, {name: value}, {}) for name, value in query.evidence.items() if value is not None
@@ -200,7 +203,7 @@ def _named(
 
 
 def _group(columns: Columns, query: Query, given: Read) -> _Group:
-    """What queries have in common that can be answered together."""
+    """Return the key of queries that can be answered together."""
     if isinstance(query, Conditional):
         return "conditional", resolve_query_variables(columns, query, given, discrete=True), query.joint
     if isinstance(query, Moments):
@@ -217,7 +220,7 @@ def _group(columns: Columns, query: Query, given: Read) -> _Group:
 def resolve_query_variables(
     columns: Columns, query: Conditional | Moments | Sample | Map | Impute, evidence: Read, discrete: bool | None
 ) -> tuple[int, ...]:
-    """The variables of a query: those named, or all of its kind that are not given; samples tell these, too."""
+    """Return the variables of a query: those named, or all of its kind that are not given; samples include given ones."""
     settled: set[str] = set() if isinstance(query, Sample) else evidence.settled
     if query.variables:
         twice = [name for n, name in enumerate(query.variables) if name in query.variables[:n]]
@@ -241,7 +244,7 @@ def resolve_query_variables(
 
 
 def _nothing_left(columns: Columns, discrete: bool | None) -> InvalidEvidence:
-    """That no column of a kind, or of any, can be asked for."""
+    """Create the error for a query without any column of its kind."""
     if discrete is False and min(columns.n_values) > 0:
         return InvalidEvidence(
             "No column of the model has moments, as it keeps no numbers: ask for distributions, or learn a circuit "
@@ -268,7 +271,7 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
 
 
 def resolve_map_variables(columns: Columns, query: Map) -> tuple[int, ...]:
-    """The variables of a MAP query: none named, those that its solver can be asked for, if there are any."""
+    """Return the variables of a MAP query; by default those that its solver supports, if any."""
     variables = resolve_query_variables(columns, query, read_evidence(columns, query), discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         variables = tuple(v for v in variables if columns.n_values[v]) or variables
@@ -282,7 +285,7 @@ def resolve_map_variables(columns: Columns, query: Map) -> tuple[int, ...]:
 
 
 def answer_map_query(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query) -> list[Answer]:
-    """The answer to a MAP query, by a circuit given likelihoods; a number asked for is searched in its range."""
+    """Answer a MAP query with a circuit given likelihoods; a queried number is searched in its range."""
     assert isinstance(query, Map)
     variables = resolve_map_variables(columns, query)
     others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
@@ -306,7 +309,7 @@ def answer_map_query(circuit: Circuit, likelihoods: Likelihoods, columns: Column
 
 
 def format_map_answers(query: Map, columns: Columns, answers: Sequence[MapAnswer], log_scale: float) -> list[Answer]:
-    """The answer to a MAP query; what is added to logarithms is the scale of likelihoods, or of what else is given."""
+    """Format the answer to a MAP query, adding the log scale of likelihoods or other evidence."""
     every = [
         Assignment(
             assignment={columns.names[v]: columns.value(v, code) for v, code in each.assignment.items()},

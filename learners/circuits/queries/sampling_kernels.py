@@ -1,4 +1,4 @@
-"""Rows drawn from a circuit, top down."""
+"""Top-down sampling of rows from a circuit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LARGE_RATE = 10.0
 
 @kernel
 def draw_uniform(state):
-    """A number in (0, 1), never its ends; advances state (1,) uint64.
+    """Draw a number in the open interval (0, 1); advances state (1,) uint64.
 
     References: Steele, Lea, Flood (2014), Fast splittable pseudorandom number generators, section 2.
     """
@@ -28,14 +28,14 @@ def draw_uniform(state):
 
 @kernel
 def draw_normal(state):
-    """A standard normal number, by Box and Muller (1958)."""
+    """Draw a standard normal number, by Box and Muller (1958)."""
     radius = np.sqrt(-2.0 * np.log(draw_uniform(state)))
     return radius * np.cos(2.0 * np.pi * draw_uniform(state))
 
 
 @kernel
 def draw_poisson(rate, state):
-    """A Poisson number; for large rates by Hörmann (1993), The transformed rejection method, algorithm PTRS."""
+    """Draw a Poisson number; for large rates by Hörmann (1993), The transformed rejection method, algorithm PTRS."""
     if rate < LARGE_RATE:
         k, p, u = 0.0, np.exp(-rate), draw_uniform(state)
         while u > p and k < 1000.0:
@@ -62,7 +62,7 @@ def draw_poisson(rate, state):
 
 @inner_kernel
 def draw_leaf_value(kind, n, parameters, first, state):
-    """A value of the variable of a leaf."""
+    """Draw a value of a leaf's variable."""
     a = parameters[first]
     if kind == INDICATOR:
         return a
@@ -96,7 +96,7 @@ def draw_leaf_value(kind, n, parameters, first, state):
 
 @inner_kernel
 def choose_child_edge(weight, values, children, first, last, u):
-    """The edge to a child of a sum, in proportion to its weight (n_edges,) times its value (n_nodes,), that a number u takes."""
+    """Choose a child edge of a sum, in proportion to its weight (n_edges,) times its value (n_nodes,), by the number u."""
     chosen = first
     for e in range(first, last):
         share = weight[e] * values[children[e]]
@@ -110,9 +110,11 @@ def choose_child_edge(weight, values, children, first, last, u):
 
 @kernel
 def sample_missing_in_row(arrays, weight, values, seed, row, stack, out):
-    """Fill what is NaN in OUT out (n_draws, n_variables) of a row, by following an induced tree from the root for each draw.
+    """Fill the NaNs in OUT out (n_draws, n_variables) of a row, by following an induced tree from the root for each
+    draw.
 
-    Children of sums are those of `choose_child_edge`. A draw depends on its seed, row and number. stack (n_nodes,) int64 is scratch.
+    Children of sums are chosen by `choose_child_edge`. A draw depends on its seed, row and number. stack
+    (n_nodes,) int64 is scratch.
     """
     child_starts, children, kinds = arrays.child_starts, arrays.children, arrays.kind
     variable, n_values = arrays.variable, arrays.n_values
@@ -143,7 +145,8 @@ def sample_missing_in_row(arrays, weight, values, seed, row, stack, out):
 
 @kernel
 def sample_missing_in_rows(arrays, x, seed, places, values, stack, out):
-    """Draw for every row of x; OUT out (n_rows, n_draws, n_variables), whose first entry is -inf if the root is too small.
+    """Draw samples for every row of x; OUT out (n_rows, n_draws, n_variables), whose first entry is -inf if the root is
+    too small.
 
     places (n_rows,) int64 are the rows' numbers; values (n_nodes,) float64 and stack (n_nodes,) int64 are scratch.
     """

@@ -1,4 +1,4 @@
-"""Learning a circuit's weights from the stream, one row after the other: ADF and BMM."""
+"""Streaming learning of a circuit's weights, one row after the other: ADF and BMM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEAST_COUNT = 1e-3
 
 
 class PseudoCounts(NamedTuple):
-    """What a circuit's parameters are worth before the first row."""
+    """Pseudo-counts of a circuit's parameters before the first row."""
 
     edge: Floats  # (n_edges,) float64: at the edges of sums; zero where a weight is zero and stays so
     parameter: Floats  # (n_parameters,) float64: at the probabilities of categorical leaves; else zero
@@ -33,7 +33,9 @@ class PseudoCounts(NamedTuple):
 
 
 def circuit_pseudo_counts(circuit: Circuit, strength: float) -> PseudoCounts:
-    """The circuit's own weights, worth `strength` rows at every sum and leaf. Raises InvalidParameter if it is not above zero."""
+    """Return pseudo-counts from the circuit's own weights, worth `strength` rows at every sum and leaf. Raises
+    InvalidParameter if it is not above zero.
+    """
     if not strength > 0:
         raise InvalidParameter("strength", strength, "above zero")
 
@@ -49,12 +51,13 @@ def circuit_pseudo_counts(circuit: Circuit, strength: float) -> PseudoCounts:
 
 
 class StreamingPosterior:
-    """Dirichlet posteriors of a circuit's weights, updated by row after row, in the order of the rows.
+    """Dirichlet posteriors of a circuit's weights, updated row by row, in row order.
 
-    A fold, not a statistic: rows in another order give another result. Seeded and deterministic: the same rows give the
-    same bits, however they are divided into updates. Weights of sums over indicators and of categorical leaves are
-    learned alike. Numeric leaves add up their sufficient statistics, weighted by the probability that the row's induced
-    tree contains the leaf. A node for which that probability is below 1e-10 is left as it is.
+    This is a fold, not a statistic: rows in another order give another result. Seeded and deterministic: the same
+    rows give the same bits, however they are divided into updates. Weights of sums over indicators and of
+    categorical leaves are learned alike. Numeric leaves add up their sufficient statistics, weighted by the
+    probability that the row's induced tree contains the leaf. A node for which that probability is below 1e-10 is
+    unchanged.
 
     circuit: the structure.
     prior: as from `circuit_pseudo_counts`.
@@ -88,7 +91,7 @@ class StreamingPosterior:
             self._bound(narrowest)
 
     def _bound(self, narrowest: Floats) -> None:
-        """Set the least standard deviations, and divide densities by the largest that they allow."""
+        """Set the minimum standard deviations, and scale densities by the largest that they allow."""
         numeric, variable = self._plan.numeric, self._plan.variable
         is_gaussian = numeric[:, 0] == GAUSSIAN
         bounded = (is_gaussian | (numeric[:, 0] == EXPONENTIAL)) & (narrowest[variable] > 0)
@@ -98,14 +101,14 @@ class StreamingPosterior:
 
     @property
     def spec(self) -> dict[str, object]:
-        """What is learned, and how."""
+        """Specification of the posterior."""
         return {"fold": "circuit posterior", "projection": self.projection, "moments": "exact"}
 
     def update(self, rows: Chunk | Array) -> None:
-        """Learn from rows, in their order. Raises InvalidEvidence.
+        """Learn from rows, in order. Raises InvalidEvidence.
 
-        They are a chunk, or (n_variables, n_rows) float64 or integers, missing as in `evaluate.log_values`: a row says
-        nothing about the distribution of what it misses.
+        rows: a chunk, or (n_variables, n_rows) float64 or integers, missing as in `evaluate.log_values`: a row does
+        not affect the distribution of its missing variables.
         """
         x = validate_circuit_rows(self.structure, chunk_or_array_rows(rows, self.rows_of))
         n_slots = self._compiled.n_slots
@@ -125,9 +128,10 @@ class StreamingPosterior:
         return PseudoCounts(edge, parameter, self.prior.numeric)
 
     def weight_variances(self) -> tuple[Floats, Floats]:
-        """Variances of weights (n_edges,) and of probabilities of categorical leaves (n_parameters,): those of their Dirichlets.
+        """Return the Dirichlet variances of weights (n_edges,) and of probabilities of categorical leaves
+        (n_parameters,).
 
-        Zero where nothing is learned; NaN of parameters of other leaves.
+        Zero where nothing is learned; NaN for parameters of other leaves.
         """
         known, counts = self.circuit(), self.pseudo_counts()
         is_share = np.repeat(known.kind == CATEGORICAL, np.diff(known.leaf_starts))
@@ -154,24 +158,24 @@ class StreamingPosterior:
         return structure.with_parameters(log_weight, leaf_parameters)
 
     def to_arrow(self) -> pa.Table:
-        """The state: one row of lists, from which `from_arrow` goes on as if there had been no break."""
+        """Return the state as one row of lists, from which `from_arrow` continues without a difference."""
         lists = {name: pa.array([array], pa.list_(pa.float64())) for name, array in self.state_arrays().items()}
         return pa.table(lists)
 
     def state_arrays(self) -> dict[str, Floats]:
-        """What learning changes, each as one row of numbers."""
+        """Return the mutable state, each array flattened."""
         columns = {name: array.ravel() for name, array in self._state._asdict().items()}
         columns["numeric"] = self._plan.numeric.ravel()
         columns["seen"] = np.array([self.n_rows, self.n_impossible], np.float64)
         return columns
 
     def from_arrow(self, table: pa.Table) -> Self:
-        """As `with_state`, of what `to_arrow` wrote."""
+        """Restore the state from the output of `to_arrow`; see `with_state`."""
         lists = {name: table.column(name).combine_chunks().flatten() for name in table.column_names}
         return self.with_state({name: values.to_numpy() for name, values in lists.items()})
 
     def with_state(self, arrays: Mapping[str, Array]) -> Self:
-        """Another for the same circuit, prior and rule in the state of `state_arrays`.
+        """Return a copy for the same circuit, prior and rule with the state of `state_arrays`.
 
         Raises StatisticMismatch if it is the state of another circuit.
         """
@@ -184,18 +188,18 @@ class StreamingPosterior:
         return read
 
     def copy(self) -> Self:
-        """Another in the same state."""
+        """Return a copy in the same state."""
         return self.with_state(self.state_arrays())
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are of one structure and in the same state."""
+        """Return whether both have the same structure and state."""
         if not isinstance(other, StreamingPosterior):
             return NotImplemented
         return self.spec == other.spec and bool(self.to_arrow().equals(other.to_arrow()))
 
 
 def recompute_weights_from_counts(posterior: StreamingPosterior) -> None:
-    """Totals, weights and leaf parameters that belong to the counts."""
+    """Recompute totals, weights and leaf parameters from the counts."""
     state, plan = posterior._state, posterior._plan
     operation = np.repeat(np.arange(state.total.size), np.diff(plan.starts))
     learned = state.total > 0
@@ -218,7 +222,7 @@ def recompute_weights_from_counts(posterior: StreamingPosterior) -> None:
 
 
 def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
-    """The prior as a state."""
+    """Return the prior as a state."""
     n_operations = plan.node.size
     sizes = np.diff(plan.plan.starts)
     operation = np.repeat(np.arange(n_operations), sizes)
@@ -248,7 +252,7 @@ def _start(circuit: Circuit, plan: Compiled, prior: PseudoCounts) -> Posterior:
 
 
 def _in_circuit(circuit: Circuit, plan: Compiled, entries: Floats) -> tuple[Floats, Floats]:
-    """(n_edges,) and (n_parameters,): entries of a plan where they are in the circuit."""
+    """Map entries of a plan to the circuit's edges (n_edges,) and parameters (n_parameters,)."""
     edge, parameter = np.zeros(circuit.n_edges), np.zeros(circuit.leaf_parameters.size)
     edge[plan.edge[plan.edge >= 0]] = entries[plan.edge >= 0]
     parameter[plan.parameter[plan.parameter >= 0]] = entries[plan.parameter >= 0]
@@ -256,7 +260,7 @@ def _in_circuit(circuit: Circuit, plan: Compiled, entries: Floats) -> tuple[Floa
 
 
 def _variances(means: Floats, counts: Floats, starts: Array) -> Floats:
-    """Variances of Dirichlets, which lie between starts: m (1 - m) / (sum of the pseudo-counts + 1)."""
+    """Return the variances of Dirichlets between starts: m (1 - m) / (sum of the pseudo-counts + 1)."""
     sizes = np.diff(starts)
     totals = np.bincount(np.repeat(np.arange(sizes.size), sizes), counts, sizes.size)
     of_entry = np.repeat(totals, sizes)

@@ -1,7 +1,7 @@
-"""Learning from one row after another: posterior of the induced tree, moments, projection onto Dirichlets.
+"""Kernels of row-by-row learning: posterior of the induced tree, moments, projection onto Dirichlets.
 
-The nodes of one row update parameters of their own, so it does not matter when they do: nodes of two pseudo-counts are taken
-in blocks by assumed density filtering, in a loop that the compiler turns into vector instructions.
+The nodes of one row update separate parameters, so their order does not matter: nodes with two pseudo-counts
+are processed in blocks by assumed density filtering, in a loop that vectorizes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ N_ROOM = 14 * N_BLOCK
 
 @inner_kernel
 def write_binary_node_to_block(entry, node, i, e, share, share_other, block, k, room):
-    """Make node i, whose entries are e and the next, the k-th of a block."""
+    """Write node i, whose entries are e and the next, as the k-th of a block."""
     block[k] = i
     room[ALPHA + k], room[OTHER + k] = entry[COUNT, e], entry[COUNT, e + 1]
     room[BEND + k], room[BEND_OTHER + k] = entry[SLOPE, e], entry[SLOPE, e + 1]
@@ -61,10 +61,12 @@ def write_binary_node_to_block(entry, node, i, e, share, share_other, block, k, 
 
 @kernel
 def filter_binary_node_block(entry, node, starts, block, n_nodes, room, shares):
-    """Assumed density filtering of the n_nodes nodes that `write_binary_node_to_block` has put into a block, to the third order of the row's shares.
+    """Apply assumed density filtering to the n_nodes nodes that `write_binary_node_to_block` wrote to a block, to third
+    order in the row's shares.
 
-    With c_j the right side of the equation of `project_onto_dirichlet`, g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of
-    their sum by g, of which each derivative is s times that of the one before: s, s s', s (s'² + s s'').
+    With c_j the right side of the equation of `project_onto_dirichlet`, g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the
+    Taylor series of δ_j by c_j + g, and that of their sum by g, of which each derivative is s times that of the
+    one before: s, s s', s (s'² + s s'').
     """
     for k in range(N_BLOCK):
         alpha, other, total = room[ALPHA + k], room[OTHER + k], room[SUM + k]
@@ -145,7 +147,7 @@ def filter_binary_node_block(entry, node, starts, block, n_nodes, room, shares):
 
 @inner_kernel
 def moment_match_binary_node(entry, node, i, e, f, share, share_other):
-    """Bayesian moment matching of node i with the entries e and f, which have these shares of the row."""
+    """Apply Bayesian moment matching to node i with the entries e and f, which have these shares of the row."""
     alpha, other, a = entry[COUNT, e], entry[COUNT, f], node[TOTAL, i]
     b, r = a + 1.0, share + share_other
     apart = alpha * share_other + other * share
@@ -166,7 +168,7 @@ LEAST_LOG = -1e270
 
 
 class Posterior(NamedTuple):
-    """Pseudo-counts, in the order of a plan."""
+    """Pseudo-counts of the posterior, in plan order."""
 
     # (3, n_entries) float64: pseudo-count, 0 where an entry is no parameter; weight, the posterior mean, by which rows
     # are evaluated; slope, 1/ψ' of the pseudo-count at the last Newton step.
@@ -184,24 +186,25 @@ class Posterior(NamedTuple):
 
     @property
     def pseudo_count(self) -> Floats:
-        """(n_entries,) pseudo-counts."""
+        """Pseudo-counts, (n_entries,)."""
         return self.entry[COUNT]
 
     @property
     def weight(self) -> Floats:
-        """(n_entries,) posterior means."""
+        """Posterior means, (n_entries,)."""
         return self.entry[WEIGHT]
 
     @property
     def total(self) -> Floats:
-        """(n_operations,) sums of pseudo-counts."""
+        """Sums of pseudo-counts, (n_operations,)."""
         return self.node[TOTAL]
 
 
 class Scratch(NamedTuple):
-    """Memory for one row: values, exponents and flows (n_slots,), codes (n_variables,) int64, five of the most children.
+    """Memory for one row: values, exponents and flows (n_slots,), codes (n_variables,) int64, five of the most
+    children.
 
-    Then nodes of two that wait for each other: (N_BLOCK,) int64 and (N_ROOM,) float64, which is not zero at first.
+    Then pending nodes with two children: (N_BLOCK,) int64 and (N_ROOM,) float64, initially nonzero.
     """
 
     value: Floats
@@ -215,9 +218,11 @@ class Scratch(NamedTuple):
 
 @inner_kernel
 def relative_leaf_densities(plan, x, row, value):
-    """Densities of the numeric leaves at a row, divided by the largest of each variable: no number is too far from all.
+    """Compute densities of the numeric leaves at a row, relative to the largest of each variable, so that no number
+    underflows.
 
-    OUT value (n_slots,), only those leaves. A factor that all leaves of a variable share changes no posterior.
+    OUT value (n_slots,), only those leaves. A factor common to all leaves of a variable does not affect
+    posteriors.
     """
     n_planes, variable = plan.plane_starts[-1], plan.variable
     largest = np.full(plan.n_values.size, -np.inf)
@@ -236,7 +241,7 @@ def relative_leaf_densities(plan, x, row, value):
 
 @inner_kernel
 def wide_slot_values(plan, weight, value, exponent):
-    """Evaluate sums and products again, as value · 2^(500 · exponent), from the values of leaves."""
+    """Reevaluate sums and products as value · 2^(500 · exponent), from the values of leaves."""
     n_planes = plan.plane_starts[-1]
     # Leaves come before all sums and products.
     n_leaf_segments = 0
@@ -274,7 +279,7 @@ def wide_slot_values(plan, weight, value, exponent):
 
 @inner_kernel
 def _scaled(value, powers):
-    """Value · 2^(500 · powers) where powers is at most one."""
+    """Return value · 2^(500 · powers), for powers of at most one."""
     if powers == 0.0:
         return value
     if powers == -1.0:
@@ -286,7 +291,7 @@ def _scaled(value, powers):
 
 @inner_kernel
 def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
-    """Add a row's share to the pseudo-counts of a numeric leaf; its parameters become their posterior means."""
+    """Add a row's share to the pseudo-counts of a numeric leaf, and set its parameters to their posterior means."""
     leaf[0] += r
     if numeric[0] == GAUSSIAN:
         z = x - centre
@@ -304,7 +309,7 @@ def _learn_leaf(numeric, leaf, centre, narrowest, r, x):
 
 @kernel
 def learn_rows_online(plan, posterior, x, rule, scratch, is_learning_leaves):
-    """Update the posterior by every row of x in turn; returns the number of rows that the circuit says cannot be."""
+    """Update the posterior by every row of x in turn; returns the number of impossible rows."""
     value, exponent, flow, codes, shares, block, room = scratch
     n_planes = plan.plane_starts[-1]
     starts, child, variable, n_values = plan.starts, plan.child, plan.variable, plan.n_values

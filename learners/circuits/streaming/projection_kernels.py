@@ -1,4 +1,4 @@
-"""One-step moments of a sum's weights, and the Dirichlet that has them."""
+"""One-step moments of a sum's weights, and the Dirichlet that matches them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ WELL_CONDITIONED = 1e-6
 
 @inner_kernel
 def pseudo_count_step(c, slope, half, third):
-    """How far a pseudo-count moves when ψ of it grows by c."""
+    """Return the change of a pseudo-count when its ψ grows by c."""
     return c * slope * (1.0 + c * (half + c * third))
 
 
 @inner_kernel
 def moment_matched_total(total, r, counts_apart, shares_apart, both_apart):
-    """Sum of the pseudo-counts of the Dirichlet with the same means and the same sum of second moments.
+    """Return the sum of the pseudo-counts of the Dirichlet with the same means and the same sum of second moments.
 
-    Of pairs of different entries: counts_apart = Σ α_j α_l, shares_apart = Σ λ_j α_l, both_apart = Σ λ_j λ_l. In these
-    nothing cancels: (1 - Σ E[w²]) / (Σ E[w²] - Σ E[w]²) becomes a ratio of sums of positive terms.
+    Over pairs of different entries: counts_apart = Σ α_j α_l, shares_apart = Σ λ_j α_l, both_apart = Σ λ_j λ_l.
+    This avoids cancellation: (1 - Σ E[w²]) / (Σ E[w²] - Σ E[w]²) becomes a ratio of sums of positive terms.
     """
     a, b, c = total, total + 1.0, total + 2.0
     above = (c - 2.0 * r) * counts_apart + 2.0 * a * shares_apart
@@ -50,7 +50,7 @@ def moment_matched_total(total, r, counts_apart, shares_apart, both_apart):
 
 @inner_kernel
 def _matched(entry, node, i, begin, end, r, shares):
-    """Total that matches the second moments."""
+    """Return the total that matches the second moments."""
     total = node[TOTAL, i]
     counts_apart, shares_apart, both_apart = 0.0, 0.0, 0.0
     for e in range(begin, end):
@@ -63,7 +63,7 @@ def _matched(entry, node, i, begin, end, r, shares):
 
 @inner_kernel
 def _start_matched(entry, node, i, begin, end, r, shares):
-    """The matched moments less α, without subtracting what is nearly equal."""
+    """Compute the matched moments minus α, without cancellation."""
     a = node[TOTAL, i]
     b = a + 1.0
     matched = _matched(entry, node, i, begin, end, r, shares)
@@ -78,7 +78,8 @@ def _start_matched(entry, node, i, begin, end, r, shares):
 
 @inner_kernel
 def _by_series(entry, node, i, begin, end, r, shares):
-    """Solve the equations of `project_onto_dirichlet` to the third order of the row's shares; whether that is near enough.
+    """Solve the equations of `project_onto_dirichlet` to third order in the row's shares; returns whether that is
+    accurate enough.
 
     With g = ψ(Σ(α + δ)) - ψ(Σα) and s = 1/ψ': the Taylor series of δ_j by c_j + g, and that of their sum by g, of which each
     derivative is s times that of the one before: s, s s', s (s'² + s s''). shares[3] gets bends, shares[4] thirds.
@@ -142,7 +143,7 @@ def _by_series(entry, node, i, begin, end, r, shares):
 
 @inner_kernel
 def _newton_steps(entry, node, i, begin, end, r, grown, shares):
-    """Steps from shares[2], whose sum is grown, until they are small; keeps the curvatures."""
+    """Run Newton steps from shares[2], whose sum is grown, until they are small; keeps the curvatures."""
     n = end - begin
     a = node[TOTAL, i]
     for _ in range(MOST_STEPS):
@@ -193,8 +194,9 @@ def _newton_steps(entry, node, i, begin, end, r, grown, shares):
 def project_onto_dirichlet(entry, node, i, begin, end, r, rule, shares):
     """Update a node's pseudo-counts α and weights from its posterior r and those of its edges, λ in shares[0].
 
-    By moment matching, of the means and of the sum of the second moments, or by assumed density filtering: solve ψ(α_j + δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ.
-    shares[1] gets the constants, shares[2] δ, shares[3] the gradient. Newton's step is that of Minka (2000), equations 15 to 18.
+    Uses moment matching of the means and the sum of second moments, or assumed density filtering: solve ψ(α_j +
+    δ_j) - ψ(α_j) = ψ(Σ(α + δ)) - ψ(Σα) + λ_j/α_j - r/Σα for δ. OUT shares[1]: constants, shares[2]: δ, shares[3]:
+    gradient. Newton's step is that of Minka (2000), equations 15 to 18.
     """
     if rule == BMM:
         total = node[TOTAL, i]

@@ -1,4 +1,4 @@
-"""ADF and BMM side by side: shards of the rows begin from one shared trained start, and their posteriors are merged."""
+"""Parallel ADF and BMM: shards of the rows continue from a common trained start, and their posteriors are merged."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ START_ROWS = 20_000
 
 
 def merge_shard_posteriors(start: StreamingPosterior, parts: Sequence[StreamingPosterior]) -> StreamingPosterior:
-    """The posterior of all shards' rows from those of the shards, each of which went on from the same start.
+    """Merge the posteriors of shards, each of which continued from the same start, to the posterior of all their rows.
 
-    Natural parameters add, less the start's for all parts but one. ADF and BMM lower a node's pseudo-counts where rows
-    leave open which child they took, so that the start may exceed what shards have left; of such a node less of the
-    start is taken off: as much as leaves each pseudo-count at half the shards' mean. Raises StatisticMismatch if they
-    are of different circuits or rules.
+    Natural parameters add up, minus the start's for all parts but one. ADF and BMM lower a node's pseudo-counts
+    if rows leave open which child they took, so the start may exceed what shards have left; for such a node less
+    of the start is subtracted, so that each pseudo-count is at least half the shards' mean. Raises
+    StatisticMismatch if circuits or rules differ.
 
     References: Rashwan, Zhao, Poupart (2016), section 4.3; Broderick et al. (2013), "Streaming variational Bayes".
     """
@@ -55,7 +55,9 @@ def merge_shard_posteriors(start: StreamingPosterior, parts: Sequence[StreamingP
 
 
 def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) -> Floats:
-    """(n_entries,) float64: the shards' pseudo-counts together, less the prior's as far as that leaves something."""
+    """Return the sum of the shards' pseudo-counts minus the prior's, as far as that stays positive, (n_entries,)
+    float64.
+    """
     together = np.sum(counts, axis=0)
     surplus = (len(counts) - 1) * prior
     most = np.full(prior.size, 1.0)
@@ -70,11 +72,11 @@ def _merged_counts(counts: Sequence[Floats], prior: Floats, starts: Integers) ->
 def learn_in_shards(
     rows: Rows, posterior: StreamingPosterior, n_shards: int | None, threads: int, advance: Advance
 ) -> tuple[StreamingPosterior, int]:
-    """Learn all rows on top of a posterior: the first ones in their order, the rest in shards that go on from there.
+    """Update a posterior with all rows: the first ones in order, the rest in shards that continue from there.
 
-    The posterior comes with the number of shards in which it was learned; 1 is one stream. There are at most n_shards,
-    by default 1, and on a cluster one for each worker. The result depends on their number, not on threads or workers.
-    `advance` gets the number of rows that are learned; what it raises ends the shards.
+    Also returns the number of shards; 1 is a single stream. There are at most n_shards, by default 1, and on a
+    cluster one per worker. The result depends on their number, not on threads or workers. `advance` receives the
+    number of rows learned; an error that it raises stops the shards.
     """
     cluster = rows.cluster if all(source.is_identified for source in rows.sources) else None
     n_shards = n_shards or (1 if cluster is None else cluster.n_workers)
@@ -103,7 +105,7 @@ def learn_in_shards(
 
 
 def _begun(pieces: Sequence[Rows], posterior: StreamingPosterior) -> tuple[int, int]:
-    """Learn the first rows; how many fragments were learned as a whole, and how many rows of the next one."""
+    """Learn the first rows; returns the number of fragments learned completely, and of rows learned from the next."""
     left = START_ROWS
     for number, piece in enumerate(pieces):
         n_rows = 0
@@ -119,18 +121,18 @@ def _begun(pieces: Sequence[Rows], posterior: StreamingPosterior) -> tuple[int, 
 
 @dataclass(frozen=True)
 class Shard:
-    """Neighbouring fragments, less rows at their beginning that are learned already."""
+    """Adjacent fragments, without the rows at their beginning that are already learned."""
 
     sources: tuple[Source, ...]
     skipped: int
 
     @property
     def n_rows(self) -> int:
-        """At most; a filtered source has fewer."""
+        """Maximum number of rows; a filtered source has fewer."""
         return max(0, sum(source.n_rows for source in self.sources) - self.skipped)
 
     def chunks(self, schema: Schema) -> Iterator[Chunk]:
-        """The rows in their order."""
+        """Yield the rows in order."""
         left = self.skipped
         for chunk in Rows(schema, self.sources).with_unseen():
             if left >= chunk.n_rows:
@@ -141,7 +143,7 @@ class Shard:
 
 
 def _divided(pieces: Sequence[Rows], n_shards: int, skipped: int) -> Iterator[Shard]:
-    """At most so many shards of about equal numbers of rows."""
+    """Divide the fragments into at most n_shards shards with about equally many rows."""
     sizes = np.array([piece.n_rows for piece in pieces], np.int64)
     if sizes.size:
         sizes[0] = max(0, sizes[0] - skipped)
@@ -160,9 +162,11 @@ def learn_shard(
     report: Callable[[int], object] = lambda _: None,
     checkpoints: Checkpoints | None = None,
 ) -> StreamingPosterior:
-    """A posterior that has gone on with the rows of a shard; `report` gets their number after each chunk, and may raise.
+    """Update a posterior with the rows of a shard; `report` receives the number of rows after each chunk, and may
+    raise.
 
-    A run that was killed reads the rows of its checkpoint again, and learns only the others: the posterior is the same.
+    An interrupted run reads the rows of its checkpoint again, and learns only the others: the posterior is the
+    same.
     """
     checkpoint = None if checkpoints is None else checkpoints.at(_key(posterior, shard, schema))
     loaded = None if checkpoint is None else checkpoint.load()
@@ -184,7 +188,7 @@ def learn_shard(
 
 
 def _key(posterior: StreamingPosterior, shard: Shard, schema: Schema) -> str:
-    """What tells a stream from others: where it begins, its rows, and how it learns."""
+    """Return a key of the stream: its start, rows and learning rule."""
     identity = [
         posterior.spec,
         posterior.prior.numeric,
@@ -207,7 +211,7 @@ def _on_threads(
     learned: Callable[[int], object],
     checkpoints: Checkpoints | None,
 ) -> list[StreamingPosterior]:
-    """Posteriors of shards; `learned` may raise, which ends them all."""
+    """Learn shards on threads; `learned` may raise, which stops all."""
     n_learned = [0] * len(shards)
     has_ended = Event()
 
@@ -233,7 +237,7 @@ def _on_workers(
     cluster: Cluster,
     learned: Callable[[int], object],
 ) -> list[StreamingPosterior]:
-    """The same by the workers of a cluster."""
+    """Learn shards on the workers of a cluster."""
     how, state = (start.structure, start.prior, start.projection, schema), start.to_arrow()
     states: dict[int, pa.Table] = {}
     for number, after in cluster.each(_learned_shard, [(how, state, shard) for shard in shards]):
@@ -243,7 +247,7 @@ def _on_workers(
 
 
 def _learned_shard(how: tuple[Circuit, PseudoCounts, str, Schema], state: pa.Table, shard: Shard) -> pa.Table:
-    """The state of a posterior that has gone on with the rows of a shard."""
+    """Return the state of a posterior after learning a shard; runs on a worker."""
     circuit, prior, projection, schema = how
     posterior = StreamingPosterior(circuit, prior, projection, circuit_columns(circuit, schema).rows_of_chunk)
     return learn_shard(posterior.from_arrow(state), shard, schema).to_arrow()

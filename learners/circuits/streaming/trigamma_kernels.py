@@ -1,4 +1,4 @@
-"""Differences and reciprocals of digamma and trigamma functions, by which moments give pseudo counts."""
+"""Differences and reciprocals of digamma and trigamma functions, which convert moments to pseudo-counts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from learners.kernels.jit import inner_kernel, kernel
 
 @inner_kernel
 def reciprocal_trigamma_excess(u):
-    """What 1/ψ'(x) exceeds x - 1/2 by, for x = 1/u from LARGE on."""
+    """Return the excess of 1/ψ'(x) over x - 1/2, for x = 1/u from LARGE on."""
     return u * (1.0 / 12.0 + u * (1.0 / 24.0 - u * (1.0 / 720.0 + u * (11.0 / 480.0))))
 
 
 @inner_kernel
 def reciprocal_trigamma_slope(v):
-    """The derivative of s = 1/ψ'(x), which is -ψ''(x) s², of v = s/x between 0 and 1: to 1.3e-5 of it (fitted)."""
+    """Return the derivative of s = 1/ψ'(x), which is -ψ''(x) s², given v = s/x between 0 and 1, to 1.3e-5 (fitted)."""
     p = (8.050951218573783 - 1.843872803239406 * v) * v - 15.192651051664543
     p = ((p * v + 16.587541789402415) * v - 11.840798803209488) * v + 6.496028728997377
     return v * (v * v * (p * v - 3.2572118679803093) + 2.0)
@@ -23,20 +23,20 @@ def reciprocal_trigamma_slope(v):
 
 @inner_kernel
 def reciprocal_trigamma_third_term(v):
-    """A sixth of s'² + s s'', likewise: to 5e-5 (fitted), of what is at most 0.17."""
+    """Return a sixth of s'² + s s'' likewise, to 5e-5 (fitted); it is at most 0.17."""
     p = (3.164556266662349 - 1.0869947478899683 * v) * v - 2.5445460443719494
     return v * v * ((p * v - 0.3937476144434825) * v + 1.0273675920919165)
 
 
 @inner_kernel
 def reciprocal_trigamma_step(d, c, bend, third):
-    """How far a slope moves with its pseudo-count."""
+    """Return the change of a slope with its pseudo-count."""
     return d * (bend + c * (3.0 * third - 0.5 * bend * bend))
 
 
 @inner_kernel
 def shifted_reciprocal_sums(x):
-    """Sums of 1/(x + k) and of 1/(x + k)² for k = 0..7, with one division."""
+    """Return the sums of 1/(x + k) and of 1/(x + k)² for k = 0..7, with one division."""
     # The product p of all x + k is a polynomial of u = x (x + 7), as (x + k) (x + 7 - k) = u + k (7 - k).
     u, by_x = x * (x + 7.0), 2.0 * x + 7.0
     p = u * (720.0 + u * (252.0 + u * (28.0 + u)))
@@ -49,7 +49,7 @@ def shifted_reciprocal_sums(x):
 
 @kernel
 def digamma_difference(x, d):
-    """ψ(x + d) - ψ(x) and ψ'(x + d), to 1e-9 of each, for x and x + d > 0."""
+    """Return ψ(x + d) - ψ(x) and ψ'(x + d), to 1e-9 each, for x and x + d > 0."""
     y = x + d
     moved, slope = 0.0, 0.0
     if x < 8.0 or y < 8.0:

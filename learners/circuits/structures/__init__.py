@@ -1,1 +1,1 @@
-"""Structures of circuits: where they come from, and how they are written and drawn."""
+"""Structures of circuits: learning, file formats and drawing."""

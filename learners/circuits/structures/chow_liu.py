@@ -1,4 +1,4 @@
-"""Chow-Liu trees as circuits, plain and hidden: spanning trees of the pairs of variables with most mutual information."""
+"""Chow-Liu trees as circuits, plain and hidden: maximum spanning trees by mutual information."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CELLS_AT_A_TIME = 1 << 22
 
 
 class PairTables:
-    """The tables of all pairs of variables, classes and missing values left out.
+    """Tables of all pairs of variables, without classes and missing values.
 
-    The codes of a variable are those of its attribute without the one for missing values; a row that lacks a value
-    does not count for the pairs of that attribute. The class, if there is one, is the last variable.
-    Raises EmptyStatistic if `pairs` has counted no rows.
+    The codes of a variable are those of its attribute without the code for missing values; a row with a missing
+    value is not counted for the pairs of that attribute. The class, if there is one, is the last variable. Raises
+    EmptyStatistic if `pairs` has counted no rows.
     """
 
     def __init__(self, pairs: PairwiseCounts) -> None:
@@ -38,17 +38,17 @@ class PairTables:
 
     @property
     def n_variables(self) -> int:
-        """Attributes, and the class if it is a variable."""
+        """Number of attributes, plus the class if it is a variable."""
         return self.n_values.size
 
     def margin(self, v: int) -> Integers:
-        """(n_values[v],) int64: rows with each value."""
+        """Return the rows with each value, (n_values[v],) int64."""
         if v == self.pairs.sizes.size:
             return self.pairs.class_counts
         return self.pairs.margins[v].sum(axis=1)[self.missing[v] :]
 
     def table(self, u: int, v: int) -> Integers:
-        """(n_values[u], n_values[v]) int64: rows with each pair of values; u and v differ."""
+        """Return the rows with each pair of values, (n_values[u], n_values[v]) int64; u and v differ."""
         n_attributes = self.pairs.sizes.size
         if n_attributes in (u, v):
             with_class: Integers = self.pairs.margins[min(u, v)][self.missing[min(u, v)] :]
@@ -56,7 +56,9 @@ class PairTables:
         return self.pairs.table(u, v).sum(axis=2)[self.missing[u] :, self.missing[v] :]
 
     def mutual_information(self) -> Floats:
-        """(n_variables, n_variables) float64, nats, symmetric, zero on the diagonal, never negative."""
+        """Mutual information in nats, (n_variables, n_variables) float64, symmetric, zero on the diagonal, never
+        negative.
+        """
         sizes, n_classes = self.pairs.sizes, self.pairs.schema.n_classes
         i, j = np.triu_indices(sizes.size, 1)
         # The tables lie one after the other in the order of the pairs.
@@ -80,7 +82,7 @@ class PairTables:
 
 
 def _information(tables: Integers) -> Floats:
-    """(m,) float64: mutual information in each of the tables (m, v_i, v_j)."""
+    """Return the mutual information in each of the tables (m, v_i, v_j), (m,) float64."""
     n = tables.sum(axis=(1, 2))
     value = x_log_x(tables).sum(axis=(1, 2)) + x_log_x(n)
     value -= x_log_x(tables.sum(axis=1)).sum(axis=1) + x_log_x(tables.sum(axis=2)).sum(axis=1)
@@ -95,7 +97,7 @@ class Tree(NamedTuple):
 
 
 def maximum_spanning_tree(weights: Floats) -> Tree:
-    """The spanning tree of the greatest total weight (n, n), rooted at its centre so that it is shallow.
+    """Return the spanning tree of the greatest total weight (n, n), rooted at its centre so that it is shallow.
 
     Ties, to 1e-12, are broken by the order of the variables.
 
@@ -122,7 +124,7 @@ def maximum_spanning_tree(weights: Floats) -> Tree:
 
 
 def _walk(neighbours: list[list[int]], start: int) -> tuple[list[int], Integers]:
-    """Breadth first: the order of the visit, and where each variable was reached from."""
+    """Traverse breadth first; returns the visiting order, and the predecessor of each variable."""
     parent = np.full(len(neighbours), -1, np.int64)
     order = [start]
     for v in order:
@@ -134,7 +136,7 @@ def _walk(neighbours: list[list[int]], start: int) -> tuple[list[int], Integers]
 
 
 def _centre(neighbours: list[list[int]]) -> int:
-    """The middle of a longest path."""
+    """Return the middle of a longest path."""
     one_end = _walk(neighbours, 0)[0][-1]
     order, parent = _walk(neighbours, one_end)
     path = [order[-1]]
@@ -149,10 +151,10 @@ LEAST_SHARE = 1e-3
 
 
 def chow_liu(pairs: PairwiseCounts) -> Circuit:
-    """The tree-shaped network closest to the data, as a circuit with one sum per value of each inner variable.
+    """Learn the tree-shaped network closest to the data, as a circuit with one sum per value of each inner variable.
 
-    One row, spread like the variable's own values, is added to each context; its own values get one uniformly.
-    Raises EmptyStatistic if `pairs` has counted no rows.
+    Each context is smoothed by one row distributed like the variable's marginal, which is smoothed by one uniform
+    row. Raises EmptyStatistic if `pairs` has counted no rows.
 
     It has Σ v_i v_parent(i) edges, up to a constant.
     References: Chow, Liu (1968).
@@ -174,27 +176,27 @@ def chow_liu(pairs: PairwiseCounts) -> Circuit:
 
 
 def smoothed_marginal(tables: PairTables, v: int) -> Floats:
-    """(n_values[v],) float64: the distribution of a variable."""
+    """Return the smoothed distribution of a variable, (n_values[v],) float64."""
     margin = tables.margin(v).astype(np.float64)
     p = margin + 1.0 / margin.size
     return p / p.sum()
 
 
 def smoothed_conditional_table(table: Integers, own: Floats) -> Floats:
-    """(n_parent_values, n_values) float64: the distribution of a variable for each value of another."""
+    """Return the smoothed distribution of a variable for each value of another, (n_parent_values, n_values) float64."""
     smoothed: Floats = (table + own) / (table.sum(axis=1, keepdims=True) + 1.0)
     return smoothed
 
 
 def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration: float = 0.3) -> Circuit:
-    """A Chow-Liu tree whose variables each got a latent copy: the copies form the tree, the variables hang below.
+    """Learn a hidden Chow-Liu tree: latent copies of the variables form the tree, and the variables hang below them.
 
-    Each state stands for some of the values of its variable, and weights are those of the Chow-Liu tree times random
+    Each state represents some of its variable's values, and weights are those of the Chow-Liu tree times random
     factors.
     states: values of each latent variable.
-    concentration: of the gamma-distributed random factors. The larger, the nearer the circuit begins to the Chow-Liu
-    tree; the smaller, the more states differ, and learning makes more of states that differ. On nltcs and plants 0.1
-    was best for EM, 0.3 to 1 for one pass of BMM.
+    concentration: of the gamma-distributed random factors. Larger values start closer to the Chow-Liu tree;
+    smaller ones make states more different, which helps learning. On nltcs and plants 0.1 was best for EM, 0.3 to
+    1 for one pass of BMM.
     The circuit has about n · states² edges.
     Raises EmptyStatistic if `pairs` has counted no rows; InvalidParameter if a parameter is out of range.
     References: Liu, Van den Broeck (2021), Tractable Regularization of Probabilistic Circuits, section 4.1.
@@ -225,14 +227,16 @@ def hclt(pairs: PairwiseCounts, states: int = 8, seed: int = 0, *, concentration
 
 
 def _values_of_states(n_values: int, states: int) -> Integers:
-    """(states, n_values) int64: 1 where a state stands for a value; each value has a state and each state a value."""
+    """Return 1 where a state represents a value, (states, n_values) int64; each value has a state and each state a
+    value.
+    """
     n = min(n_values, states)
     # State s stands for the values that equal s modulo the smaller of the two numbers.
     return (np.arange(states)[:, np.newaxis] % n == np.arange(n_values) % n).astype(np.int64)
 
 
 def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concentration: float) -> Floats:
-    """(states, n_values) float64: log probabilities."""
+    """Return the log probabilities of each state's values, (states, n_values) float64."""
     factors = rng.gamma(concentration, 1.0 / concentration, (states, own.size))
     of_state = _values_of_states(own.size, states) * own
     of_state = of_state / np.maximum(of_state.sum(axis=1, keepdims=True), 1e-300)
@@ -242,7 +246,7 @@ def _leaves_of_states(own: Floats, states: int, rng: np.random.Generator, concen
 
 
 def _between_states(p: Floats, margin: Floats, states: int) -> Floats:
-    """(states or 1, states) float64: the weight of each state of a variable for each state of its parent."""
+    """Return the weight of each state of a variable for each state of its parent, (states or 1, states) float64."""
     above = _values_of_states(margin.size, states) * margin if margin.size > 1 else np.ones((1, 1))
     above = above / np.maximum(above.sum(axis=1, keepdims=True), 1e-300)
     below = _values_of_states(p.shape[1], states)

@@ -1,4 +1,4 @@
-"""Circuits made of blocks of like nodes, without a Python loop over nodes."""
+"""Builder of circuits from blocks of similar nodes, without a Python loop over nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from learners.kernels.arrays import Array, Floats, Integers
 
 
 class Blocks:
-    """Collects blocks of nodes, children first, and makes the circuit of them; the last node added is the root.
+    """Collects blocks of nodes, children first, and builds their circuit; the last node added is the root.
 
     n_values: size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
     """
@@ -45,14 +45,14 @@ class Blocks:
         return np.arange(self.n_nodes - n, self.n_nodes)
 
     def sums(self, children: ArrayLike, log_weights: ArrayLike) -> Integers:
-        """Add sums of children (n, m) by normalised log weights (n, m); their numbers (n,)."""
+        """Add sums of children (n, m) with normalized log weights (n, m); returns their numbers (n,)."""
         children = np.asarray(children, np.int64)
         n = children.shape[0]
         log_weights = np.broadcast_to(np.asarray(log_weights), children.shape)
         return self._add(SUM, children, log_weights, np.full(n, -1), np.empty((n, 0)))
 
     def products(self, children: ArrayLike) -> Integers:
-        """Add products of the nodes in each row of children (n, m), or nothing where m = 1; their numbers (n,)."""
+        """Add products of the nodes in each row of children (n, m), or nothing if m = 1; returns their numbers (n,)."""
         children = np.asarray(children, np.int64)
         n, m = children.shape
         if m == 1:
@@ -60,23 +60,23 @@ class Blocks:
         return self._add(PRODUCT, children, np.zeros(children.shape), np.full(n, -1), np.empty((n, 0)))
 
     def leaves(self, kind: int, variables: Sequence[int] | Array, parameters: ArrayLike) -> Integers:
-        """Add leaves of one kind, of variables (n,) with parameters (n, p); their numbers (n,)."""
+        """Add leaves of one kind, of variables (n,) with parameters (n, p); returns their numbers (n,)."""
         n = len(variables)
         return self._add(kind, np.empty((n, 0), np.int64), np.empty(0), variables, np.asarray(parameters))
 
     def indicators(self, variable: int) -> Integers:
-        """The indicators of each value of a variable, the same nodes at every call; (n_values,) int64."""
+        """Return the indicators of each value of a variable, created once, (n_values,) int64."""
         if variable not in self._indicators:
             values = np.arange(self.n_values[variable], dtype=np.float64)[:, np.newaxis]
             self._indicators[variable] = self.leaves(INDICATOR, np.full(values.size, variable), values)
         return self._indicators[variable]
 
     def distributions(self, variable: int, log_p: Floats) -> Integers:
-        """Add categorical leaves of one discrete variable by log_p (n, n_values); their numbers (n,)."""
+        """Add categorical leaves of one discrete variable with log_p (n, n_values); returns their numbers (n,)."""
         return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)
 
     def circuit(self) -> Circuit:
-        """The circuit of all blocks. Raises InvalidCircuit if there is none."""
+        """Build the circuit of all blocks. Raises InvalidCircuit if there is none."""
         if not self._blocks:
             raise InvalidCircuit("has no nodes")
         kind, n_children, children, log_weight, variable, n_parameters, parameters = (
@@ -91,7 +91,7 @@ def _starts(sizes: Integers) -> Integers:
 
 
 def log_normalised_weights(weights: ArrayLike) -> Floats:
-    """Logarithms of weights divided by the sum over the last axis; log 0 is -inf, a row of zeros becomes uniform."""
+    """Return the logs of weights normalized over the last axis; log 0 is -inf, a row of zeros becomes uniform."""
     weights = np.asarray(weights, np.float64)
     total = weights.sum(axis=-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):

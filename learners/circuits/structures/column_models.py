@@ -1,4 +1,4 @@
-"""The schema of a circuit's columns, and the densities of those that are numbers to it: given, or what explains drawn rows best that were not fitted."""
+"""Schema of a circuit's columns, and densities of its numeric ones, given or selected by validation likelihood."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GAIN = 0.002
 
 @dataclass(frozen=True)
 class LeafChoice:
-    """What was chosen for a column."""
+    """Selected leaf distribution of a column."""
 
     distribution: Distribution
     step: float  # on which the column is recorded, whose cells have a probability; 0 if its leaves are densities
@@ -54,15 +54,16 @@ class LeafChoice:
     tried: dict[str, float]
 
     def facts(self) -> dict[str, object]:
-        """As JSON."""
+        """Return the fields as JSON-compatible values."""
         return {"distribution": self.distribution, "step": self.step, "log_likelihood": self.tried}
 
 
 def choose_leaf_distribution(attribute: Attribute, histogram: Histogram, seed: int = 0) -> LeafChoice:
-    """The distribution of a numeric column that explains drawn rows best, as a mixture over the column's intervals.
+    """Select the distribution of a numeric column with the best validation likelihood, as a mixture over the column's
+    intervals.
 
-    Columns that are recorded on a grid get a distribution over its cells; others get a density. The two are not
-    compared. Raises SchemaError if the column holds no number, or none that has a distribution.
+    Columns recorded on a grid get a distribution over its cells; others get a density. The two are not compared.
+    Raises SchemaError if the column holds no number, or none that a distribution supports.
     """
     x, n = floats_from_ordered_keys(histogram.keys << histogram.level), histogram.counts.sum(axis=1)
     grid = (
@@ -94,7 +95,7 @@ def choose_leaf_distribution(attribute: Attribute, histogram: Histogram, seed: i
 
 
 def _drawn(x: Floats, n: Integers, seed: int) -> Floats:
-    """Rows of the column in random order: all, if they are few."""
+    """Return rows of the column in random order, all if they are few."""
     rng = np.random.default_rng(seed)
     total = int(n.sum())
     if total <= MOST_ROWS:
@@ -103,7 +104,7 @@ def _drawn(x: Floats, n: Integers, seed: int) -> Floats:
 
 
 def _of_rows(attribute: Attribute, fit: Floats, on_grid: bool, histogram: Histogram) -> Densities:
-    """Densities from the rows to fit alone; their grid is that of the column."""
+    """Fit densities to the training rows alone, with the grid of the whole column."""
     own = interval_densities(attribute, Histogram.of(fit, np.zeros(fit.size, np.int64), 1))
     if not on_grid:
         return own
@@ -112,7 +113,9 @@ def _of_rows(attribute: Attribute, fit: Floats, on_grid: bool, histogram: Histog
 
 
 def _score(densities: Densities, fit: Floats, valid: Floats) -> float:
-    """Mean log likelihood of the rows to choose by, under a mixture of the column's densities that is fitted to the others."""
+    """Return the mean log likelihood of the validation rows under a mixture of the column's densities fitted to the
+    training rows.
+    """
     parameters, blocks = densities.parameters, Blocks([0])
     n = len(parameters)
     leaves = blocks.leaves(LEAF_KINDS[densities.distribution], np.zeros(n, np.int64), parameters)
@@ -134,7 +137,9 @@ def choose_column_models(
     read: Circuit | None,
     cuts: Mapping[str, tuple[float, ...]] = NO_CUTS,
 ) -> Passes[tuple[Schema, dict[int, Densities], dict[str, LeafChoice]]]:
-    """The schema, as a circuit that was read has it, with cut points that its file tells, if there is one, the densities of its continuous attributes, and how they were chosen."""
+    """Determine the schema, following a circuit and the cut points from its file, if given; the densities of its
+    continuous attributes; and how they were chosen.
+    """
     every = ColumnSummaries(target, overrides, max_values=parameters.max_values, n_bins=parameters.n_bins)
     summaries: ColumnSummaries | None = None
     if isinstance(given, Schema):
@@ -185,7 +190,7 @@ def choose_column_models(
 
 
 def check_conjugate_distributions(schema: Schema, parameters: CircuitParameters) -> None:
-    """Refuse distributions that a way of learning does not learn."""
+    """Refuse distributions that the learning method does not support."""
     for attribute in schema.attributes:
         if parameters.learning in ROW_BY_ROW and attribute.distribution not in (None, *CONJUGATE):
             raise SchemaError(
@@ -196,7 +201,7 @@ def check_conjugate_distributions(schema: Schema, parameters: CircuitParameters)
 
 
 def require_learnable_columns(schema: Schema) -> None:
-    """Refuse a table without a column to learn from. Raises SchemaError."""
+    """Refuse a table without any learnable column. Raises SchemaError."""
     if not schema.n_attributes and schema.target is None:
         reasons = "; ".join(f"{column.name}: {column.reason}" for column in schema.left_out[:5])
         raise SchemaError(f"No column is left to learn from ({reasons}).")

@@ -1,4 +1,6 @@
-"""Numeric columns of a circuit: first intervals, by which the structure is found, then a density in place of each, also of a transform under which leaves are normal."""
+"""Numeric columns of a circuit: intervals for structure learning, then a density for each, possibly of a transform
+under which leaves are normal.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ LEAST_GAP = 1e-3
 
 @dataclass(frozen=True)
 class Grid:
-    """The numbers origin + k · step, k whole."""
+    """The numbers origin + k · step for integers k."""
 
     step: float
     origin: float
@@ -50,9 +52,9 @@ NO_GRID = Grid(0.0, 0.0)
 
 
 def coarsest_decimal_grid(x: Floats, arrow_type: str = "double") -> Grid | None:
-    """The coarsest grid on which all numbers are, in decimals as people record them; None if there is none.
+    """Return the coarsest decimal grid that contains all numbers; None if there is none.
 
-    x (n,) is ascending, each number once; those of the Arrow type "float" have seven digits.
+    x (n,) is ascending and distinct; numbers of the Arrow type "float" have seven digits.
     """
     if x.size < 2 or not np.isfinite(x).all():
         return None
@@ -73,7 +75,7 @@ def coarsest_decimal_grid(x: Floats, arrow_type: str = "double") -> Grid | None:
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """A monotone transform of a column, as leaves hold it."""
+    """A monotone transform of a column, as stored in leaves."""
 
     grid: Grid  # of step 0, if leaves are densities
     is_log: bool
@@ -83,12 +85,12 @@ class Warp:
 
     @property
     def extras(self) -> Floats:
-        """What a leaf holds behind its centre and spread."""
+        """Leaf parameters after centre and spread."""
         own = [self.grid.step, self.grid.origin]
         return np.array([*own, self.x.size, *self.x, *self.z] if self.x.size else own)
 
     def of(self, x: Floats) -> Floats:
-        """(n,) float64: the transform; the logarithm of zero on a grid is that of a quarter of a step."""
+        """Apply the transform, (n,) float64; the log of zero on a grid is that of a quarter of a step."""
         if self.is_log:
             return np.log(np.maximum(x, self.grid.step / 4.0))
         if not self.x.size:
@@ -98,15 +100,15 @@ class Warp:
         return self.z[i] + slope[i] * (x - self.x[i])
 
     def widths(self, x: Floats) -> Floats:
-        """(n,) float64: how wide the cells of some numbers are; zero of a density."""
+        """Return the widths of the cells of some numbers, (n,) float64; zero for a density."""
         half = self.grid.step / 2.0
         return self.of(x + half) - self.of(x - half)
 
 
 def fit_density_transform(distribution: str, x: Floats, n: Integers, grid: Grid) -> Warp:
-    """The transform of a distribution that is "rounded", or lognormal or quantile, rounded or not.
+    """Fit the transform of a "rounded" distribution, or of a lognormal or quantile one, rounded or not.
 
-    x (n_values,) is ascending, and n (n_values,) how often each number is there.
+    x (n_values,) is ascending, and n (n_values,) is the count of each number.
     """
     none = np.empty(0)
     if not distribution.endswith("quantile"):
@@ -170,7 +172,7 @@ class Densities:
 
     @property
     def parameters(self) -> Floats:
-        """(n_intervals, n_parameters) float64: of the leaves."""
+        """Parameters of the leaves, (n_intervals, n_parameters) float64."""
         if self.distribution not in ("poisson", "exponential"):
             own = np.stack([self.mean, self.std], axis=1)
             return np.concatenate([own, np.tile(self.extras, (len(own), 1))], axis=1)
@@ -178,7 +180,7 @@ class Densities:
 
 
 def schema_with_distributions(schema: Schema, distributions: Mapping[str, str | None], default: str) -> Schema:
-    """The schema whose numeric attributes have a distribution, by name or else by default; "intervals" stands for none."""
+    """Assign distributions to numeric attributes by name, or else the default; "intervals" means none."""
     attributes = []
     for attribute in schema.attributes:
         distribution = distributions.get(attribute.name) or default
@@ -189,9 +191,9 @@ def schema_with_distributions(schema: Schema, distributions: Mapping[str, str | 
 
 
 def interval_densities(attribute: Attribute, histogram: Histogram) -> Densities:
-    """A density for each interval of an attribute that has a distribution, from the histogram of its numbers.
+    """Fit a density for each interval of an attribute with a distribution, from the histogram of its numbers.
 
-    Raises SchemaError if the column holds numbers that the distribution cannot have, or none.
+    Raises SchemaError if the column holds numbers that the distribution does not support, or none.
     """
     assert attribute.distribution is not None
     require_column_numbers(attribute.name, histogram)
@@ -214,7 +216,7 @@ def interval_densities(attribute: Attribute, histogram: Histogram) -> Densities:
 
 
 def require_column_numbers(name: str, histogram: Histogram) -> None:
-    """Refuse a column without a number. Raises SchemaError."""
+    """Refuse a column without numbers. Raises SchemaError."""
     if not histogram.keys.size:
         raise SchemaError(
             f"Column {name!r} holds no number, so there is nothing to learn its density from. Drop it, or choose "
@@ -224,7 +226,7 @@ def require_column_numbers(name: str, histogram: Histogram) -> None:
 
 
 def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: Integers) -> Densities:
-    """A normal distribution of the column's transform for each interval."""
+    """Fit a normal distribution of the column's transform for each interval."""
     assert attribute.distribution is not None
     grid: Grid | None = NO_GRID
     if attribute.distribution in MASSES:
@@ -247,9 +249,10 @@ def _warped(attribute: Attribute, level: int, x: Floats, n: Floats, interval: In
 def _moments(
     interval: Integers, n: Floats, x: Floats, within: Floats | float, size: int
 ) -> tuple[float, float, Floats, Floats]:
-    """Mean and spread of all numbers x, each there n times, and mean and variance in each interval; those of all where it is empty.
+    """Return the mean and spread of all numbers x with counts n, and mean and variance in each interval; empty
+    intervals get the overall ones.
 
-    within is the variance of what was recorded as each number.
+    within: variance of the values recorded as each number.
     """
     overall = float(np.average(x, weights=n))
     spread = float(np.sqrt(np.average((x - overall) ** 2, weights=n)))
@@ -262,9 +265,9 @@ def _moments(
 
 
 def check_distribution_support(attribute: Attribute, distribution: str, low: Floats, high: Floats, level: int) -> None:
-    """Refuse numbers that a column's distribution cannot have. Raises SchemaError.
+    """Refuse numbers that a column's distribution does not support. Raises SchemaError.
 
-    low, high (n_bins,) are the ends of the bins of a histogram, whose level is 0 where it is exact.
+    low, high (n_bins,) are the ends of the bins of a histogram, whose level is 0 if it is exact.
     """
     wrong = ~(np.isfinite(low) & np.isfinite(high))
     reason = "a finite number"
@@ -292,11 +295,11 @@ def check_distribution_support(attribute: Attribute, distribution: str, low: Flo
 
 
 def replace_intervals_by_densities(circuit: Circuit, densities: Mapping[int, Densities]) -> Circuit:
-    """The circuit with densities where it had intervals, one for each value of the variable.
+    """Replace intervals by densities, one for each value of the variable.
 
-    The density of an interval is one leaf, which all parts of the circuit share: it takes the place of the interval's
-    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure that is found
-    from codes has a continuous form, and learning fits each density to the rows of all contexts.
+    The density of an interval is one leaf, shared by all parts of the circuit: it replaces the interval's
+    indicators, and a categorical leaf becomes a mixture of its column's densities. So every structure found from
+    codes has a continuous form, and learning fits each density to the rows of all contexts.
     """
     variables = np.array(sorted(densities), np.int64)
     if not variables.size:
@@ -348,7 +351,7 @@ def replace_intervals_by_densities(circuit: Circuit, densities: Mapping[int, Den
 
 
 def minimum_leaf_deviations(circuit: Circuit, densities: Mapping[int, Densities]) -> Floats:
-    """(n_variables,) float64: the least standard deviation, or scale, of leaves; 0 where there is no bound."""
+    """Return the minimum standard deviation, or scale, of leaves, (n_variables,) float64; 0 without a bound."""
     least = np.zeros(circuit.n_variables)
     for v, own in densities.items():
         least[v] = own.narrowest

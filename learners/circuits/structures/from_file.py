@@ -1,4 +1,4 @@
-"""Circuits that the user gives: from a file to the columns of a schema."""
+"""Circuits given by the user: from a file to the columns of a schema."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ ON_GRID = {kind: cast("Distribution", name) for name, kind in LEAF_KINDS.items()
 
 
 def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
-    """A circuit from a file of either format: JSON, if it begins with a brace, or text; and the cut points that it tells.
+    """Read a circuit, and its cut points, from a file in JSON, if it begins with a brace, or text.
 
-    Raises SourceError if the path, or URI that pyarrow opens, cannot be read; CircuitFormatError if it holds no
-    circuit, naming the line or the node.
+    Raises SourceError if the path, or a URI that pyarrow supports, cannot be read; CircuitFormatError if it holds
+    no circuit, naming the line or the node.
     """
     try:
         text = read_uri_bytes(uri).decode("utf-8-sig")
@@ -57,7 +57,7 @@ def read_circuit(uri: str) -> tuple[Circuit, dict[str, tuple[float, ...]]]:
 
 
 def circuit_fingerprint(circuit: Circuit) -> str:
-    """SHA-256 of a circuit, by which a file that has changed is told."""
+    """Return the SHA-256 of a circuit, to detect changes of its file."""
     digest = hashlib.sha256()
     for array in circuit.arrays:
         digest.update(repr(array.shape).encode() + array.tobytes())
@@ -65,7 +65,7 @@ def circuit_fingerprint(circuit: Circuit) -> str:
 
 
 def _check_sizes(circuit: Circuit) -> None:
-    """Refuse densities of numbers whose squares leave double precision."""
+    """Refuse densities of numbers whose squares exceed double precision."""
     for kind in DISTRIBUTIONS:
         leaves = np.flatnonzero(circuit.kind == kind)
         second = np.minimum(circuit.leaf_starts[leaves] + 1, circuit.leaf_starts[leaves + 1] - 1)
@@ -78,10 +78,10 @@ def _check_sizes(circuit: Circuit) -> None:
 
 
 def schema_with_circuit_leaves(schema: Schema, circuit: Circuit, uri: str) -> Schema:
-    """The schema whose numeric columns have the distributions of the leaves of a circuit, which is from `uri`.
+    """Assign the distributions of a circuit's leaves, read from `uri`, to the schema's numeric columns.
 
-    Variable i of the circuit is attribute i of the schema, the one after them the class.
-    Raises SchemaError if it is not a circuit of these columns, naming the first that does not fit.
+    Variable i of the circuit is attribute i of the schema, the one after them the class. Raises SchemaError if
+    the circuit does not match these columns, naming the first mismatch.
     """
     n_columns = schema.n_attributes + (schema.target is not None)
     if circuit.n_variables != n_columns:
@@ -109,7 +109,7 @@ def schema_with_circuit_leaves(schema: Schema, circuit: Circuit, uri: str) -> Sc
 
 
 def _check_one_law(circuit: Circuit, uri: str) -> None:
-    """Refuse a variable of which some leaves are masses of a grid and others densities, or masses of another grid."""
+    """Refuse a variable that mixes leaves with grid masses and densities, or masses of different grids."""
     for v in np.unique(circuit.variable[circuit.kind >= ROUNDED]).tolist():
         leaves = np.flatnonzero(circuit.variable == v)
         first = circuit.leaf_starts[leaves] + 2 + STEP
@@ -125,7 +125,7 @@ def _check_one_law(circuit: Circuit, uri: str) -> None:
 
 
 def _kinds_of_leaves(circuit: Circuit) -> dict[int, Distribution | int]:
-    """The kind of the leaves of each variable; of several kinds of densities the one that has the most numbers."""
+    """Return the leaf kind of each variable; among several density kinds, the one with the widest support."""
     kinds: dict[int, Distribution | int] = {}
     for kind in (POISSON, EXPONENTIAL, LOG_NORMAL, ROUNDED, QUANTILE, STUDENT, GAUSSIAN, CATEGORICAL, INDICATOR):
         leaves = np.flatnonzero(circuit.kind == kind)
@@ -137,7 +137,7 @@ def _kinds_of_leaves(circuit: Circuit) -> dict[int, Distribution | int]:
 
 
 def _attribute(attribute: Attribute, variable: int, size: int, kind: Distribution | int, uri: str) -> Attribute:
-    """An attribute as the leaves of its variable have it."""
+    """Return an attribute adapted to the leaves of its variable."""
     if size:
         return replace(attribute, distribution=None)
     if attribute.kind != "numeric":

@@ -1,4 +1,4 @@
-"""Bayesian network classifiers as circuits: the same distribution, and every query that circuits answer."""
+"""Bayesian network classifiers as circuits with the same distribution, for all circuit queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_EDGES = 2_000_000
 
 
 class NetworkTooLarge(LearnerError, ValueError):
-    """The circuit of a network would have too many edges."""
+    """Raised if the circuit of a network would have too many edges."""
 
     def __init__(self, n_edges: int, max_edges: int) -> None:
         super().__init__(
@@ -41,7 +41,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The order in which to sum out the attributes, and the edges of the circuit that comes of it."""
+    """Elimination order of the attributes, and the number of edges of the resulting circuit."""
 
     order: tuple[int, ...]
     n_edges: int
@@ -53,11 +53,10 @@ def circuit_from_network_tables(
     max_edges: int = MAX_EDGES,
     left_out: frozenset[int] = frozenset(),
 ) -> Circuit:
-    """The joint distribution of any Bayesian network of discrete variables, as a circuit. Raises NetworkTooLarge.
+    """Compile the joint distribution of any discrete Bayesian network to a circuit. Raises NetworkTooLarge.
 
-    tables, float64: p(x | parents) of each variable: one axis for each of its parents in order, the
-    last for itself.
-    left_out: variables without a leaf; they have no neighbours.
+    tables, float64: p(x | parents) of each variable, with one axis for each of its parents in order, and the last
+    for itself. left_out: variables without a leaf; they have no neighbours.
     """
     n_values = [table.shape[-1] for table in tables]
     variables = [v for v in range(len(parents)) if v not in left_out]
@@ -67,7 +66,7 @@ def circuit_from_network_tables(
 
 
 def _most_shared_root(parents: Sequence[tuple[int, ...]], variables: Sequence[int]) -> int:
-    """The variable that is summed out at the end, as the class of a classifier is."""
+    """Return the variable that is eliminated last, like the class of a classifier."""
     children = Counter(parent for own in parents for parent in own)
     return max((v for v in variables if not parents[v]), key=lambda v: children[v])
 
@@ -75,7 +74,7 @@ def _most_shared_root(parents: Sequence[tuple[int, ...]], variables: Sequence[in
 def network_circuit_edges(
     parents: Sequence[tuple[int, ...]], n_values: Sequence[int], left_out: frozenset[int] = frozenset()
 ) -> int:
-    """The edges of the circuit that `circuit_from_network_tables` would make."""
+    """Return the number of edges of the circuit that `circuit_from_network_tables` would build."""
     variables = [v for v in range(len(parents)) if v not in left_out]
     last = _most_shared_root(parents, variables)
     others = [tuple(u for u in (*parents[v], v) if u != last) for v in variables if v != last]
@@ -89,11 +88,11 @@ def circuit_from_network_families(
     last: int,
     max_edges: int = MAX_EDGES,
 ) -> Circuit:
-    """The joint distribution of a Bayesian network, of which one variable is a neighbour of most others.
+    """Compile the joint distribution of a Bayesian network in which one variable is a neighbour of most others.
 
-    Variables in no family have no leaf. The others are summed out one by one, cheapest first; a context that comes up
-    again is the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width
-    of its graph. Raises NetworkTooLarge, with the number of edges that it would need, before a table is asked for.
+    Variables in no family have no leaf. The others are eliminated one by one, cheapest first; a repeated context
+    is the same node. So NB and TAN give a circuit as large as their tables, and kDB one that grows with the width
+    of its graph. Raises NetworkTooLarge, with the number of edges, before any table is requested.
 
     families: of each variable with a leaf its parents, then itself.
     tables, float64: p(x | parents) of each family: one axis for each of its members.
@@ -120,7 +119,7 @@ def circuit_from_network_families(
 
 
 def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -> _Plan:
-    """Sum out the attribute whose sums have the fewest edges first; the class, a neighbour of all, comes last."""
+    """Eliminate the attribute whose sums have the fewest edges first; the class, a neighbour of all, comes last."""
     n_classes = n_values[-1]
     neighbours: dict[int, set[int]] = {family[-1]: set() for family in families}
     for family in families:
@@ -158,7 +157,7 @@ def _elimination(families: Sequence[tuple[int, ...]], n_values: Sequence[int]) -
 
 
 def _summed_out(blocks: Blocks, variable: int, factors: Sequence[_Factor]) -> _Factor:
-    """The product of factors, summed over the values of a variable, as normalised sums."""
+    """Multiply factors and sum out a variable, as normalized sums."""
     scopes = set[int]().union(*(factor.scope for factor in factors))
     axes = (*sorted(scopes - {variable}), variable)
     shape = tuple(int(blocks.n_values[v]) for v in axes)
@@ -179,7 +178,9 @@ def _summed_out(blocks: Blocks, variable: int, factors: Sequence[_Factor]) -> _F
 
 
 def _products(blocks: Blocks, variable: int, factors: Sequence[_Factor], axes: tuple[int, ...]) -> Integers:
-    """The nodes under the sums: of each value the indicator, times the factors' nodes; an axis they ignore has length 1."""
+    """Return the nodes under the sums: for each value the indicator times the factors' nodes; ignored axes have length
+    1.
+    """
     with_nodes = [(factor.scope, factor.nodes) for factor in factors if factor.nodes is not None]
     parts = [_aligned(blocks.indicators(variable), (variable,), axes)]
     parts += [_aligned(nodes, scope, axes) for scope, nodes in with_nodes]
@@ -188,7 +189,7 @@ def _products(blocks: Blocks, variable: int, factors: Sequence[_Factor], axes: t
 
 
 def _aligned(values: Array, scope: tuple[int, ...], axes: tuple[int, ...]) -> Array:
-    """An array over the variables of a scope with the axes of others, which have length 1 where it lacks them."""
+    """Align an array over a scope to the axes of other variables, with length 1 where it lacks them."""
     in_order = [v for v in axes if v in scope]
     turned = np.transpose(values, [scope.index(v) for v in in_order])
     return turned.reshape([turned.shape[in_order.index(v)] if v in in_order else 1 for v in axes])

@@ -1,4 +1,4 @@
-"""LearnSPN: split variables that are independent, cluster rows where they are not."""
+"""LearnSPN: split independent variables, cluster rows otherwise."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CLUSTERS, PSEUDO_COUNT, MIN_ROWS = 2, 0.1, 100
 
 
 def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, seed: int = 0) -> Circuit:
-    """Learn the structure and the weights of a circuit, a tree, from a sample of rows of discrete variables.
+    """Learn the structure and weights of a tree-shaped circuit from a sample of rows of discrete variables.
 
-    Where a G-test finds groups of variables independent, a product; else the rows are clustered by k-means, a sum whose
-    weights are the shares of the clusters. Few rows, or rows that do not cluster, make a product of leaves.
-    Raises EmptyData if there are no rows, and InvalidParameter.
+    If a G-test finds independent groups of variables, they form a product; else the rows are clustered by k-means
+    into a sum whose weights are the shares of the clusters. Few rows, or rows that do not cluster, form a product
+    of leaves. Raises EmptyData if there are no rows, and InvalidParameter.
 
     x (n_variables, n_rows): codes; NaN, or a code outside the domain, where missing.
     n_values: size of each domain.
@@ -53,7 +53,7 @@ def learnspn(x: ArrayLike, n_values: Sequence[int], *, max_rows: int = 20_000, s
 
 
 class _Grower:
-    """The recursion, with what stays the same all the way down."""
+    """Recursion of LearnSPN, with its constant data."""
 
     def __init__(self, x: Floats, sizes: Integers, rng: np.random.Generator) -> None:
         self.x, self.sizes, self.rng = x, sizes, rng
@@ -62,7 +62,7 @@ class _Grower:
         self.features = _features(x, sizes)
 
     def node(self, rows: Integers, scope: Integers, may_split: bool) -> int:
-        """Add the circuit of some rows and variables; its root."""
+        """Add the circuit of some rows and variables; returns its root."""
         if scope.size == 1 or rows.size < MIN_ROWS:
             return self._leaves(rows, scope)
         if may_split:
@@ -107,10 +107,10 @@ class _Grower:
 
 
 def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
-    """p-values of the G-test of every pair of variables; 1 where one of the two is constant.
+    """Return the p-values of the G-test of every pair of variables; 1 if either is constant.
 
-    (n_variables, n_variables) float64, symmetric; rows that lack one of the two do not count. one_hot (n_rows, Σ sizes)
-    float32 has one column per value of each variable, and zeros where it is missing.
+    (n_variables, n_variables) float64, symmetric; rows that lack one of the two are not counted. one_hot
+    (n_rows, Σ sizes) float32 has one column per value of each variable, and zeros where it is missing.
 
     References: Gens, Domingos (2013), section 4: G = 2 Σ n_ab log(n_ab n / (n_a n_b)), of (A - 1)(B - 1) degrees of
     freedom.
@@ -129,18 +129,22 @@ def independence_p_values(one_hot: Float32s, sizes: Integers) -> Floats:
 
 
 def _counts(row: Floats, size: int) -> Integers:
-    """(size,) int64: how often each code is in a row, NaN left out."""
+    """Count each code in a row, without NaN, (size,) int64."""
     return np.bincount(row[~np.isnan(row)].astype(np.int64), minlength=size)
 
 
 def _one_hot(x: Floats, sizes: Integers) -> tuple[Float32s, Integers]:
-    """(n_rows, Σ sizes) float32, and where the columns of each variable begin (n_variables + 1,)."""
+    """Return the one-hot encoding, (n_rows, Σ sizes) float32, and the start of each variable's columns, (n_variables +
+    1,).
+    """
     columns = [row[:, np.newaxis] == np.arange(size) for row, size in zip(x, sizes.tolist(), strict=True)]
     return np.concatenate(columns, axis=1).astype(np.float32), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def _features(x: Floats, sizes: Integers) -> tuple[Float32s, list[Integers]]:
-    """(n_rows, n_features) float32 for k-means, missing values at the mean, and the columns of each variable."""
+    """Return features for k-means, (n_rows, n_features) float32, with missing values at the mean, and the columns of
+    each variable.
+    """
     features: list[Floats] = []
     columns = []
     for row, size in zip(x, sizes.tolist(), strict=True):

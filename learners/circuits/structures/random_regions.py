@@ -1,4 +1,4 @@
-"""Random region graphs, and mixtures of circuits: one for each cluster of rows."""
+"""Random region graphs, and mixtures of circuits with one circuit per cluster of rows."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ CONCENTRATION = 0.1
 def random_regions(
     shares: Sequence[Sequence[float]], *, depth: int = 3, sums: int = 4, replicas: int = 4, seed: int = 0
 ) -> Circuit:
-    """A circuit over a random region graph: each replica halves the variables at random, again and again.
+    """Build a circuit over a random region graph: each replica repeatedly halves the variables at random.
 
-    A region has `sums` nodes, each a sum over all products of a node from either half; regions with the same variables
-    are one region, so that the circuit is a DAG. Raises InvalidParameter if a number is out of range.
+    A region has `sums` nodes, each a sum over all products of a node from either half; regions with the same
+    variables are merged, so that the circuit is a DAG. Raises InvalidParameter if a number is out of range.
 
     shares: of the values of each variable, around which its leaves are drawn.
     depth: how often a region is halved; a region of one variable is not halved further.
@@ -62,7 +62,7 @@ def random_regions(
 def _leaves_around(
     blocks: Blocks, variable: int, shares: Sequence[float], n: int, rng: np.random.Generator
 ) -> Integers:
-    """Add n leaves as if drawn from a few rows: different from leaf to leaf, and no value impossible."""
+    """Add n leaves drawn as if from a few rows: different between leaves, with no impossible value."""
     share = np.asarray(shares) / sum(shares)
     p = rng.gamma(1.0 + share * share.size, size=(n, share.size)) + 1e-3
     return blocks.distributions(variable, log_normalised_weights(p * (share + 1e-3)))
@@ -94,7 +94,7 @@ Make = Callable[[PairwiseCounts, int], Circuit]
 
 
 def mixture_of_circuits(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit:
-    """One sum over circuits of the same variables, by shares (n_parts,) in any unit.
+    """Combine circuits of the same variables in one sum, by unnormalized shares (n_parts,).
 
     Raises InvalidParameter if there is no part, or their variables differ.
     """
@@ -121,15 +121,15 @@ def mixture_of_circuits(parts: Sequence[Circuit], weights: ArrayLike) -> Circuit
 
 
 def _starts(pieces: Sequence[Integers]) -> Integers:
-    """Starts of several sequences of segments as those of one, its end included."""
+    """Concatenate the starts of several sequences of segments, including the final end."""
     ends = np.cumsum([0, *(piece[-1] for piece in pieces)])
     return np.concatenate([*(piece[:-1] + end for piece, end in zip(pieces, ends, strict=False)), ends[-1:]])
 
 
 def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, seed: int) -> Integers:
-    """(n_rows,) int64: a cluster of each row, by k-means over one number for each value of each variable.
+    """Cluster rows by k-means over one number for each value of each variable, (n_rows,) int64.
 
-    x (n_variables, n_rows) int64: codes; what lies outside a domain is missing, and near to nothing.
+    x (n_variables, n_rows) int64: codes; values outside a domain are missing, and close to nothing.
     """
     # Imported here: a command that learns no mixture should not wait for scikit-learn.
     from sklearn.cluster import KMeans
@@ -144,7 +144,8 @@ def k_means_row_clusters(x: Array, n_values: Sequence[int], n_clusters: int, see
 
 
 def mixture_of_clusters(schema: Schema, rows: Chunk, cluster: Integers, make: Make) -> Circuit:
-    """A circuit for each cluster of rows (n_rows,): `make(pairs, number)` makes it of the pairwise counts of its rows.
+    """Build a mixture with one circuit per cluster of rows (n_rows,); `make(pairs, number)` builds it from the rows'
+    pairwise counts.
 
     References: Meila, Jordan (2000), Learning with mixtures of trees; Liu, Van den Broeck (2021), section 5.
     """

@@ -1,4 +1,4 @@
-"""Pictures of circuits, of large ones by regions: Graphviz text, and SVG without any other program."""
+"""Drawings of circuits, large ones by regions: Graphviz text, and SVG without other programs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ LONGEST = 60
 
 
 class PictureTooLarge(LearnerError, ValueError):
-    """A circuit has too many nodes, and regions, to be drawn."""
+    """Raised if a circuit has too many nodes and regions to draw."""
 
     def __init__(self, n_nodes: int, n_regions: int, max_nodes: int) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class PictureTooLarge(LearnerError, ValueError):
 
 
 class Graph(NamedTuple):
-    """What is drawn, children before parents."""
+    """Graph to draw, children before parents."""
 
     kind: list[int]  # sums and products are circles, all others boxes
     labels: list[str]  # what stands in each node, by lines
@@ -73,10 +73,10 @@ class Graph(NamedTuple):
 
 
 def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
-    """The circuit in Graphviz' language; by regions, if it has too many nodes.
+    """Return the circuit in Graphviz' language; by regions, if it has too many nodes.
 
-    A region stands for all nodes over the same columns. Without a schema columns and values are numbers.
-    Raises PictureTooLarge if there are too many regions, too.
+    A region represents all nodes over the same columns. Without a schema, columns and values are numbers. Raises
+    PictureTooLarge if there are also too many regions.
     """
     graph = _graph(circuit, schema, max_nodes)
     lines = ["digraph circuit {", "  node [fontname=Helvetica fontsize=10];", "  edge [fontname=Helvetica fontsize=8];"]
@@ -91,7 +91,9 @@ def to_dot(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_
 
 
 def to_svg(circuit: Circuit, schema: Schema | None = None, max_nodes: int = MAX_NODES) -> str:
-    """As `to_dot`, an SVG image: the root on top, leaves on the bottom, weights beside the edges of sums."""
+    """Draw the graph of `to_dot` as an SVG image: the root on top, leaves at the bottom, weights beside the edges of
+    sums.
+    """
     graph = _graph(circuit, schema, max_nodes)
     texts = [label.split("\n") for label in graph.labels]
     is_round = [kind in SYMBOLS for kind in graph.kind]
@@ -145,7 +147,7 @@ def _node(kind: int, x: float, y: float, half: float, tall: float, text: list[st
 
 
 def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
-    """All nodes, or all regions."""
+    """Return the graph of all nodes, or of all regions."""
     names = [f"X{v}" for v in range(circuit.n_variables)]
     if schema is not None:
         names = [truncate_xml_text(name, LONGEST) for name in circuit_columns(circuit, schema).names]
@@ -161,7 +163,7 @@ def _graph(circuit: Circuit, schema: Schema | None, max_nodes: int) -> Graph:
 
 
 def _regions(circuit: Circuit, names: list[str], max_nodes: int) -> Graph:
-    """A box for all nodes over the same columns, with how many sums and products they are."""
+    """Return a box for all nodes over the same columns, with the numbers of sums and products."""
     regions = circuit_regions(circuit)
     if len(regions) > max_nodes:
         raise PictureTooLarge(circuit.n_nodes, len(regions), max_nodes)
@@ -209,7 +211,7 @@ class Region(NamedTuple):
 
 
 def circuit_regions(circuit: Circuit) -> list[Region]:
-    """The regions of a circuit, those of few columns first; the last one is that of the root."""
+    """Return the regions of a circuit, those with few columns first; the last one is the root's."""
     scopes, first, region = np.unique(circuit.scopes, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(np.bitwise_count(scopes).sum(axis=1), kind="stable")
     place = np.empty_like(order)

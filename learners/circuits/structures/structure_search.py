@@ -1,4 +1,4 @@
-"""Structure "auto": candidates of several structures, chosen and ended by the likelihood of other rows, then EM over all rows."""
+"""Structure "auto": candidate structures, selected and stopped by validation likelihood, then EM over all rows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ FEWEST_ROWS = 50
 
 @dataclass(frozen=True)
 class Candidate:
-    """A structure to try."""
+    """A candidate structure."""
 
     name: str
     n_edges: float  # about how many it will have
@@ -55,7 +55,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of a candidate."""
+    """Result of a candidate."""
 
     name: str
     n_edges: int
@@ -67,13 +67,13 @@ class Tried:
     how: str
 
     def facts(self) -> dict[str, object]:
-        """As plain values."""
+        """Return the fields as plain values."""
         return asdict(self) | {"valid": None if np.isnan(self.valid) else round(self.valid, 4)}
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """The circuit that was chosen."""
+    """The selected circuit."""
 
     circuit: Circuit
     laplace: float
@@ -81,7 +81,7 @@ class Choice:
 
 
 def search_work_budget(minutes: float) -> float:
-    """Rows times edges that two threads of a usual server take through EM in so many minutes."""
+    """Return the work (rows times edges) that two threads of a typical server process by EM in `minutes` minutes."""
     return minutes * 60 * THREADS * EDGES_A_SECOND
 
 
@@ -97,16 +97,16 @@ def choose_circuit_structure(
     states: Sequence[int] = (4, 8, 16, 32),
     report: Callable[[float, str], None] = lambda _share, _note: None,
 ) -> Choice:
-    """Try circuits of several structures on some rows, and take the one that explains others best.
+    """Fit circuits of several structures to some rows, and return the one that explains other rows best.
 
-    Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, mixtures of trees and of hidden trees begin. In
-    each round all that are left get the same number of passes, of stepwise EM and then of whole ones, until nothing is
-    gained, and the better half goes on; the last have all work that is left. Then the best goes on with other
-    pseudo-counts.
+    Candidates are Chow-Liu trees, hidden Chow-Liu trees of several sizes, LearnSPN, and mixtures of trees and of
+    hidden trees. In each round all remaining candidates get the same number of passes, of stepwise EM and then of
+    full passes, until nothing is gained, and the better half continues; the last ones get all remaining work.
+    Then the best is refined with other pseudo-counts.
 
-    Work is counted, not timed: the same rows give the same circuit however fast the machine is, and on any number of threads. k-means decides by
-    floating point, so another kind of processor may find another circuit.
-    Raises EmptyData if there are no rows of either kind, and InvalidParameter.
+    Work is counted, not timed: the same rows give the same circuit however fast the machine is, and on any number
+    of threads. k-means depends on floating point, so another kind of processor may find another circuit. Raises
+    EmptyData if there are no rows of either kind, and InvalidParameter.
 
     fit, valid: rows to fit and rows to choose by.
     pairs: of all rows; by default those of `fit`.
@@ -141,7 +141,7 @@ def choose_circuit_structure(
 def _raced(
     fits: dict[str, Fit], left_out: list[Tried], rows: Rows, work: float, report: Callable[[float, str], None]
 ) -> Choice:
-    """Halve the candidates round after round, then try pseudo-counts."""
+    """Halve the candidates round by round, then try pseudo-counts."""
     alive, meter = dict(fits), _Meter(work * (1 - FOR_PSEUDO_COUNTS), report)
     for n_passes in (*PASSES, None):
         best = sorted(alive, key=lambda name: -alive[name].valid)
@@ -166,13 +166,13 @@ def _raced(
 
 
 class _Meter:
-    """Work that is left."""
+    """Remaining work."""
 
     def __init__(self, work: float, report: Callable[[float, str], None]) -> None:
         self.work, self.left, self.report = work, work, report
 
     def spend(self, name: str, fit: Fit, rows: Rows, n_passes: int | None) -> None:
-        """Let a fit go on for some passes, or as long as there is work left."""
+        """Continue a fit for some passes, or until the work is spent."""
         cost = float(rows.fit.shape[1]) * fit.circuit.n_edges
         most = self.left if n_passes is None else min(self.left, n_passes * cost)
         before = fit.work
@@ -188,7 +188,7 @@ def _became(name: str, fit: Fit, is_last: bool) -> Tried:
 def structure_candidates(
     schema: Schema, fit: Chunk, pairs: PairwiseCounts, states: Sequence[int], seed: int
 ) -> list[Candidate]:
-    """What `choose_circuit_structure` tries; the first is always tried."""
+    """Return the candidates of `choose_circuit_structure`; the first is always tried."""
     codes, sizes = codes_and_domain_sizes(schema, fit.x, fit.y)
     of_tree, n = float(sum(sizes) * max(sizes, default=1)), len(sizes)
     candidates = [Candidate("Chow-Liu tree", of_tree, partial(chow_liu, pairs))]
@@ -219,7 +219,9 @@ def structure_candidates(
 
 
 def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[Integers, list[int]]:
-    """Codes (n_variables, n_rows) int64 of attributes and classes, and the size of each domain; missing is -1, and summed out."""
+    """Return codes (n_variables, n_rows) int64 of attributes and classes, and the domain sizes; missing is -1, and
+    summed out.
+    """
     missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
     codes = x.astype(np.int64) - missing[:, np.newaxis]
     sizes = (schema.domain_sizes - missing).tolist()
@@ -239,13 +241,13 @@ SHARES = 1000
 
 
 def structure_search_statistics(schema: Schema, sample: int) -> Together[PairwiseCounts, HoldOut]:
-    """What the search needs of the rows: one pass."""
+    """Return the statistics that the search needs, collected in one pass."""
     n_rows = max(sample, min(MOST_ROWS, CODES // (schema.n_attributes + 1)))
     return Together(PairwiseCounts(schema), HoldOut(schema, n_rows, room=0))
 
 
 def split_fit_and_validation_rows(rows: Chunk) -> tuple[Chunk, Chunk]:
-    """Rows to fit and rows to choose by: of every ten, in the order of their hashes, the last is chosen by."""
+    """Split rows into training and validation rows: of every ten, in hash order, the last is for validation."""
     is_valid = np.arange(rows.n_rows) % ONE_IN == ONE_IN - 1
     return rows.rows(~is_valid), rows.rows(is_valid)
 
@@ -253,7 +255,7 @@ def split_fit_and_validation_rows(rows: Chunk) -> tuple[Chunk, Chunk]:
 def structure_search_work(
     counted: Together[PairwiseCounts, HoldOut], minutes: float, laplace: float, seed: int
 ) -> Passes[tuple[Choice, Chunk]]:
-    """The search as work between passes; of fewer than 50 rows the Chow-Liu tree, as there is nothing to choose by."""
+    """Run the search as work between passes; with fewer than 50 rows, use the Chow-Liu tree without validation."""
     schema, pairs, drawn = counted.first.schema, counted.first, counted.second
     rows = drawn.occurrences(drawn.capacity)
     fit, valid = split_fit_and_validation_rows(rows)
@@ -281,10 +283,10 @@ def em_passes_with_early_stopping(
     maximised: Callable[[Any], Model],
     gains: Callable[[Model], float],
 ) -> Passes[tuple[Model, int]]:
-    """EM over all rows until drawn rows gain nothing; returns the best model and the passes.
+    """Run EM over all rows until drawn rows gain nothing; returns the best model and the number of passes.
 
-    `make` makes the statistic of a model, of which `maximised` makes the next one; `gains` says how well a model explains the
-    rows to choose by.
+    `make` creates the statistic of a model, from which `maximised` computes the next model; `gains` returns how
+    well a model explains the validation rows.
     """
     model = best = start
     highest, done = gains(start), 0
@@ -300,7 +302,7 @@ def em_passes_with_early_stopping(
 
 
 def mean_validation_log_likelihood(schema: Schema, valid: Chunk, circuit: Circuit) -> float:
-    """Mean log likelihood of drawn rows; of circuits with densities it is not known, as drawn rows are codes: NaN."""
+    """Return the mean log likelihood of drawn rows; NaN for circuits with densities, because drawn rows are codes."""
     if schema.continuous or not valid.n_rows:
         return float("nan")
     return float(np.mean(log_values(circuit, circuit_columns(circuit, schema).rows_of_chunk(valid))))

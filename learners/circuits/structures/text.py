@@ -1,4 +1,4 @@
-"""Circuits as text and as JSON."""
+"""Text and JSON formats of circuits."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COLUMNS = re.compile(r'^# \d+ ("(?:[^"\\]|\\.)*") \[.*?\](?: (\[[^\[\]"]*\]))?$'
 
 
 class CircuitBuilder:
-    """Collects nodes, children first, and makes the circuit of them.
+    """Collects nodes, children first, and builds their circuit.
 
     n_values: size of each domain, 0 for variables of Gaussian, Poisson and exponential leaves.
     """
@@ -46,25 +46,25 @@ class CircuitBuilder:
         return len(self.kind) - 1
 
     def sum(self, children: Iterable[int], log_weights: Iterable[float]) -> int:
-        """Add a sum; its number."""
+        """Add a sum; returns its number."""
         self.children.extend(children)
         self.log_weight.extend(log_weights)
         return self._close(SUM, -1)
 
     def product(self, children: Iterable[int]) -> int:
-        """Add a product; its number."""
+        """Add a product; returns its number."""
         before = len(self.children)
         self.children.extend(children)
         self.log_weight.extend([0.0] * (len(self.children) - before))
         return self._close(PRODUCT, -1)
 
     def leaf(self, kind: int, variable: int, parameters: Iterable[float]) -> int:
-        """Add a leaf; its number."""
+        """Add a leaf; returns its number."""
         self.leaf_parameters.extend(parameters)
         return self._close(kind, variable)
 
     def circuit(self) -> Circuit:
-        """The circuit whose root is the last node. Raises InvalidCircuit."""
+        """Build the circuit whose root is the last node. Raises InvalidCircuit."""
         integers = [self.starts, self.children, self.variable, self.leaf_starts, self.n_values]
         starts, children, variable, leaf_starts, n_values = (np.array(each, np.int64) for each in integers)
         return Circuit(
@@ -91,11 +91,11 @@ def read_text(path: str | Path) -> Circuit:
 
 
 def parse_text(lines: Iterable[str], where: str = "text") -> Circuit:
-    """The circuit that lines of text describe: `vars`, then one node per line, children first.
+    """Parse the circuit described by lines of text: `vars`, then one node per line, children first.
 
-    A node is its number and `ind VAR VALUE`, `cat VAR P0 P1 …`, `gauss VAR MEAN STD`, `pois VAR RATE`, `expo VAR RATE`,
-    `sum CHILD:WEIGHT …` or `prod CHILD …`; a last line `root NUMBER` is optional. What follows `#` is left out.
-    Weights are divided by their sum, as they are rounded.
+    A node is its number and `ind VAR VALUE`, `cat VAR P0 P1 …`, `gauss VAR MEAN STD`, `pois VAR RATE`,
+    `expo VAR RATE`, `sum CHILD:WEIGHT …` or `prod CHILD …`; a last line `root NUMBER` is optional. Text after `#`
+    is ignored. Weights are divided by their sum, because they are rounded.
 
     Raises CircuitFormatError, InvalidCircuit as in `read_text`.
     """
@@ -153,7 +153,7 @@ def _require(is_met: bool, words: str) -> None:
 
 
 def _size(word: str) -> int:
-    """The number of a variable, or the size of a domain."""
+    """Parse the number of a variable, or the size of a domain."""
     size = int(word)
     _require(abs(size) < LARGEST, "its number is too large")
     return size
@@ -173,9 +173,9 @@ def _log_shares(weights: list[float]) -> list[float]:
 
 
 def to_text(circuit: Circuit, schema: Schema | None = None) -> str:
-    """The text format; weights with 17 digits, so reading gives the circuit up to one rounding.
+    """Format a circuit as text; weights have 17 digits, so reading restores the circuit up to one rounding.
 
-    schema: comments then tell the name of each variable, and its values in the order of their codes.
+    schema: adds comments with the name of each variable, and its values in code order.
     """
     return "\n".join(_lines(circuit, schema)) + "\n"
 
@@ -204,9 +204,9 @@ def _lines(circuit: Circuit, schema: Schema | None) -> Iterator[str]:
 
 
 def to_json(circuit: Circuit, schema: Schema | None = None) -> str:
-    """As JSON, from which `from_json` makes an equal circuit; log 0 is null.
+    """Format a circuit as JSON, for `from_json`; log 0 is null.
 
-    schema: then `columns` tells the name of each variable, and its values in the order of their codes.
+    schema: adds `columns` with the name of each variable, and its values in code order.
     """
     document: dict[str, object] = {"format": FORMAT, "kinds": list(KIND_NAMES)}
     if schema is not None:
@@ -229,9 +229,9 @@ def _column_entries(circuit: Circuit, schema: Schema | None) -> list[dict[str, o
 
 
 def parse_cut_points(text: str, where: str) -> dict[str, tuple[float, ...]]:
-    """The columns that `to_text` and `to_json` have written beside their circuit, by variable, with their cut points.
+    """Parse the columns that `to_text` and `to_json` wrote with their circuit, by variable, with their cut points.
 
-    Raises CircuitFormatError if they are no ascending numbers.
+    Raises CircuitFormatError if they are not ascending numbers.
     """
     try:
         if text.lstrip().startswith("{"):
@@ -248,7 +248,9 @@ def parse_cut_points(text: str, where: str) -> dict[str, tuple[float, ...]]:
 
 
 def from_json(text: str, where: str = "JSON") -> Circuit:
-    """Read what `to_json` wrote. Raises CircuitFormatError if it is something else; InvalidCircuit if it is no valid circuit."""
+    """Parse the output of `to_json`. Raises CircuitFormatError for other text; InvalidCircuit if the circuit is
+    invalid.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

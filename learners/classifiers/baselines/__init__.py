@@ -1,1 +1,1 @@
-"""What fewpass is compared with, and serves beside its own models: gradient boosted trees."""
+"""Baselines that fewpass is compared with and also serves: gradient boosted trees."""

@@ -1,4 +1,4 @@
-"""Gradient boosted trees: their parameters, as we name them and as XGBoost does, and a model like the others: arrays with their schema, answering from codes."""
+"""Gradient boosted trees: their parameters under our and XGBoost's names, and a model that predicts from codes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ WITHOUT_COLUMNS = (
 
 
 class CodeTable:
-    """Codes to the numbers that XGBoost sees: NaN for missing, unseen and absent values.
+    """Maps codes to XGBoost's input: NaN for missing, unseen and absent values.
 
-    Numeric attributes are the number of their interval, nominal ones a category.
+    Numeric attributes become the number of their interval, nominal ones a category.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -47,14 +47,14 @@ class CodeTable:
         self._row = np.arange(schema.n_attributes)[:, None]
 
     def features(self, x: Codes) -> Float32s:
-        """(n_rows, n_attributes) float32, C-contiguous, of codes (n_attributes, n_rows)."""
+        """Convert codes (n_attributes, n_rows) to features (n_rows, n_attributes) float32, C-contiguous."""
         return np.ascontiguousarray(self._numbers[self._row, x].T)
 
 
 class BoostedModel(ModelDefaults):
     """Gradient boosted trees.
 
-    Make one by `BoostedModel.of`; it is immutable.
+    Create it with `BoostedModel.of`; it is immutable.
 
     `serialised`, (n_bytes,) uint8: the booster in XGBoost's UBJSON format.
     `gains`, (n_attributes,) float64: total gain of the splits on each attribute.
@@ -81,7 +81,7 @@ class BoostedModel(ModelDefaults):
 
     @classmethod
     def of(cls, schema: Schema, booster: xgboost.Booster, facts: Mapping[str, object]) -> BoostedModel:
-        """The model of a trained booster."""
+        """Create the model from a trained booster."""
         serialised = np.frombuffer(bytes(booster.save_raw("ubj")), np.uint8)
         gains, n_splits = np.zeros(schema.n_attributes), np.zeros(schema.n_attributes, np.int64)
         for name, gain in booster.get_score(importance_type="total_gain").items():
@@ -91,9 +91,9 @@ class BoostedModel(ModelDefaults):
         return cls(schema, load_xgboost_booster(serialised), serialised, gains, n_splits, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
+        """Predict class probabilities, (n_rows, n_classes) float64; by default with one thread per core for many rows.
 
-        A value that training never saw, and an absent one, goes the way of missing values.
+        Unseen and absent values follow the branch of missing values.
         """
         out = np.empty((chunk.n_rows, self.schema.n_classes))
 
@@ -118,7 +118,9 @@ class BoostedModel(ModelDefaults):
         return of_class / of_class.sum(axis=1, keepdims=True)
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """The terms whose sum is the margin: (n_classes,) its bias, (n_attributes, n_rows, n_classes) SHAP values."""
+        """Return the terms that sum to the margin: the bias (n_classes,) and SHAP values (n_attributes, n_rows,
+        n_classes).
+        """
         import xgboost
 
         n_attributes, n_rows = chunk.x.shape
@@ -135,13 +137,13 @@ class BoostedModel(ModelDefaults):
         return values[0, :, -1], np.ascontiguousarray(values[:, :, :-1].transpose(2, 0, 1))
 
     def to_arrays(self) -> tuple[Header, Arrays]:
-        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        """Return a header and named arrays for `from_arrays`."""
         header: Header = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         return header, {"booster": self._serialised, "gains": self.gains, "n_splits": self.n_splits}
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> BoostedModel:
-        """The model of `to_arrays`; XGBoost copies the trees into its own memory."""
+        """Build the model from the output of `to_arrays`; XGBoost copies the trees to its own memory."""
         serialised, stored = arrays["booster"], cast(Header, header)
         schema = Schema.from_json(stored["schema"])
         return cls(
@@ -149,7 +151,9 @@ class BoostedModel(ModelDefaults):
         )
 
     def structure(self) -> dict[str, object]:
-        """The class and the attributes, with an edge to the class from each that is used, the most useful first."""
+        """Return the class and the attributes, with an edge to the class from each attribute in use, most important
+        first.
+        """
         target = self.schema.target or "class"
         nodes: list[dict[str, object]] = [{"name": target, "role": "class", "n_values": self.schema.n_classes}]
         nodes += [
@@ -167,7 +171,9 @@ class BoostedModel(ModelDefaults):
         return {"nodes": nodes, "edges": edges}
 
     def tables(self) -> dict[str, pa.Table]:
-        """`attributes` with their importance, `attribute_values`, `left_out`, `classes`, and `trees` as JSON."""
+        """Return the tables `attributes` with their importance, `attribute_values`, `left_out`, `classes`, and `trees`
+        as JSON.
+        """
         tables = describe_schema_as_tables(self.schema, cast("Sequence[int]", self.facts["class_counts"]))
         attributes = tables["attributes"].append_column("n_splits", [np.asarray(self.n_splits)])
         dumps = self._booster.get_dump(dump_format="json")
@@ -186,7 +192,7 @@ class BoostedModel(ModelDefaults):
 
 
 def load_xgboost_booster(serialised: Uint8s) -> xgboost.Booster:
-    """The booster in (n_bytes,) uint8."""
+    """Load a booster from (n_bytes,) uint8."""
     # Imported here: a process that only serves networks should not load XGBoost.
     import xgboost
 
@@ -242,7 +248,9 @@ class XGBoostParameters(Parameters):
 def xgboost_booster_parameters(
     parameters: XGBoostParameters, n_classes: int, most_one_hot: int | None = None
 ) -> dict[str, str | float]:
-    """XGBoost's own names and values; nominal columns of fewer values than `most_one_hot` split into one value and the rest."""
+    """Return XGBoost's settings; nominal columns with fewer values than `most_one_hot` split into one value and the
+    rest.
+    """
     settings: dict[str, str | float] = {
         "tree_method": "hist",
         "max_depth": parameters.depth,

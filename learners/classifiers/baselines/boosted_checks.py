@@ -1,7 +1,8 @@
-"""What XGBoost's bytes that somebody else has made must be, before they may answer.
+"""Validate XGBoost models from untrusted sources before prediction.
 
-XGBoost follows the indices in its files without a look: a changed byte can end the process. So only a process that may
-end calls `check_booster` (`service.product.versions.export_import`), and it looks at every index in what XGBoost has made of the bytes.
+XGBoost follows the indices in its files without bounds checks, so a changed byte can crash the process. Only
+a disposable process may call `check_booster` (`service.product.versions.export_import`), which checks every
+index after XGBoost has loaded the bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PER_NODE = (
 
 
 def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse a model whose booster is not of its schema, or whose trees lead anywhere else than down.
+    """Refuse a model whose booster does not match its schema, or whose trees are malformed.
 
     Raises InvalidArray, naming the array.
     """
@@ -47,7 +48,9 @@ def check_boosted_model(header: Mapping[str, object], arrays: Arrays) -> None:
 
 
 def check_booster(schema: Schema, name: str, arrays: Arrays) -> None:
-    """Refuse an array (n_bytes,) uint8 that is no booster over a schema's codes. Raises InvalidArray, naming the array."""
+    """Refuse an array (n_bytes,) uint8 that is not a booster over a schema's codes. Raises InvalidArray, naming the
+    array.
+    """
     serialised = check_array_type_and_shape(arrays, name, np.uint8)
     try:
         reason = _wrong(schema, load_xgboost_booster(serialised))
@@ -60,7 +63,7 @@ def check_booster(schema: Schema, name: str, arrays: Arrays) -> None:
 
 
 def _wrong(schema: Schema, booster: xgboost.Booster) -> str:
-    """What is wrong with a booster that XGBoost has read; empty if nothing is."""
+    """Return the fault of a booster that XGBoost has loaded; empty if valid."""
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     parameters, trees = learner["learner_model_param"], learner["gradient_booster"]
     n_groups = 0 if schema.n_classes == 2 else schema.n_classes
@@ -87,7 +90,7 @@ def _wrong_forest(schema: Schema, forest: Mapping[str, Any], n_groups: int) -> s
 
 
 def _leads_down(tree: Mapping[str, Any], schema: Schema) -> bool:
-    """Whether each node but the first has one parent before it, and splits are on values that there are."""
+    """Return whether each node but the first has one parent before it, and all splits use existing values."""
     column = {field: np.array(tree[field]) for field in PER_NODE}
     n_nodes = column["left_children"].size
     if not n_nodes or any(values.shape != (n_nodes,) for values in column.values()):
@@ -104,7 +107,7 @@ def _leads_down(tree: Mapping[str, Any], schema: Schema) -> bool:
 
 
 def _has_categories(tree: Mapping[str, Any], split_type: Any, inner: Any, feature: Any, schema: Schema) -> bool:
-    """Whether the sets of categories are those of the splits that have some, one behind the other."""
+    """Return whether the sets of categories match the categorical splits, consecutively."""
     nodes, starts, sizes, values = (
         np.array(tree[f"categories{part}"], np.int64) for part in ("_nodes", "_segments", "_sizes", "")
     )

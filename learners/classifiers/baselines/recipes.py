@@ -14,10 +14,10 @@ from learners.schema import Kept, Overrides, Schema
 def xgboost(
     target: str, parameters: XGBoostParameters, given: Schema | Kept | None = None, overrides: Overrides | None = None
 ) -> Passes[BoostedModel]:
-    """XGBoost: the rows are read a few times, then kept binned, in memory or in temporary files.
+    """Train XGBoost; the rows are read a few times, then kept binned, in memory or in temporary files.
 
-    The same rows, parameters and number of threads give the same model; with other numbers of threads it may differ in
-    the last digits. It cannot be merged with, or subtracted from, another model.
+    The same rows, parameters and number of threads give the same model; other numbers of threads may change the
+    last digits. The model cannot be merged with, or subtracted from, another.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""From encoded rows to a booster, on one machine or on a Dask cluster; the only file that trains with XGBoost."""
+"""Train a booster from encoded rows, on one machine or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PAGE_VALUES = 2**24
 
 
 class Matrix:
-    """XGBoost's binned rows, in memory or in temporary files that closing removes."""
+    """XGBoost's binned rows, in memory or in temporary files that are removed on closing."""
 
     def __init__(self, rows: Rows, max_bin: int, is_external: bool, threads: int, advance: Advance) -> None:
         self.is_external, self.n_classes = is_external, rows.schema.n_classes
@@ -64,7 +64,7 @@ class Matrix:
             self._folder.cleanup()
 
     def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> xgboost.Booster:
-        """Grow the trees; `advance` gets the rounds."""
+        """Train the trees; `advance` receives the rounds."""
         self.splits_one_value = one_value_splits_lose_less(self._rows, threads, parameters)
         one_hot = most_one_hot(self._rows.schema) if self.splits_one_value else None
         settings = xgboost_booster_parameters(parameters, self.n_classes, one_hot) | {"nthread": threads}
@@ -73,14 +73,15 @@ class Matrix:
 
 
 def most_one_hot(schema: Schema) -> int:
-    """More than the values of any column."""
+    """Return a number above the number of values of any column."""
     return int(schema.domain_sizes.max(initial=0)) + 1
 
 
 def one_value_splits_lose_less(rows: Rows, threads: int, parameters: XGBoostParameters) -> bool:
-    """Whether splits of one value against the rest lose less than splits into sets of values, on a fifth of some rows left out.
+    """Return whether splitting one value from the rest has a lower loss than splitting by sets of values, on a left-out
+    fifth of a sample.
 
-    False without trying where no nominal column has `MANY_VALUES` values.
+    False without a trial if no nominal column has `MANY_VALUES` values.
     """
     schema = rows.schema
     if not any(each.kind == "nominal" and each.n_values >= MANY_VALUES for each in schema.attributes):
@@ -108,7 +109,7 @@ def one_value_splits_lose_less(rows: Rows, threads: int, parameters: XGBoostPara
 
 
 def _sample(rows: Rows) -> tuple[Float32s, Integers, Integers]:
-    """Features, classes and weights of at most about `TRIAL_ROWS` rows, evenly spaced."""
+    """Return the features, classes and weights of at most about `TRIAL_ROWS` evenly spaced rows."""
     codes, step, n_before = CodeTable(rows.schema), max(1, rows.n_rows // TRIAL_ROWS), 0
     x, y, weights = [], [], []
     for chunk, own in rows.weighted():
@@ -124,7 +125,7 @@ def _sample(rows: Rows) -> tuple[Float32s, Integers, Integers]:
 def build_xgboost_matrix(
     rows: Rows, threads: int, advance: Advance, parameters: XGBoostParameters
 ) -> Matrix | ClusterMatrix:
-    """Bin the rows; each of XGBoost's readings of them starts the progress anew."""
+    """Bin the rows; progress restarts with each of XGBoost's passes over them."""
     if rows.cluster is not None:
         return ClusterMatrix(rows, parameters.max_bin)
     is_external = parameters.external_memory
@@ -135,7 +136,7 @@ def build_xgboost_matrix(
 
 
 class _Pages(xgboost.DataIter):
-    """Pages of several chunks, as XGBoost asks for them."""
+    """Iterator over pages of several chunks, for XGBoost."""
 
     def __init__(self, rows: Rows, cache: str | None, advance: Advance) -> None:
         self._rows, self._advance = rows, advance
@@ -146,12 +147,12 @@ class _Pages(xgboost.DataIter):
         self.reset()
 
     def reset(self) -> None:
-        """Start at the first row again."""
+        """Restart at the first row."""
         self._pages = self._read()
         self._n_done = 0
 
     def next(self, input_data: Callable[..., object]) -> bool:
-        """Hand over the next page; False after the last."""
+        """Pass the next page to XGBoost; returns False after the last."""
         page = next(self._pages, None)
         if page is None:
             return False
@@ -185,20 +186,20 @@ class _Pages(xgboost.DataIter):
 
 
 class _Rounds(xgboost.callback.TrainingCallback):
-    """Reports every round; what `advance` raises ends the training."""
+    """Reports every round; an error raised by `advance` stops training."""
 
     def __init__(self, n_rounds: int, advance: Advance) -> None:
         super().__init__()
         self.n_rounds, self.advance = n_rounds, advance
 
     def after_iteration(self, model: xgboost.Booster, epoch: int, evals_log: object) -> bool:
-        """Called by XGBoost; False goes on."""
+        """Report the round; returns False, which lets XGBoost continue."""
         self.advance(epoch + 1, self.n_rounds)
         return False
 
 
 class ClusterMatrix:
-    """XGBoost's binned rows, on the workers' memory; rows with a cluster."""
+    """XGBoost's binned rows in the memory of Dask workers."""
 
     is_external = splits_one_value = False
 
@@ -239,7 +240,7 @@ class ClusterMatrix:
         self._matrix = None
 
     def boost(self, threads: int, advance: Advance, parameters: XGBoostParameters) -> Booster:
-        """Grow the trees on all workers; `advance` is told at the end."""
+        """Train the trees on all workers; `advance` is called at the end."""
         from xgboost import dask as xgboost
 
         del threads  # Dask decides
@@ -250,7 +251,7 @@ class ClusterMatrix:
 
 
 def count_classes_for_xgboost(schema: Schema, group: Source) -> Integers:
-    """On a worker: (n_classes,) rows of each class."""
+    """Count the rows of each class, (n_classes,); runs on a worker."""
     counts = np.zeros(schema.n_classes, np.int64)
     for chunk in Rows(schema, [group]):
         assert chunk.y is not None
@@ -259,7 +260,7 @@ def count_classes_for_xgboost(schema: Schema, group: Source) -> Integers:
 
 
 def encode_rows_for_xgboost(schema: Schema, group: Source) -> tuple[Float32s, Float32s]:
-    """On a worker: features (n, n_attributes) float32 and classes (n,) float32."""
+    """Return features (n, n_attributes) float32 and classes (n,) float32; runs on a worker."""
     table = CodeTable(schema)
     chunks = list(Rows(schema, [group]))
     x = np.concatenate([table.features(chunk.x) for chunk in chunks])

@@ -1,4 +1,4 @@
-"""The tree of contexts of an attribute: root, class, then one level per parent; m-estimates; and levels mixed with those above."""
+"""Context trees: root, class, then one level per parent; m-estimates, and interpolation between levels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GRID = (0.0, 0.05, 0.2, 1.0, 5.0, 20.0)
 
 
 class ContextTree(NamedTuple):
-    """Counts of an attribute in every context that occurred, level by level; nodes of a level sorted by path.
+    """Counts of an attribute in every observed context, level by level; nodes of a level sorted by path.
 
     Level 0 is the root, level 1 branches on the class, level l + 1 on parent number l. A cell is a pair (node, value)
     with a positive count.
@@ -57,16 +57,16 @@ class ContextTree(NamedTuple):
         return self.cell_value.size
 
     def node_of_cell(self) -> Integers:
-        """(n_cells,) int64: the node that each cell belongs to."""
+        """Return the node of each cell, (n_cells,) int64."""
         return np.repeat(np.arange(self.n_nodes), np.diff(self.cell_starts))
 
     def node_counts(self) -> Integers:
-        """(n_nodes,) int64: rows in each context."""
+        """Return the rows in each context, (n_nodes,) int64."""
         return np.add.reduceat(self.cell_count, self.cell_starts[:-1]) if self.n_nodes else np.empty(0, np.int64)
 
 
 class Averaged(NamedTuple):
-    """What a node tells of rows whose further parents are missing: (n_cells,) and (n_nodes,) as in `Estimates`."""
+    """Estimates for rows whose further parents are missing: (n_cells,) and (n_nodes,) as in `Estimates`."""
 
     probability: Floats
     rest: Floats
@@ -86,9 +86,10 @@ class Estimates(NamedTuple):
 
 
 def context_tree_probabilities(tree: ContextTree, estimates: Estimates, shape: Sequence[int]) -> Floats:
-    """p(x | class, parents) of one attribute for every context, back-off resolved: float64 of a shape.
+    """Return p(x | class, parents) of one attribute for every context, with back-off resolved, as float64 of a shape.
 
-    The shape: classes, the domain of each parent in the order of the levels, the attribute's own domain.
+    The shape is the number of classes, the domain size of each parent in level order, and the attribute's domain
+    size.
     """
     p = np.full((1, shape[-1]), float(estimates.rest[0]))
     root = slice(0, int(tree.cell_starts[1]))
@@ -111,17 +112,17 @@ def context_tree_probabilities(tree: ContextTree, estimates: Estimates, shape: S
 def context_tree_from_cells(
     y: Integers, parents: Integers, x: Integers, counts: Integers, n_values: int
 ) -> ContextTree:
-    """The tree of a family from its distinct cells (m,) int64 in any order.
+    """Build the tree of a family from its distinct cells (m,) int64, in any order.
 
-    Codes y of the class, (m, k) of the parents in the order of the levels, and x of the attribute are any non-negative
-    integers; counts are positive numbers of rows.
+    Codes y of the class, (m, k) of the parents in level order, and x of the attribute are non-negative integers;
+    counts are positive numbers of rows.
     """
     path = np.column_stack([y, parents.reshape(y.size, -1)])
     return context_tree_levels_from_cells([path, x, counts], n_values).tree()
 
 
 class Level(NamedTuple):
-    """One level of a tree that is not laid out yet; int32 where that is enough."""
+    """One level of a tree before layout, in int32 if large enough."""
 
     # above, branch (n_nodes,): the node in the level above, and the code under it.
     above: Array
@@ -135,13 +136,13 @@ class Level(NamedTuple):
 
 
 class Levels(NamedTuple):
-    """The levels of a context tree, top first: a third of the memory that the tree takes, and of each level its own."""
+    """Levels of a context tree, top first, in a third of the tree's memory and with separate arrays per level."""
 
     levels: list[Level]
     n_values: int
 
     def tree(self, n_parents: int | None = None) -> ContextTree:
-        """The tree, by default of all parents, or of the first so many."""
+        """Build the tree with all parents, or with the first `n_parents`."""
         levels = self.levels if n_parents is None else self.levels[: n_parents + 2]
         node_starts = np.concatenate([[0], np.cumsum([level.above.size for level in levels])]).astype(np.int64)
         cell_firsts = np.concatenate([[0], np.cumsum([level.value.size for level in levels])]).astype(np.int64)
@@ -162,10 +163,10 @@ class Levels(NamedTuple):
 
 
 def context_tree_levels_from_cells(cells: list[Array], n_values: int) -> Levels:
-    """The levels of a tree from its distinct cells.
+    """Build the levels of a tree from its distinct cells.
 
-    `cells` is emptied, so that its arrays are in memory no longer than they are needed: (m, k + 1) class and codes of
-    the parents in the order of the levels, (m,) codes of the attribute, and (m,) int64 positive numbers of rows.
+    `cells` is emptied so that its arrays are freed early: (m, k + 1) class and parent codes in level order, (m,)
+    codes of the attribute, and (m,) int64 positive numbers of rows.
     """
     path, value, count = cells
     cells.clear()
@@ -207,7 +208,9 @@ def context_tree_levels_from_cells(cells: list[Array], n_values: int) -> Levels:
 
 
 def _first_differences(path: Array, value: Array) -> tuple[Int8s, bool]:
-    """(m,) which column of the path differs first from the row before, its width where none does; and whether rows ascend."""
+    """Return the first path column in which each row differs from the previous one, (m,), its width if none; and
+    whether rows ascend.
+    """
     differs = np.full(value.size, path.shape[1], np.int8)
     differs[:1] = 0
     is_less = value[1:] <= value[:-1]
@@ -220,24 +223,24 @@ def _first_differences(path: Array, value: Array) -> tuple[Int8s, bool]:
 
 
 def _narrowed(numbers: Array) -> Array:
-    """As int32 where that is enough."""
+    """Convert to int32 if large enough."""
     is_short = numbers.dtype == np.int32 or numbers.max(initial=0) <= np.iinfo(np.int32).max
     return numbers.astype(np.int32, copy=False) if is_short else numbers
 
 
 def _joined(parts: Sequence[Array], before: Sequence[int] | None = None) -> Integers:
-    """Levels one behind the other as int64, each moved by what comes before the level above it."""
+    """Concatenate levels as int64, each offset by the start of the level above."""
     moved = before or [0] * len(parts)
     return np.concatenate([part.astype(np.int64) + first for part, first in zip(parts, moved, strict=False)])
 
 
 def build_context_trees(families: FamilyCounts, advance: Advance = ignore_progress) -> list[ContextTree]:
-    """The context tree of each family; `advance` is told how many there are so far, and may raise."""
+    """Build the context tree of each family; `advance` receives the number done, and may raise."""
     return [levels.tree() for levels in iterate_tree_levels(families, advance)]
 
 
 def iterate_tree_levels(families: FamilyCounts, advance: Advance = ignore_progress) -> Iterator[Levels]:
-    """The levels of one tree of `build_context_trees` after the other."""
+    """Yield the levels of each tree of `build_context_trees`."""
     sizes = families.schema.domain_sizes
     for index, family in enumerate(families.families):
         advance(index, len(families.families))
@@ -245,7 +248,7 @@ def iterate_tree_levels(families: FamilyCounts, advance: Advance = ignore_progre
 
 
 def m_estimates(tree: ContextTree, m: float, back_off: str = "context") -> Estimates:
-    """p(x | context) = (n(x, context) + m / v) / (n(context) + m) at every node of a context tree; m ≥ 0.
+    """Compute p(x | context) = (n(x, context) + m / v) / (n(context) + m) at every node of a context tree; m ≥ 0.
 
     Parameters
     ----------
@@ -271,7 +274,7 @@ def m_estimates(tree: ContextTree, m: float, back_off: str = "context") -> Estim
 
 
 def context_row_counts(level: Level) -> Floats:
-    """(n_nodes,) float64: rows of each context."""
+    """Return the rows of each context, (n_nodes,) float64."""
     totals = np.zeros(level.above.size)
     for first in range(0, level.node.size, BLOCK_CELLS):  # so that nothing is copied whole
         node = level.node[first : first + BLOCK_CELLS]
@@ -281,17 +284,17 @@ def context_row_counts(level: Level) -> Floats:
 
 
 def _blocks(level: Level, totals: Floats) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Some cells after the others, which stay in the cache: where they are, their rows and those of their contexts."""
+    """Yield blocks of cells that fit the cache: their positions, their rows, and those of their contexts."""
     for first in range(0, level.node.size, BLOCK_CELLS):
         block = slice(first, first + BLOCK_CELLS)
         yield block, level.n_rows[block].astype(np.float64), totals[level.node[block]]
 
 
 def interpolate_levels(level: Level, totals: Floats, above: Floats, weight: float, n_left_out: int = 0) -> Floats:
-    """(m,) float64: the frequency of each cell in its context, mixed with what the level above says.
+    """Interpolate the frequency of each cell in its context with the level above, (m,) float64.
 
-    `totals` (n_nodes,) float64 as of `context_row_counts`; `above` (m_above,) float64 of each cell of the level above, which
-    weighs `weight` rows. `n_left_out` rows are missing from the cell and from its context.
+    `totals` (n_nodes,) float64 as in `context_row_counts`; `above` (m_above,) float64 are the probabilities of
+    the level above, which count as `weight` rows. `n_left_out` rows are removed from the cell and its context.
     """
     frequencies = np.empty(level.node.size)
     for block, n, total in _blocks(level, totals):
@@ -301,10 +304,10 @@ def interpolate_levels(level: Level, totals: Floats, above: Floats, weight: floa
 
 
 def leave_one_out_concentration(level: Level, totals: Floats, left_out: Floats) -> float:
-    """The concentration of `CONCENTRATIONS` under which rows are most probable, each predicted from the others.
+    """Return the concentration in `CONCENTRATIONS` with the greatest leave-one-out likelihood of the rows.
 
-    `totals` (n_nodes,) float64 as of `context_row_counts`; `left_out` (m_above,) float64 is the probability of each cell of the
-    level above, without the row.
+    `totals` (n_nodes,) float64 as in `context_row_counts`; `left_out` (m_above,) float64 is the leave-one-out
+    probability of each cell of the level above.
 
     References
     ----------
@@ -329,10 +332,10 @@ def leave_one_out_concentration(level: Level, totals: Floats, left_out: Floats) 
 
 
 def n_informative_parents(grown: Levels) -> int:
-    """How many of its first parents predict an attribute best, each row predicted from all others.
+    """Return how many of the first parents predict an attribute best by leave-one-out likelihood.
 
-    The estimate of a level mixes its frequencies with the level above (`leave_one_out_concentration`). The fewest of those as
-    good as the best, to `CHANCE_NATS`.
+    Each level interpolates its frequencies with the level above (`leave_one_out_concentration`). Returns the
+    fewest parents whose likelihood is within `CHANCE_NATS` of the best.
     """
     scores: list[float] = []
     left_out = np.empty(0)
@@ -348,10 +351,10 @@ def n_informative_parents(grown: Levels) -> int:
 
 
 def prune_uninformative_parents(structure: Structure, grown: Iterable[Levels]) -> tuple[Structure, list[ContextTree]]:
-    """A structure and its trees without the last parents of each attribute that tell nothing of it beyond those before.
+    """Drop each attribute's last parents that add no information; returns the structure and its trees.
 
-    `grown` has one per entry of `structure.order`. Only what stays of each becomes a tree, before the next is asked
-    for, so that whole trees are never in memory together.
+    `grown` has one entry per entry of `structure.order`. Each is reduced to a tree before the next is requested,
+    so that the full trees are never in memory together.
     """
     parents, trees = [], []
     all_parents = iter(structure.parents)

@@ -1,4 +1,4 @@
-"""Kernels that build context trees, one thread each."""
+"""Single-threaded kernels that build context trees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from learners.kernels.jit import inner_kernel, kernel
 
 @inner_kernel
 def shell_sort(values, n):  # IN, OUT (m,) int64; the first n
-    """Sort by Shell's method with Knuth's gaps: numba's own sort takes as long to compile as the rest of this file."""
+    """Sort by Shell's method with Knuth's gaps; numba's own sort takes as long to compile as the rest of this file."""
     gap = 1
     while gap < n // 3:
         gap = 3 * gap + 1
@@ -25,7 +25,7 @@ def shell_sort(values, n):  # IN, OUT (m,) int64; the first n
 
 @kernel
 def aggregate_context_tree_level(node, value, count, above_of_node, seen, out_node, out_value, out_count, cell_parent):
-    """The cells of one level from those of the level below; returns how many there are.
+    """Aggregate the cells of one level from those of the level below; returns their number.
 
     node, value (m,) int32, count (m,) int64: the cells below, node by node; above_of_node (n_below,) int32: the node above
     each node below; seen (n_values,) int64 scratch of -1. OUT out_node, out_value (m,) int32, out_count (m,) int64: the cells

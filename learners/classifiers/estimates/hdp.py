@@ -1,4 +1,6 @@
-"""Probabilities of context trees from hierarchical Dirichlet processes: the state of a tree, and its deterministic estimates."""
+"""Context-tree probabilities from hierarchical Dirichlet processes: the state of a tree, and its deterministic
+estimates.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class HDPParameters(Parameters):
-    """Of the hierarchical Dirichlet process and its sampler.
+    """Parameters of the hierarchical Dirichlet process and its sampler.
 
     Parameters
     ----------
@@ -78,7 +80,7 @@ class HDPParameters(Parameters):
 
 
 class Posterior(NamedTuple):
-    """What is known of one context tree.
+    """Posterior of one context tree.
 
     References
     ----------
@@ -101,11 +103,11 @@ class Posterior(NamedTuple):
 
 
 class Chain:
-    """The sampler of one tree.
+    """Sampler of one tree.
 
-    `stream` is which tree it is: each has its own random numbers, so that threads do not matter. `check` is called several
-    times a second; what it raises ends the sampling. With `is_sampled` it begins with draws; the deterministic solution
-    needs none, and no kernels that draw.
+    `stream` is the tree's number, which selects its random numbers, so that threads do not matter. `check` is
+    called several times a second; an error that it raises stops sampling. With `is_sampled` it starts with draws;
+    the deterministic solution needs neither draws nor the kernels for them.
     """
 
     def __init__(
@@ -141,14 +143,14 @@ class Chain:
         )
 
     def _fill_first(self, state: kernels.State) -> None:
-        """Start with as many tables as a concentration of 2 makes, from the deepest level up, summed into n."""
+        """Initialize the tables as expected for a concentration of 2, from the deepest level up, summed into n."""
         starts = self.plan.item_starts.tolist()
         for first, last in zip(starts[-2:0:-1], starts[:1:-1], strict=True):
             tables = _first_tables(state.n[first:last])
             np.add.at(state.n, self.plan.item_parent[first:last], tables.astype(state.n.dtype))
 
     def sweep(self, n_sweeps: int, trace: Floats | None = None) -> None:
-        """Sample on; the concentrations after each sweep go to trace (n_sweeps, n_groups)."""
+        """Run sweeps; writes the concentrations after each sweep to trace (n_sweeps, n_groups)."""
         trace = np.empty((0, 0)) if trace is None else trace
         for first in range(0, n_sweeps, self.call_sweeps):
             self.check()
@@ -158,7 +160,7 @@ class Chain:
             self.n_sweeps += n_more
 
     def draw(self) -> None:
-        """Add the estimates given the present state to the sums."""
+        """Add the estimates of the current state to the sums."""
         self._add_estimates(self.state)
 
     def _add_estimates(self, state: kernels.State) -> None:
@@ -170,7 +172,7 @@ class Chain:
         self.n_draws += 1
 
     def start_at_fixed_point(self, n_most: int = 200, tolerance: float = 1e-3) -> int:
-        """Put the deterministic solution in place of the state; returns the sweeps it took."""
+        """Replace the state by the deterministic solution; returns the number of sweeps."""
         expected = self._new_state(np.float64, 0)
         self._fill_first(expected)
         spread = np.zeros(self.plan.item_base.size)
@@ -192,9 +194,9 @@ class Chain:
         self._add_estimates(self._expected)
 
     def solution(self) -> tuple[Floats, Floats]:
-        """The deterministic solution, once `start_at_fixed_point` has found it: customers, and concentrations (n_groups,).
+        """Return the solution found by `start_at_fixed_point`: customers (n_cells,), and concentrations (n_groups,).
 
-        Customers (n_cells,) are the rows at the deepest level, above it the expected number of tables of the children.
+        Customers are the rows at the deepest level, and above it the expected number of the children's tables.
         """
         customers = np.ones(self.tree.n_cells)
         customers[self.plan.item_cell] = self._expected.n
@@ -203,7 +205,7 @@ class Chain:
         return customers, self._expected.concentration
 
     def posterior(self, trace: Floats) -> Posterior:
-        """What the sums say, and the concentrations (n_sweeps, n_groups) of the sweeps behind them."""
+        """Return the posterior from the sums and the concentrations (n_sweeps, n_groups) of their sweeps."""
         log_likelihood = np.array(self.log_likelihood)
         r_hat = float(np.max([split_r_hat(np.log(trace)), split_r_hat(log_likelihood[:, np.newaxis])]))  # NaN if one is
         probability = self.sums[0] / self.n_draws
@@ -213,7 +215,9 @@ class Chain:
 
 
 def _first_tables(n: Integers | Floats) -> Floats:
-    """max(1, ⌊α (ψ(α + n) - ψ(α))⌋) of whole numbers n with α = 2: never so near to a whole number that rounding decides."""
+    """Return max(1, ⌊α (ψ(α + n) - ψ(α))⌋) of integers n with α = 2; never close enough to an integer for rounding to
+    matter.
+    """
     of_few = np.concatenate([[0.0], np.cumsum(1.0 / np.arange(2, 66))])[np.minimum(n, 64).astype(np.int64)]
     x = np.maximum(n, 64) + 2.0
     of_many = np.log(x) - 0.5 / x - 1.0 / (12.0 * x * x) - (1.0 - np.euler_gamma)
@@ -221,9 +225,9 @@ def _first_tables(n: Integers | Floats) -> Floats:
 
 
 def split_r_hat(trace: Floats) -> float:
-    """The largest split R-hat of several quantities: near 1 when the first and the second half of a chain agree.
+    """Return the largest split R-hat of several quantities; near 1 if the two halves of a chain agree.
 
-    Of a trace (n_draws, n_quantities) float64: 1 for a quantity that never moves; NaN with fewer than four draws or
+    For a trace (n_draws, n_quantities) float64: 1 for a constant quantity; NaN with fewer than four draws or
     without quantities.
 
     References
@@ -242,7 +246,7 @@ def split_r_hat(trace: Floats) -> float:
 
 
 def _rest(tree: ContextTree, probability: Floats) -> Floats:
-    """For each node the probability of the values without a cell, as a share of what it is at the node above."""
+    """Return each node's probability of the values without a cell, relative to the node above."""
     starts = tree.cell_starts[:-1]
     own = np.add.reduceat(probability, starts)
     above = np.ones(tree.n_nodes)
@@ -259,9 +263,10 @@ def hdp_map_estimates(
     advance: Advance | None = None,
     tolerance: float = 1e-3,
 ) -> list[Posterior]:
-    """The same model with the expectation of t in place of draws, and the concentrations at a fixed point.
+    """Estimate the same model with the expectation of t instead of draws, and the concentrations at a fixed point.
 
-    Parameters and result as of `hdp_sampler.hdp_gibbs_estimates`, `tolerance` as of `hdp_map_solution`; `iterations` and `seed` do not matter.
+    Parameters and result as in `hdp_sampler.hdp_gibbs_estimates`, `tolerance` as in `hdp_map_solution`;
+    `iterations` and `seed` are ignored.
     """
 
     def solve(tree: ContextTree, i: int, tick: Tick) -> Posterior:
@@ -277,9 +282,9 @@ def hdp_map_estimates(
 def hdp_map_solution(
     tree: ContextTree, parameters: HDPParameters, n_most: int, tolerance: float
 ) -> tuple[Floats, Floats]:
-    """What `hdp_map_estimates` makes its estimates of, for one tree: see `Chain.solution`.
+    """Return the solution behind `hdp_map_estimates` for one tree; see `Chain.solution`.
 
-    It ends after `n_most` sweeps, or when no logarithm of a concentration moves by more than the tolerance.
+    Stops after `n_most` sweeps, or when no log concentration changes by more than the tolerance.
     """
     chain = Chain(tree, parameters, 0, is_sampled=False)
     chain.start_at_fixed_point(n_most, tolerance)
@@ -287,7 +292,7 @@ def hdp_map_solution(
 
 
 def build_hdp_plan(tree: ContextTree, tying: str, root: str) -> kernels.Plan:
-    """The plan of a context tree, of a tying and a root as of `HDPParameters`."""
+    """Build the sampling plan of a context tree; tying and root as in `HDPParameters`."""
     n_levels = tree.level_starts.size - 1
     levels = [slice(*tree.cell_starts[tree.level_starts[level : level + 2]].tolist()) for level in range(n_levels)]
     base, is_item, is_inner = _items(tree, levels)
@@ -328,7 +333,7 @@ def build_hdp_plan(tree: ContextTree, tying: str, root: str) -> kernels.Plan:
 
 
 def _items(tree: ContextTree, levels: list[slice]) -> tuple[Integers, Mask, Mask]:
-    """For each cell its rows or fixed children, whether it is an item, and whether it has items below."""
+    """Return for each cell its rows or number of fixed children, whether it is an item, and whether it has items below."""
     base = np.zeros(tree.n_cells, np.int64)
     is_item, is_inner = np.zeros(tree.n_cells, bool), np.zeros(tree.n_cells, bool)
     deepest = levels[-1]
@@ -345,7 +350,7 @@ def _items(tree: ContextTree, levels: list[slice]) -> tuple[Integers, Mask, Mask
 
 
 def _active(node: Integers, is_inner: Mask) -> tuple[Integers, Integers, Integers]:
-    """Nodes with inner items, and the range of items of each; items come node by node."""
+    """Return the nodes with inner items, and the range of items of each; items are sorted by node."""
     nodes, first = np.unique(node, return_index=True)
     last = np.append(first[1:], node.size)
     has_inner = np.add.reduceat(is_inner, first) > 0 if node.size else np.zeros(0, bool)
@@ -353,7 +358,7 @@ def _active(node: Integers, is_inner: Mask) -> tuple[Integers, Integers, Integer
 
 
 def _groups(tree: ContextTree, node_level: Integers, tying: str) -> tuple[Integers, Integers, Integers]:
-    """The concentration that the children of each node have, and the nodes of each concentration."""
+    """Return the concentration group of each node's children, and the nodes of each group."""
     n_inner = int(tree.level_starts[-2])
     child_group = np.zeros(tree.n_nodes, np.int64)
     if tying == "level":
@@ -372,7 +377,7 @@ def run_trees_in_parallel(
     advance: Advance | None,
     work: Callable[[ContextTree, int, Tick], Result],
 ) -> list[Result]:
-    """Work on all trees, the largest first, reporting how many cells are done."""
+    """Process all trees in parallel, largest first, reporting the share of cells done."""
     sizes = np.array([tree.n_cells for tree in trees], np.int64)
     done = np.zeros(len(trees))
     is_stopped = Event()

@@ -1,4 +1,4 @@
-"""Kernels of the HDP, sampled and solved, one thread each; a state is changed in place."""
+"""Single-threaded kernels that sample and solve the HDP, changing the state in place."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ SMALL_TOTAL = 32
 
 
 class Plan(NamedTuple):
-    """The part of a context tree that sampling can change, level by level from the root.
+    """The variable part of a context tree, level by level from the root.
 
-    A cell with n = 1 has t = 1 whatever happens, and so has an inner cell with one such child: these are fixed. The
-    others are items. An item's number is its place below; those of the deepest level are ordered by n, the others by node.
+    A cell with n = 1 always has t = 1, and so has an inner cell with a single such child: these are fixed. The
+    others are items. An item is numbered by position; those of the deepest level are sorted by n, the others by
+    node.
     """
 
     item_starts: Integers  # (n_levels + 1,) int64
@@ -46,7 +47,7 @@ class Plan(NamedTuple):
 
 
 class State(NamedTuple):
-    """What a sampler is in the middle of."""
+    """State of a sampler."""
 
     # (n_items,) int64, or float64 of what is expected. Customers: rows at the deepest level, elsewhere tables of the
     # children.
@@ -58,7 +59,7 @@ class State(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """What the estimates need of a context tree; arrays as there."""
+    """The part of a context tree that estimates need; arrays as in `ContextTree`."""
 
     parent: Integers  # (n_nodes,) int64
     cell_starts: Integers  # (n_nodes + 1,) int64
@@ -70,7 +71,7 @@ class Tree(NamedTuple):
 
 @inner_kernel
 def draw_hdp_table_counts(plan, state):
-    """Draw t of all items given the probabilities above them, from the deepest level up, and sum them into n."""
+    """Draw t of all items given the probabilities above them, from the deepest level up, summing them into n."""
     item_starts, item_parent, item_base = plan.item_starts, plan.item_parent, plan.item_base
     n, weight = state.n, state.weight
     counter = state.random[0]
@@ -128,8 +129,8 @@ def sum_hdp_node_totals(plan, state):
 def draw_hdp_concentrations(plan, state, shape, rate, largest):
     """Draw every concentration given t: q_j ~ Beta(α, n_j), then α ~ Gamma(shape + Σ t_j, rate + Σ log 1/q_j).
 
-    -log q_j is a sum of exponential variates of rates α, α + 1, …, α + n_j - 1, so those of all nodes with more than i rows
-    make one gamma variate. node_total must be up to date.
+    -log q_j is a sum of exponential variates of rates α, α + 1, …, α + n_j - 1, so those of all nodes with more
+    than i rows form one gamma variate. node_total must be up to date.
     """
     group_starts, group_nodes, node_parent = plan.group_starts, plan.group_nodes, plan.node_parent
     node_total, concentration = state.node_total, state.concentration
@@ -169,7 +170,7 @@ def draw_hdp_concentrations(plan, state, shape, rate, largest):
 
 @kernel
 def draw_hdp_probabilities(plan, state, root_concentration):
-    """Draw the probabilities of all inner items given n, from the root down; what nobody needs is one common rest."""
+    """Draw the probabilities of all inner items given n, from the root down; unneeded ones are merged into one rest."""
     active_starts, active_node = plan.active_starts, plan.active_node
     active_first, active_last = plan.active_first, plan.active_last
     node_fixed, node_parent, child_group = plan.node_fixed, plan.node_parent, plan.child_group
@@ -218,7 +219,7 @@ def run_hdp_gibbs_sweeps(plan, state, settings, first_sweep, n_sweeps, trace):
 
 @inner_kernel
 def _digamma_difference(a, n):
-    """Digamma(a + n) - digamma(a) for a > 0, n >= 0."""
+    """Return digamma(a + n) - digamma(a) for a > 0, n >= 0."""
     difference = 0.0
     # Bring both arguments to where five terms of the asymptotic series have a relative error below 1e-13.
     while a < 8.0:
@@ -243,10 +244,11 @@ def _digamma_difference(a, n):
 
 @inner_kernel
 def set_expected_hdp_table_counts(plan, state, spread):
-    """Put the expectation of t of every item, given what is known of the probability above it, in place of a draw.
+    """Set t of every item to its expectation, given the distribution of the probability above it.
 
-    spread (n_items,) float64 is the coefficient of variation of that probability. E[t] is a concave function of it: the
-    average of two values, one standard deviation to each side, lowers what the mean alone would give by too much t.
+    spread (n_items,) float64 is the coefficient of variation of that probability. E[t] is a concave function of
+    it, so the value at the mean is too large; the average of the values one standard deviation to each side
+    corrects this.
     """
     item_starts, item_parent, item_base = plan.item_starts, plan.item_parent, plan.item_base
     all_n, weight = state.n, state.weight
@@ -273,7 +275,9 @@ def set_expected_hdp_table_counts(plan, state, spread):
 
 @inner_kernel
 def set_expected_hdp_concentrations(plan, state, shape, rate, largest):
-    """The mean of every concentration given the expectations of t and of log 1/q; returns the largest relative change."""
+    """Set every concentration to its mean given the expectations of t and of log 1/q; returns the largest relative
+    change.
+    """
     more = np.empty(SMALL_TOTAL + 1, np.int64)
     change = 0.0
     for group in range(plan.group_starts.size - 1):
@@ -304,7 +308,7 @@ def set_expected_hdp_concentrations(plan, state, shape, rate, largest):
 
 @inner_kernel
 def set_expected_hdp_probabilities(plan, state, root_concentration, spread):
-    """Put the expectation of the probabilities of all inner items given n in place of a draw, and how far they spread."""
+    """Set the probabilities of all inner items, and their spread, to their expectations given n."""
     active_starts, active_node = plan.active_starts, plan.active_node
     active_first, active_last = plan.active_first, plan.active_last
     node_parent, child_group, item_parent, is_inner = (
@@ -336,9 +340,9 @@ def set_expected_hdp_probabilities(plan, state, root_concentration, spread):
 
 @kernel
 def run_hdp_fixed_point(plan, state, spread, settings, is_new, n_most, tolerance):
-    """Sweeps of expectations until no concentration moves by more than `tolerance`; a new state has nothing but n.
+    """Run sweeps of expectations until no concentration changes by more than `tolerance`; a new state has only n.
 
-    Returns how many it took; one more than n_most if they were not enough.
+    Returns the number of sweeps; n_most + 1 if it did not converge.
     """
     if is_new:
         sum_hdp_node_totals(plan, state)

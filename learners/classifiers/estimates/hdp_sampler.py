@@ -1,4 +1,4 @@
-"""Posterior means of the hierarchical Dirichlet processes of context trees, by Gibbs sampling."""
+"""Posterior means of the HDPs of context trees, by Gibbs sampling."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ AUTO_DIFFERENCE, AUTO_R_HAT = 0.02, 1.1
 def hdp_gibbs_estimates(
     trees: Sequence[ContextTree], parameters: HDPParameters, threads: int = 1, advance: Advance | None = None
 ) -> list[Posterior]:
-    """Posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, the largest first.
+    """Compute posterior means by Gibbs sampling, one chain per tree; trees are sampled in parallel, largest first.
 
-    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up with
-    the probabilities integrated out on the way, then the concentrations, then the probabilities from the root down: the
-    posterior of (t, α) is that of the collapsed sampler, and stays invariant exactly. The result does not depend on the
-    number of threads. `advance` gets (sweeps done, sweeps in all) now and then; raising in it stops all threads.
+    A sweep draws the pseudo-counts t of all cells given the probabilities of the inner nodes, from the leaves up
+    with the probabilities integrated out on the way, then the concentrations, then the probabilities from the
+    root down. The posterior of (t, α) equals that of the collapsed sampler and stays exactly invariant. The
+    result does not depend on the number of threads. `advance` periodically receives (sweeps done, total sweeps);
+    raising in it stops all threads.
 
     References
     ----------
@@ -52,7 +53,7 @@ def _sample(chain: Chain, tick: Tick) -> Posterior:
 
 
 def _draw_for(chain: Chain, trace: Floats, tick: Callable[[], None]) -> None:
-    """As many sweeps as trace has rows, with a draw after each tenth and after the last."""
+    """Run as many sweeps as trace has rows, with a draw after every tenth and after the last."""
     for first in range(0, len(trace), SWEEPS_PER_DRAW):
         chain.sweep(min(SWEEPS_PER_DRAW, len(trace) - first), trace[first : first + SWEEPS_PER_DRAW])
         chain.draw()
@@ -85,7 +86,7 @@ def _sample_until_settled(chain: Chain, tick: Tick) -> Posterior:
 
 
 def _deterministic(chain: Chain, found: Posterior) -> Posterior:
-    """The deterministic estimates in place of those of draws that have not settled."""
+    """Return the deterministic estimates instead of draws that did not converge."""
     chain.sums, chain.n_draws, chain.log_likelihood = np.zeros_like(chain.sums), 0, []
     chain.draw_fixed_point()
     solved = chain.posterior(chain.solution()[1][np.newaxis])

@@ -1,1 +1,1 @@
-"""A network as look-up tables that answer."""
+"""Compiled lookup tables of a network."""

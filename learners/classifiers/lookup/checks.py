@@ -1,4 +1,4 @@
-"""What the arrays of a look-up model must be, before kernels that check nothing follow the indices in them."""
+"""Validate the arrays of a lookup model before unchecked kernels follow their indices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ INFINITE = 0x7F80  # the upper half of a float32's infinity; beyond it are NaN a
 
 
 def check_lookup_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse what `LookupModel.to_arrays` could not have made; costs about as much as reading it.
+    """Refuse arrays that `LookupModel.to_arrays` could not have written; costs about as much as reading them.
 
     Raises InvalidArray, naming the array.
     """
@@ -63,7 +63,7 @@ def check_lookup_arrays(header: Mapping[str, object], arrays: Arrays) -> None:
 
 
 def _check_packed(arrays: Arrays, m: int) -> None:
-    """The types, and levels without gaps of which the first is a root."""
+    """Check the types of packed trees, and that their levels start with a root and have no gaps."""
     levels = check_array_type_and_shape(arrays, "tree_levels", np.int64, m, None)
     check_array_elements("tree_levels", (levels < 0) | (levels > MOST_ROWS), "holds what is no number of nodes")
     if m and ((levels[:, 0] != 1).any() or ((levels[:, 1:] > 0) & (levels[:, :-1] == 0)).any()):
@@ -84,7 +84,7 @@ def _check_packed(arrays: Arrays, m: int) -> None:
 
 
 def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
-    """Refuse look-up tables that do not follow from a schema and a structure. Raises InvalidArray, naming the array."""
+    """Refuse lookup tables that do not match a schema and a structure. Raises InvalidArray, naming the array."""
     n_classes, m = schema.n_classes, len(structure.order)
     shapes = {"dense_starts": (m,), "hash_starts": (m + 1,), "hash_shifts": (m,), "vectors": (None, n_classes)}
     shapes |= {"log_prior": (n_classes,), "is_hierarchical": (1,)}
@@ -107,7 +107,7 @@ def check_lookup_tables(schema: Schema, structure: Structure, arrays: Arrays) ->
 def _check_layout(
     prefix: str, tables: Tables, schema: Schema, structure: Structure, expected: Mapping[str, ArrayLike]
 ) -> None:
-    """Refuse tables of other attributes, values and parents than those of a schema and a structure, or of what else is expected."""
+    """Refuse tables whose attributes, values or parents do not match a schema, a structure, or other expected values."""
     parents = [parent for of_one in structure.parents for parent in of_one]
     by_structure: dict[str, ArrayLike] = {
         "attribute": structure.order,
@@ -122,7 +122,9 @@ def _check_layout(
 
 
 def _check_hashes(tables: kernels.LookupTables) -> None:
-    """Hash tables of powers of two slots, of which one at least is empty: or else a search in them would not end."""
+    """Check that hash tables have a power of two of slots and at least one empty slot, without which a search would not
+    end.
+    """
     starts, shifts, words, n_vectors = tables.hash_starts, tables.hash_shifts, tables.hash_words, len(tables.vectors)
     check_array_offsets("table_hash_starts", starts, shifts.size, words.size)
     if (np.diff(starts)[tables.dense_starts < 0] == 0).any():
@@ -152,7 +154,7 @@ def _check_dense(tables: kernels.LookupTables) -> None:
 
 
 def _check_many_tables(schema: Schema, structure: Structure, arrays: Arrays) -> None:
-    """Refuse tables of many classes that do not follow from a schema and a structure, or point past their ends."""
+    """Refuse tables of many classes that do not match a schema and a structure, or point out of bounds."""
     sizes, contexts = (
         schema.domain_sizes[list(structure.order)],
         check_array_type_and_shape(arrays, "many_branch", np.int32).shape,
@@ -182,7 +184,7 @@ def _check_many_tables(schema: Schema, structure: Structure, arrays: Arrays) -> 
 
 
 def _check_tree(tree: ContextTree, level_sizes: list[int]) -> None:
-    """One context tree: every node below one of the level above it, every code one of its column.
+    """Check one context tree: every node is below one of the level above, and every code is valid for its column.
 
     `level_sizes` are the numbers of classes, and of values of each parent.
     """

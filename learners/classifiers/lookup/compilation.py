@@ -1,4 +1,4 @@
-"""From estimates to look-up tables, back-off resolved; and to tables of their variances."""
+"""Compile estimates to lookup tables with back-off resolved, and variances to further tables."""
 
 from __future__ import annotations
 
@@ -61,9 +61,10 @@ def compile_lookup_tables(
 ) -> kernels.LookupTables:
     """Compile estimates into the arrays that `kernels.look_up_class_probabilities` reads.
 
-    `class_counts` (n_classes,) int64; trees and estimates one per entry of `structure.order`: those of a generator are
-    in memory one after the other. A dense table has `most_dense` numbers at most, by default as many as the contexts
-    that occurred are worth. Raises FamilyTooLarge if the contexts of an attribute cannot be numbered by 63 bits.
+    `class_counts` (n_classes,) int64; trees and estimates have one entry per entry of `structure.order`, and are
+    consumed one at a time if they come from a generator. A dense table has at most `most_dense` numbers, by
+    default depending on the observed contexts. Raises FamilyTooLarge if the contexts of an attribute do not fit
+    into 63 bits.
     """
     sizes = [schema.domain_sizes[list(parents)].astype(np.int64) for parents in structure.parents]
     strides = [
@@ -95,7 +96,7 @@ def compile_lookup_tables(
 
 
 class _Form(NamedTuple):
-    """How one attribute answers: by a dense table, or by hashed rows."""
+    """Compiled form of one attribute: a dense table, or hashed rows."""
 
     dense: Float32s
     words: Uint64s
@@ -114,7 +115,7 @@ def _tables_of(
     prior: Floats,
     is_hierarchical: Uint8s,
 ) -> kernels.LookupTables:
-    """The forms of some attributes, one behind the other; the list is emptied, so that they are in memory once."""
+    """Concatenate the forms of some attributes; empties the list to save memory."""
     words = np.concatenate([np.empty(0, np.uint64), *(form.words for form in forms)])
     dense_sizes = np.array([form.dense.size for form in forms], np.int64)
     hash_starts = offsets_from_sizes([form.words.size for form in forms])
@@ -149,7 +150,7 @@ def _tables_of(
 
 
 def context_strides(schema: Schema, attribute: int, parents: Sequence[int]) -> Integers:
-    """Place value of each parent in the number of a context, the last parent fastest."""
+    """Return the place value of each parent in the number of a context, the last parent fastest."""
     strides, place = [], 1
     for parent in reversed(parents):
         strides.append(place)
@@ -163,10 +164,10 @@ def context_strides(schema: Schema, attribute: int, parents: Sequence[int]) -> I
 def _sparse_form(
     tree: ContextTree, estimates: Estimates, sizes: Integers, strides: Integers, n_classes: int
 ) -> _Sparse:
-    """Vectors over the classes for each (context, value) that occurred, and for each context its rest.
+    """Return vectors over the classes for each observed (context, value), and the rest of each context.
 
-    Level by level, each vector starts as that of the context above (back-off), takes the rest of the classes that
-    have been in the context, and then the estimates of the values they have had there.
+    Level by level, each vector starts as that of the context above (back-off), takes the rest of the classes
+    observed in the context, and then the estimates of the values observed with them.
     """
     n_keys = tree.n_values + 1
     root_cells = slice(0, int(tree.cell_starts[1]))
@@ -232,13 +233,13 @@ def _logarithms(numbers: Floats) -> Float32s:
 
 
 def _dropped(context: Integers, size: int, stride: int) -> Integers:
-    """The contexts with the parent of this place value dropped: its digit becomes the unseen code."""
+    """Drop the parent with this place value from contexts: its digit becomes the unseen code."""
     digit = context // stride % (size + 1)
     return context + (size - digit) * stride
 
 
 def _hashed(sparse: _Sparse) -> _Form:
-    """Rows in the order of their slots."""
+    """Order the rows by hash slot."""
     words, shift, order = build_hash_slots(sparse.keys)
     return _Form(np.empty(0, np.float32), words, shift, sparse.keys[order], sparse.vectors[order])
 
@@ -246,7 +247,7 @@ def _hashed(sparse: _Sparse) -> _Form:
 def _dense_form(
     tables: kernels.LookupTables, a: int, hashed: _Form, dtype: type[np.uint8] | type[np.uint16], most: int | None
 ) -> _Form | None:
-    """The dense table of an attribute, if its contexts are few enough, or not much more than occurred."""
+    """Return the dense table of an attribute if it has few contexts, or not many more than were observed; else None."""
     n_classes = tables.log_prior.size
     own = slice(int(tables.parent_starts[a]), int(tables.parent_starts[a + 1]))
     shape = (*(tables.parent_sizes[own] + 1).tolist(), int(tables.n_values[a]))  # codes of the parents and a value
@@ -275,9 +276,10 @@ def compile_lookup_variance_tables(
     estimates: Sequence[Estimates],
     variances: Sequence[Floats],
 ) -> kernels.LookupTables:
-    """Look-up tables of the variance of each log probability, in place of the log probability.
+    """Compile lookup tables of the variance of each log probability instead of the log probability.
 
-    Arguments as of `compile_lookup_tables`; `variances` of (n_cells,) float64 are the posterior variance of each probability.
+    Arguments as in `compile_lookup_tables`; `variances` (n_cells,) float64 are the posterior variances of each
+    tree's probabilities.
     """
     spreads = [_log_variance(*entry) for entry in zip(trees, estimates, variances, strict=True)]
     tables = compile_lookup_tables(schema, structure, class_counts, trees, spreads)
@@ -287,9 +289,9 @@ def compile_lookup_variance_tables(
 
 
 def _log_variance(tree: ContextTree, estimates: Estimates, variance: Floats) -> Estimates:
-    """Var log p ≈ Var p / p², as exponentials since compiling takes logarithms.
+    """Return Var log p ≈ Var p / p², exponentiated because compiling takes logarithms.
 
-    Values without a cell share what is left of their node; each is taken for the mean of them.
+    The values without a cell share the rest of their node; each is treated as their mean.
     """
     of_cell = np.minimum(variance / estimates.probability**2, LARGEST_LOG_VARIANCE)
     n_absent = np.maximum(tree.n_values - np.diff(tree.cell_starts), 1)

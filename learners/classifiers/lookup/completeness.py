@@ -1,4 +1,4 @@
-"""Which rows a table look-up alone answers; and how far a null is evidence."""
+"""Find the rows that a table lookup answers alone, and weigh nulls as evidence."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class LookUps(NamedTuple):
 
 
 class Completeness:
-    """Finds the rows of a chunk that a table look-up alone does not answer.
+    """Finds the rows of a chunk that a table lookup alone cannot answer.
 
-    `needed` are the attributes without which the look-ups of others are not right: parents, and what trees split on; `used`
-    are all that the model looks at.
+    `needed`: attributes without which the lookups of others are wrong: parents, and split attributes of trees;
+    `used`: all attributes that the model reads.
     """
 
     def __init__(self, schema: Schema, needed: Sequence[int], used: Sequence[int]) -> None:
@@ -58,17 +58,19 @@ class Completeness:
         look_up_known: Callable[[Codes], tuple[Floats, Floats]],
         log_evidence: Callable[[Codes], Floats],
     ) -> Floats:
-        """(n_rows, n_classes) class probabilities of x (n_attributes, n_rows): whole rows by looking up, others by more.
+        """Return class probabilities (n_rows, n_classes) of x (n_attributes, n_rows): complete rows by lookup, others
+        with more work.
 
-        A null is either a value, as in training, or hides a value for a reason that has nothing to do with the row.
-        Which it is, the row itself tells: the answer is the mean of both, weighted by how probable each makes the row,
-        and beforehand alike. Where look-ups already tell that the nulls are values with probability `SURE`, they are read
-        as values alone; in a row that lacks nothing else the other reading is looked up with `LIKELY`, and not summed out.
+        A null is either a value, as in training, or hides a value for reasons independent of the row. The row itself
+        decides: the result is the mean of both readings, weighted by the probability that each gives the row, with
+        equal prior weights. If lookups already show that the nulls are values with probability `SURE`, only that
+        reading is used; in a row that lacks nothing else, the other reading is looked up with `LIKELY` instead of
+        being summed out.
 
-        Of (n_attributes, m) codes `look_up` gives the (m, n_classes) probabilities where nothing is lacking, `answer_known`
-        those of any rows with the (m,) log probability of what is known, `look_up_known` the two by look-ups, in which a
-        missing parent ends the context, and `log_evidence` the latter by one network. `look_up_nulls` gives `LookUps` of rows
-        in which nothing is lacking, and of the same with their nulls hidden.
+        Given (n_attributes, m) codes, `look_up` returns the probabilities (m, n_classes) of complete rows,
+        `look_up_nulls` these with `log_evidence`, `answer_known` those of any rows with the log evidence (m,), and
+        `look_up_known` both by lookups, in which a missing parent ends the context; `log_evidence` returns the latter
+        from one network.
         """
         marks = np.zeros(x.shape[1], np.uint8)
         mark_unknown_and_null_rows(x, self._limits, self.nullable, marks)
@@ -118,7 +120,9 @@ class Completeness:
         return out
 
     def _hide(self, x: Codes) -> tuple[Codes, Floats]:
-        """Rows (n_attributes, n) whose nulls are missing values, and the log probabilities (n,) of hiding just these."""
+        """Mark the nulls of rows (n_attributes, n) as missing, and return the log probabilities (n,) of hiding exactly
+        these.
+        """
         hidden, log_hidden = np.empty_like(x), np.empty(x.shape[1])
         hide_nulls(x, self.sizes, self._used, self.nullable, self._log_factorial, hidden, log_hidden)
         return read_only_array(hidden), log_hidden
@@ -130,15 +134,17 @@ def side_by_side(x: Codes, without: Codes) -> Codes:
 
 
 def _mean(weight: Floats, of_value: Floats, of_hidden: Floats) -> Floats:
-    """(n, n_classes) the mean of two, of which the first has a weight (n,)."""
+    """Return the weighted mean (n, n_classes) of two answers; the first has weight (n,)."""
     share = weight[:, np.newaxis]
     return np.asarray(share * of_value + (1 - share) * of_hidden)
 
 
 def null_is_value_probability(of_value: Floats, of_hidden: Floats, log_hidden: Floats) -> Floats:
-    """(n,) probability that the nulls of each row are values, from the log probability of the row with them as values, and hidden.
+    """Return the probability (n,) that the nulls of each row are values, from the log probabilities of the row with
+    nulls as values and as hidden.
 
-    `log_hidden` (n,) is the log probability of hiding just these. Where neither reading is possible, both give the prior.
+    `log_hidden` (n,) is the log probability of hiding exactly these. If neither reading is possible, both give
+    the prior.
     """
     weight = np.empty(of_value.size)
     fill_null_is_value_probability(of_value, of_hidden, log_hidden, weight)

@@ -1,4 +1,4 @@
-"""What a network says of a row with attributes missing: they are summed out, exactly, one after the other."""
+"""Exact inference in a network for rows with missing attributes, by variable elimination."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Lack = tuple[int, tuple[int, ...], frozenset[int]]
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to answer rows in which the same attributes are missing."""
+    """Elimination plan for rows with the same missing attributes."""
 
     scopes: dict[int, tuple[int, ...]]  # the missing attributes of each family that matters
     complete: tuple[tuple[int, int], ...]  # stretches first..last-1 of families of which nothing is missing
@@ -59,8 +59,8 @@ class _Plan:
 class Elimination:
     """Variable elimination in a compiled network.
 
-    A code that is not below its domain's size, of `sizes` (n_attributes,) int64, is missing. `spread` has the variance of
-    each log probability in its place.
+    A code that is not below its domain size in `sizes` (n_attributes,) int64 is missing. `spread` has the
+    variances in place of the log probabilities.
 
     References
     ----------
@@ -73,11 +73,12 @@ class Elimination:
         self._families: dict[tuple[int, bool], Tables] = {}
 
     def log_joint(self, x: Codes) -> tuple[Floats, Floats]:
-        """(n_rows, n_classes) float64: log P(class, what is known) of rows (n_attributes, n_rows), and its variance.
+        """Return log P(class, known values) of rows (n_attributes, n_rows), (n_rows, n_classes) float64, and its
+        variance.
 
-        The variance is to first order, the tables' entries taken for independent; zero without `spread`. Where the
-        missing parents have more than `MOST_COMBINATIONS` and a sum would run over more than `MOST_CELLS` numbers, the
-        contexts of as few attributes as it takes end at their first missing parent instead.
+        The variance is to first order, treating the tables' entries as independent; zero without `spread`. If the
+        missing parents have more than `MOST_COMBINATIONS` and a sum would exceed `MOST_CELLS` numbers, the contexts
+        of as few attributes as necessary end at their first missing parent instead.
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
@@ -129,7 +130,7 @@ class Elimination:
         return plan
 
     def _summed(self, x: Codes, plan: _Plan) -> tuple[Floats, Floats]:
-        """(n_classes, n_rows) each: those of the families of which something is missing."""
+        """Return the log joint and its variance, (n_classes, n_rows) each, over the families with missing members."""
         logs, variance = np.zeros((2, self.tables.log_prior.size, x.shape[1]))
         factors = []
         for i, scope in plan.scopes.items():
@@ -178,7 +179,7 @@ class Elimination:
         return self._families[i, of_spread]
 
     def _logs(self, of_spread: bool, i: int, x: Codes, scope: tuple[int, ...]) -> Floats:
-        """The entries of a family at the codes of the rows and all codes of the missing attributes: (n_classes, …, n_rows)."""
+        """Return a family's entries at the rows' codes and all codes of the missing attributes, (n_classes, …, n_rows)."""
         tables, parents = self._family(i, of_spread), self.structure.parents[i]
         members = (*parents, self.structure.order[i])
         shape = tuple(int(self.sizes[v]) for v in scope)
@@ -195,13 +196,13 @@ class Elimination:
 
 
 def _largest(values: Floats, none: float, instead: float) -> Floats:
-    """Of each kind of row: (n_kinds,)."""
+    """Return the largest value of each kind of row, (n_kinds,), with `none` replaced."""
     largest = values.max(axis=tuple(range(values.ndim - 1)))
     return np.where(largest == none, instead, largest)
 
 
 def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[frozenset[int], Integers]]:
-    """The attributes that are missing, of those in use, and the rows in which just these are."""
+    """Yield the missing attributes, among those in use, and the rows in which exactly these are missing."""
     if not x.shape[1]:
         return
     attributes = np.array(used, np.int64)
@@ -214,7 +215,7 @@ def _patterns(x: Codes, sizes: Integers, used: Sequence[int]) -> Iterator[tuple[
 
 
 def _different(columns: Array) -> tuple[Integers, Integers]:
-    """Where each different column stands first, and which of these each is."""
+    """Return the first position of each distinct column, and the index of each column among them."""
     rows = np.ascontiguousarray(columns.T)
     n_bytes = rows.itemsize * rows.shape[1]
     if not n_bytes or len(rows) == 1:
@@ -224,9 +225,9 @@ def _different(columns: Array) -> tuple[Integers, Integers]:
 
 
 def _planned(structure: Structure, missing: frozenset[int], sizes: Integers, most: int) -> _Plan:
-    """Leave out missing attributes without descendants that are known, then sum out the cheapest first.
+    """Plan the elimination: skip missing attributes without known descendants, then eliminate the cheapest first.
 
-    Of the families that make a sum too wide, the contexts of the widest ones end.
+    If a sum is too wide, the contexts of its widest families end early.
     """
     families = dict(enumerate(zip(structure.order, structure.parents, strict=True)))
     while True:
@@ -266,7 +267,7 @@ def _parts(structure: Structure, missing: frozenset[int], plan: _Plan) -> Iterat
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Runs first..last-1 of ascending numbers."""
+    """Yield runs first..last-1 of consecutive numbers."""
     first = 0
     for i, place in enumerate(places):
         if i + 1 == len(places) or places[i + 1] > place + 1:
@@ -275,7 +276,9 @@ def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _order(scopes: Mapping[int, frozenset[int]], sizes: Integers, most: int) -> tuple[tuple[int, ...], int, list[int]]:
-    """The cheapest attribute first; the widest sum; the families in it that have missing parents, where it is too wide."""
+    """Return the elimination order, cheapest first; the widest sum; and, if it is too wide, its families with missing
+    parents.
+    """
     factors = [(scope, {i}) for i, scope in scopes.items() if scope]
     left = set[int]().union(*(scope for scope, _ in factors))
     order, n_cells = list[int](), 1
@@ -298,10 +301,10 @@ def _size(scope: frozenset[int], sizes: Integers) -> int:
 
 
 def _summed_out(attribute: int, factors: Sequence[Factor]) -> Factor:
-    """The product of factors, summed over the values of an attribute.
+    """Multiply factors and sum out an attribute.
 
-    Of a sum of independent numbers the variance of the logarithm is, to first order, the sum of those of its terms, each times its
-    squared share.
+    To first order, the log of a sum of independent numbers has as variance the sum of its terms' variances, each
+    weighted by its squared share.
     """
     scope = tuple(sorted(set[int]().union(*(factor.scope for factor in factors))))
     first, kind = _different(np.stack([factor.kind for factor in factors]))
@@ -322,6 +325,6 @@ def _summed_out(attribute: int, factors: Sequence[Factor]) -> Factor:
 
 
 def _spread_over(values: Floats, own: tuple[int, ...], scope: tuple[int, ...]) -> Floats:
-    """With an axis of length one for each attribute of the wider scope that is not the factor's own."""
+    """Add an axis of length one for each attribute of the scope that the factor lacks."""
     axes = tuple(1 + place for place, v in enumerate(scope) if v not in own)
     return np.expand_dims(values, axes)

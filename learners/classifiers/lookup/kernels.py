@@ -1,4 +1,4 @@
-"""Look-up kernels, of few classes and of many, one thread each."""
+"""Single-threaded lookup kernels, for few classes and for many."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # of keys, whose highest bits are th
 
 
 class LookupTables(NamedTuple):
-    """The compiled form of m attributes with C classes; all arrays read-only.
+    """Compiled form of m attributes with C classes; all arrays read-only.
 
-    An attribute has either a dense table [context, value, class] of log probabilities, back-off resolved, or a hash
-    table from (context, value) to a vector of C logarithms. A context is numbered in mixed radix by its parents' codes,
-    the unseen code included; one with its last parents dropped has their unseen codes.
+    An attribute has either a dense table [context, value, class] of log probabilities, back-off resolved, or a
+    hash table from (context, value) to a vector of C logarithms. A context is numbered in mixed radix by its
+    parents' codes, including the unseen code; a context with its last parents dropped has their unseen codes.
 
-    A context that ends because a parent is missing may have entries of its own, the average over what is missing: their keys are those of the
-    context, moved by the number of all keys.
+    A context that ends at a missing parent may have its own entries, averaged over the missing value: their keys
+    are those of the context, offset by the number of all keys.
 
-    Of a hash table only the slots in use have a row: bit i of word w says whether slot 64 w + i is one, and `hash_ranks[w]` is the
-    row of the first of them. So slots are cheap, and a row holds nothing but a key and its vector.
+    Only the used slots of a hash table have a row: bit i of word w tells whether slot 64 w + i is used, and
+    `hash_ranks[w]` is the row of the first of them. So slots are cheap, and a row holds only a key and its
+    vector.
     """
 
     attribute: Integers  # (m,) int64
@@ -58,7 +59,7 @@ class LookupTables(NamedTuple):
 
 @kernel
 def fill_lookup_hash_table(keys, shift, owners):  # (n,) int64; OUT (slots,) int32 of EMPTY
-    """Give every key a slot by linear probing: owners[slot] is its position."""
+    """Assign a slot to every key by linear probing: owners[slot] is its position."""
     mask = owners.size - 1
     for position in range(keys.size):
         slot = np.int64((np.uint64(keys[position]) * MULTIPLIER) >> np.uint64(shift))
@@ -69,7 +70,7 @@ def fill_lookup_hash_table(keys, shift, owners):  # (n,) int64; OUT (slots,) int
 
 @inner_kernel
 def _find(tables, a, key):
-    """Row of `vectors` for a key of attribute a, or -1."""
+    """Return the row of `vectors` for a key of attribute a, or -1."""
     first = tables.hash_starts[a]
     mask = (tables.hash_starts[a + 1] - first) * 64 - 1
     slot = np.int64((np.uint64(key) * MULTIPLIER) >> np.uint64(tables.hash_shifts[a]))
@@ -89,7 +90,7 @@ def _find(tables, a, key):
 
 @inner_kernel
 def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_block,) int64 cells: scratch
-    """One loop for each parent, of which the compiler makes many lanes."""
+    """Add the terms of a dense table to a block of rows, with one loop per parent, which the compiler can vectorize."""
     n_values, n_classes = tables.n_values[a], tables.log_prior.size
     n_fours = n_classes - n_classes % 4
     values, dense, joint = (
@@ -119,10 +120,10 @@ def _add_dense_block(tables, a, x, first, last, cells, log_joint):  # OUT (n_blo
 
 @inner_kernel
 def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8 is_pending: scratch; (n, C) log_joint
-    """For a row of a context or value that training has not seen, or of which it kept only the rest.
+    """Add the term of a row with an unseen context or value, or one for which only the rest was stored.
 
-    A value that the context has not seen takes the context's rest for the classes that have been there, and goes on
-    with the last parent dropped for the others (m-estimates), or for all of them (HDP).
+    A value unseen in the context takes the context's rest for the classes observed there, and continues with the
+    last parent dropped for the others (m-estimates), or for all of them (HDP).
     """
     first, value = tables.parent_starts[a], np.int64(x[tables.attribute[a], row])
     depth = np.int64(0)  # parents before the first that training never saw: the same context must not count twice
@@ -168,7 +169,9 @@ def _add_backed_off(tables, a, x, row, is_pending, log_joint):  # OUT (C,) uint8
 
 @inner_kernel
 def _add_sparse_block(tables, a, x, first, last, cells, is_pending, log_joint):  # OUT (n_block,) int64 cells: scratch
-    """All keys, then all their rows of `vectors`, so that the processor waits for the memory of several at once."""
+    """Add the terms of a hash table to a block of rows: first all keys, then all rows of `vectors`, so that memory
+    accesses overlap.
+    """
     n_values = tables.n_values[a]
     values, joint = x[tables.attribute[a], first:last], log_joint[first:last]
     for row in range(values.size):
@@ -216,9 +219,10 @@ def _find_at_first(tables, a, cells):  # (n_block,) int64 keys, in place
 
 @inner_kernel
 def normalize_log_joint_row(logs, log_prior):  # logs (C,) float64, in place; log_prior (C,) float64
-    """Make probabilities of what are their logs but for a constant, and return this constant (log-sum-exp).
+    """Normalize unnormalized log probabilities in place to probabilities, and return the log of their sum
+    (log-sum-exp).
 
-    A row that no class can produce has the prior: -inf less -inf would be NaN.
+    A row that no class can produce gets the prior: -inf minus -inf would be NaN.
     """
     largest = -np.inf
     for k in range(logs.size):
@@ -236,16 +240,18 @@ def normalize_log_joint_row(logs, log_prior):  # logs (C,) float64, in place; lo
 def normalize_log_joint_rows(
     logs, log_prior, log_totals
 ):  # logs (n, C) float64, in place; log_prior (C,); OUT (n,) float64
-    """`normalize_log_joint_row` each row; the total of a row that no class can produce is -inf."""
+    """Apply `normalize_log_joint_row` to each row; the total of a row that no class can produce is -inf."""
     for row in range(logs.shape[0]):
         log_totals[row] = normalize_log_joint_row(logs[row], log_prior)
 
 
 @kernel
 def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
-    """Log P(class, attributes) of rows, or P(class | attributes) if normalised: one kernel for both, as it takes longest to compile.
+    """Compute log P(class, attributes) of rows, or P(class | attributes) if normalized; one kernel for both, to save
+    compile time.
 
-    x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1. An attribute whose value training never saw counts for no class.
+    x (n_attributes, n) codes; OUT (n, C) float64, rows first..last-1. An attribute with an unseen value is
+    ignored.
     """
     n_classes, n_block = tables.log_prior.size, BLOCK_ROWS
     if tables.dense.size + tables.vectors.size > CACHED_CELLS:
@@ -267,11 +273,11 @@ def look_up_class_probabilities(tables, x, first, last, is_normalized, out):
 
 
 class ManyClassTables(NamedTuple):
-    """Estimates of m attributes with C classes, of which each context has few; all arrays read-only.
+    """Estimates of m attributes with C classes, few of which occur in each context; all arrays read-only.
 
-    A context is a path of values of the parents, whatever the class. Contexts of an attribute are numbered level by level, those
-    below one another in the order of their values; the first is that of no parent. A context lists the classes that have been
-    there with what their rest is worth, and of each value that it has seen the classes that had it.
+    A context is a path of parent values, for all classes together. Contexts of an attribute are numbered level by
+    level, siblings in the order of their values; the first has no parents. A context lists the classes observed
+    there with the value of their rest, and for each observed value its classes.
     """
 
     attribute: Integers  # (m,) int64
@@ -303,9 +309,11 @@ class ManyClassTables(NamedTuple):
 
 @kernel
 def look_up_many_class_probabilities(tables, x, first, last, is_normalized, out):
-    """As `look_up_class_probabilities`: from the root down, each context sets what it knows of its classes.
+    """Compute the result of `look_up_class_probabilities`: from the root down, each context sets the terms of its
+    classes.
 
-    One function: a call for each attribute would hand over all arrays of the tables, which takes longer than to look them up.
+    This is a single function because passing all arrays of the tables to a call per attribute would take longer
+    than the lookup.
     """
     own = np.empty(tables.log_prior.size, np.float64)
     is_hierarchical = tables.is_hierarchical[0] == 1
@@ -356,11 +364,11 @@ def mark_unknown_and_null_rows(x, limits, nullable, marks):  # (m, n) codes, (m,
 
 @kernel
 def hide_nulls(x, sizes, used, nullable, log_factorial, hidden, log_hidden):
-    """Make the nulls of rows missing values, and tell how probable it is that just these are hidden.
+    """Turn the nulls of rows into missing values, and compute the probability of hiding exactly these.
 
-    x (m, n) codes; sizes (m,) int64; used, nullable (m,) bool; log_factorial (m + 2,) float64; OUT hidden (m, n) as x, log_hidden
-    (n,) float64. Of n known values just these s are hidden with probability s! (n - s)! / (n + 1)!, where the share of
-    hidden values is as likely one as another.
+    x (m, n) codes; sizes (m,) int64; used, nullable (m,) bool; log_factorial (m + 2,) float64; OUT hidden (m, n)
+    as x, log_hidden (n,) float64. Hiding exactly s given ones of n known values has probability s! (n - s)! / (n
+    + 1)!, under a uniform prior on the share of hidden values.
     """
     n_known, n_nulls = np.zeros(x.shape[1], np.int64), np.zeros(x.shape[1], np.int64)
     for i in range(x.shape[0]):

@@ -1,4 +1,4 @@
-"""Tables of a compiled network, of few or of many classes, and what they answer; and their hash tables from keys to rows."""
+"""Lookup tables of a compiled network, for few or many classes, their answers, and their hash tables from keys to rows."""
 
 from __future__ import annotations
 
@@ -42,30 +42,32 @@ BY_ATTRIBUTE = {
 
 
 def smoothed_log_class_prior(class_counts: Integers) -> Floats:
-    """(n_classes,) float64: log shares of the classes, smoothed by one row: no class that occurred is impossible beforehand."""
+    """Return the log class shares, smoothed by one row so that no class is impossible, (n_classes,) float64."""
     return np.log((class_counts + 1.0 / class_counts.size) / (class_counts.sum() + 1.0))
 
 
 def slice_lookup_tables(tables: Tables, first: int, last: int) -> Tables:
-    """Tables of the entries first..last-1 of `tables`, with its prior."""
+    """Return the tables of entries first..last-1, with the prior."""
     own = BY_ATTRIBUTE.keys() & set(tables._fields)
     return tables._replace(**{name: getattr(tables, name)[first : last + BY_ATTRIBUTE[name] - 1] for name in own})
 
 
 def lookup_tables_without_prior(tables: Tables) -> Tables:
-    """Tables that answer the terms of the attributes alone."""
+    """Return the tables with a zero prior, for the terms of the attributes alone."""
     no_prior = np.zeros(tables.log_prior.size)
     freeze_arrays(no_prior)  # as in a model, so that nothing is compiled again
     return tables._replace(log_prior=no_prior)
 
 
 def attribute_lookup_tables(tables: Tables, a: int) -> Tables:
-    """Tables that answer by attribute a of `tables` alone: without the others, and without the prior."""
+    """Return the tables of attribute a alone, without the prior."""
     return lookup_tables_without_prior(slice_lookup_tables(tables, a, a + 1))
 
 
 def family_lookup_tables(tables: Tables, a: int, n_parents: int) -> Tables:
-    """The tables of attribute a alone, whose parents are the first rows of the codes, and which is the last."""
+    """Return the tables of attribute a alone, for codes whose first rows are its parents and whose last row is the
+    attribute.
+    """
     one = attribute_lookup_tables(tables, a)
     first = int(one.parent_starts[0])
     changed: dict[str, Array] = {
@@ -85,10 +87,10 @@ def family_lookup_tables(tables: Tables, a: int, n_parents: int) -> Tables:
 def family_log_probabilities(
     tables: Tables, a: int, shape: Sequence[int], dtype: type[np.uint8] | type[np.uint16]
 ) -> Floats:
-    """Log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and its own.
+    """Return log P(value | class, parents) of attribute a, back-off resolved, for all codes of its parents and itself.
 
-    (product of shape, n_classes) float64; `shape` is how many codes of each parent, and last of the attribute, whose
-    own varies fastest. dtype is that of the schema's codes.
+    The result is (product of shape, n_classes) float64; `shape` is the number of codes of each parent and, last,
+    of the attribute, which varies fastest. dtype is that of the schema's codes.
     """
     n_cells = math.prod(shape)
     codes: Codes = np.indices(shape).reshape(len(shape), n_cells).astype(dtype)
@@ -101,13 +103,13 @@ def family_log_probabilities(
 def fill_class_log_joints(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
     """Fill rows first..last-1 of `out` (n, n_classes) float64 with log P(class, attributes) of x (n_attributes, n).
 
-    An attribute whose value training never saw counts for no class.
+    An attribute with an unseen value is ignored.
     """
     _answer(tables, x, first, last, False, out)
 
 
 def fill_class_probabilities(tables: Tables, x: Codes, first: int, last: int, out: Floats) -> None:
-    """P(class | attributes) by log-sum-exp; parameters as those of `fill_class_log_joints`."""
+    """Fill in P(class | attributes) by log-sum-exp; parameters as in `fill_class_log_joints`."""
     _answer(tables, x, first, last, True, out)
 
 
@@ -121,10 +123,10 @@ def _answer(tables: Tables, x: Codes, first: int, last: int, is_normalized: bool
 
 
 def attribute_log_factors(tables: Tables, chunk: Chunk) -> Floats:
-    """(n_attributes, n_rows, n_classes) float64: log P(x_i | y, parents of x_i), in the order of the schema.
+    """Return log P(x_i | y, parents of x_i) in schema order, (n_attributes, n_rows, n_classes) float64.
 
-    Zero for an attribute that the network leaves out, is absent, or whose value training never saw: it does not enter
-    the product.
+    Zero for an attribute that the network leaves out, is absent, or has an unseen value: it does not enter the
+    product.
     """
     factors = np.zeros((chunk.x.shape[0], chunk.n_rows, tables.log_prior.size))
     for a, attribute in enumerate(tables.attribute):
@@ -133,7 +135,7 @@ def attribute_log_factors(tables: Tables, chunk: Chunk) -> Floats:
 
 
 def split_chunk_into_blocks(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
-    """The rows of a chunk, as many at a time as have `CELLS_AT_A_TIME` probabilities."""
+    """Yield blocks of a chunk's rows with at most `CELLS_AT_A_TIME` probabilities each."""
     n_rows = max(1, CELLS_AT_A_TIME // n_classes)
     if chunk.n_rows <= n_rows:
         yield chunk
@@ -145,7 +147,7 @@ def split_chunk_into_blocks(chunk: Chunk, n_classes: int) -> Iterator[Chunk]:
 def run_in_row_ranges(
     n_rows: int, threads: int | None, work: Callable[[int, int], object], least: int = PARALLEL_ROWS
 ) -> None:
-    """Answer rows first..last-1, on several threads, by default one per core, where each has at least so many rows."""
+    """Process row ranges on several threads, by default one per core, if each gets at least `least` rows."""
     n_parts = n_rows // least
     if n_parts > 1:
         n_parts = min(n_parts, threads or available_cores())
@@ -159,7 +161,7 @@ def run_in_row_ranges(
 
 
 class Slots(NamedTuple):
-    """The slots of some keys, at most half of them in use."""
+    """Hash slots of keys, at most half of them used."""
 
     words: Uint64s
     shift: int
@@ -167,7 +169,7 @@ class Slots(NamedTuple):
 
 
 def build_hash_slots(keys: Integers) -> Slots:
-    """Slots for different keys (n,) int64."""
+    """Build hash slots for distinct keys (n,) int64."""
     bits = max(WORD.bit_length() - 1, int(2 * keys.size - 1).bit_length())
     owners = np.full(1 << bits, EMPTY, np.int32)
     fill_lookup_hash_table(keys, WORD - bits, owners)
@@ -177,12 +179,12 @@ def build_hash_slots(keys: Integers) -> Slots:
 
 
 def bit_vector_word_ranks(words: Uint64s) -> Int32s:
-    """The row of the first used slot of each word."""
+    """Return the row of the first used slot of each word."""
     n_used = np.bitwise_count(words)
     return (np.cumsum(n_used, dtype=np.int64) - n_used).astype(np.int32)
 
 
 def split_64_bit_keys(keys: Integers) -> tuple[Uint32s, Uint32s]:
-    """The lower and the upper 32 bits of keys; no upper ones where all are zero."""
+    """Split keys into lower and upper 32 bits; the upper array is empty if all are zero."""
     is_wide = keys.size and int(keys.max()) >= 1 << 32
     return keys.astype(np.uint32), (keys >> 32).astype(np.uint32) if is_wide else np.empty(0, np.uint32)

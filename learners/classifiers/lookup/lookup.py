@@ -1,4 +1,4 @@
-"""A Bayesian network classifier in the form that answers: one table per attribute."""
+"""Compiled Bayesian network classifier with one table per attribute."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ class LookupHeader(DerivedHeader):
 
 
 class LookupModel(ModelDefaults):
-    """NB, TAN, kDB or SkDB with its estimates: P(y | x) by one look-up per attribute.
+    """NB, TAN, kDB or SkDB with its estimates: P(y | x) by one lookup per attribute.
 
-    Make one by `LookupModel.of`; it is immutable.
+    Create it with `LookupModel.of`; it is immutable.
 
     Parameters
     ----------
@@ -98,17 +98,17 @@ class LookupModel(ModelDefaults):
 
     @property
     def trees(self) -> tuple[ContextTree, ...]:
-        """One per entry of the order."""
+        """Context trees, one per entry of the order."""
         return self._contents.trees
 
     @property
     def estimates(self) -> tuple[Estimates, ...]:
-        """One per tree."""
+        """Estimates, one per tree."""
         return self._contents.estimates
 
     @property
     def variances(self) -> tuple[Floats, ...]:
-        """(n_cells,) float64 of each tree: the posterior variance of each probability; empty if the estimates have none."""
+        """Posterior variance of each probability, (n_cells,) float64 per tree; empty if the estimates have none."""
         return self._contents.variances
 
     @classmethod
@@ -122,7 +122,7 @@ class LookupModel(ModelDefaults):
         facts: Mapping[str, object],
         variances: list[Floats] | None = None,
     ) -> LookupModel:
-        """Compile the estimates, as float32 holds them, into tables; they and their variances are taken out of their lists."""
+        """Compile the estimates, rounded to float32, into tables; empties the lists of estimates and variances."""
         contents = Contents(
             tuple(trees), tuple(round_estimates(estimates)), tuple(round_variances_to_bfloat16(variances or []))
         )
@@ -131,10 +131,10 @@ class LookupModel(ModelDefaults):
         return cls(schema, structure, class_counts, lambda: contents, tables, facts)
 
     def predict_proba(self, chunk: Chunk, threads: int | None = None) -> Floats:
-        """(n_rows, n_classes) float64: class probabilities; by default one thread per core for many rows.
+        """Predict class probabilities, (n_rows, n_classes) float64; by default with one thread per core for many rows.
 
-        An attribute whose value training never saw, or that is absent, is summed out (`Elimination`). A null is such a
-        value or hides one (`Completeness`).
+        An attribute with an unseen or absent value is summed out (`Elimination`). A null is a value or hides one
+        (`Completeness`).
         """
 
         def look_up(x: Codes) -> Floats:
@@ -162,11 +162,13 @@ class LookupModel(ModelDefaults):
         return Elimination(self._tables, self.network, self.schema.domain_sizes, self._spread)
 
     def answer_known(self, x: Codes) -> tuple[Floats, Floats]:
-        """Of (n_attributes, n) codes the (n, n_classes) class probabilities, what is missing summed out, and (n,) log P(known)."""
+        """Return the class probabilities (n, n_classes) of codes (n_attributes, n) with missing values summed out, and
+        the log evidence (n,).
+        """
         return normalize_log_joints(self._elimination.log_joint(x)[0], self._tables.log_prior)
 
     def look_up_known(self, x: Codes) -> tuple[Floats, Floats]:
-        """As `answer_known`, by look-ups, in which a missing parent ends the context."""
+        """Return the result of `answer_known` by lookups, in which a missing parent ends the context."""
         logs = np.empty((x.shape[1], self.schema.n_classes))
         fill_class_log_joints(self._tables, x, 0, x.shape[1], logs)
         return normalize_log_joints(logs, self._tables.log_prior)
@@ -177,29 +179,34 @@ class LookupModel(ModelDefaults):
         return LookUps(p[:n], log_evidence[:n], p[n:], log_evidence[n:])
 
     def log_evidence(self, x: Codes) -> Floats:
-        """Log P(known) (n,) of codes (n_attributes, n), exact where no parent is missing; a missing parent ends the context."""
+        """Return the log evidence (n,) of codes (n_attributes, n), exact if no parent is missing; a missing parent ends
+        the context.
+        """
         return self.look_up_known(x)[1]
 
     @property
     def log_prior(self) -> Floats:
-        """(n_classes,) float64: log P(class)."""
+        """Log P(class), (n_classes,) float64."""
         return self._tables.log_prior
 
     def family_logs(self, family: int, unseen: bool = False) -> Floats:
-        """(n_combinations, n_classes) float64: log P(value | class, parents) of an entry of the network's order.
+        """Return log P(value | class, parents) of an entry of the network's order, (n_combinations, n_classes) float64.
 
-        One row for each combination of codes of its parents, with their `unseen` ones or not, and, fastest, its own.
+        Rows are the combinations of parent codes, including the unseen ones if `unseen`, and, fastest, the
+        attribute's code.
         """
         parents, sizes = self.network.parents[family], self.schema.domain_sizes.tolist()
         shape = [*(sizes[i] + unseen for i in parents), sizes[self.network.order[family]]]
         return family_log_probabilities(self._tables, family, shape, self.schema.code_dtype)
 
     def log_terms(self, chunk: Chunk) -> tuple[Floats, Floats]:
-        """The terms whose sum is log P(y, x): (n_classes,) log P(y), and (n_attributes, n_rows, n_classes) the rest."""
+        """Return the terms that sum to log P(y, x): log P(y) (n_classes,), and the attributes' (n_attributes, n_rows,
+        n_classes).
+        """
         return self._tables.log_prior, attribute_log_factors(self._tables, chunk)
 
     def log_joint(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) float64: log P(class, attributes) of what is known of each row."""
+        """Return log P(class, known attributes) of each row, (n_rows, n_classes) float64."""
         return self._elimination.log_joint(chunk.x)[0]
 
     @cached_property
@@ -209,10 +216,11 @@ class LookupModel(ModelDefaults):
         )
 
     def credible_intervals(self, chunk: Chunk, level: float = 0.9) -> tuple[Floats, Floats]:
-        """Intervals of the class probabilities, given the structure: low and high (n_rows, n_classes).
+        """Return the lower and upper bounds of intervals of the class probabilities, given the structure, (n_rows,
+        n_classes) each.
 
-        See `intervals.lookup_credible_intervals`. Raises InvalidParameter if the level is none, the model has m-estimates,
-        which have no posterior, or it has too many classes.
+        See `intervals.lookup_credible_intervals`. Raises InvalidParameter if the level is invalid, the model has
+        m-estimates, which have no posterior, or it has too many classes.
         """
         if self.schema.n_classes > FEW_CLASSES:
             reason = f"models of more than {FEW_CLASSES} classes have none, and this one has {self.schema.n_classes:,}"
@@ -222,11 +230,13 @@ class LookupModel(ModelDefaults):
         return lookup_credible_intervals(self.log_joint_variance(chunk), self.predict_proba(chunk), level)
 
     def log_joint_variance(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) the posterior variance of `log_joint`, to first order; of a model whose estimates have one."""
+        """Return the posterior variance of `log_joint`, to first order, (n_rows, n_classes); the estimates must have
+        variances.
+        """
         return self._spread_elimination.log_joint(chunk.x)[1]
 
     def to_arrays(self) -> tuple[LookupHeader, Arrays]:
-        """Header and named arrays, from which `from_arrays` makes an equal model."""
+        """Return a header and named arrays for `from_arrays`."""
         names = MANY_TABLES if isinstance(self._tables, ManyClassTables) else TABLES
         header: LookupHeader = {
             "kind": self.kind,
@@ -244,7 +254,7 @@ class LookupModel(ModelDefaults):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> LookupModel:
-        """The model of `to_arrays`; nothing is copied. Tables that are missing are compiled from the rest."""
+        """Build the model from the output of `to_arrays`, without copying. Missing tables are compiled from the rest."""
         stored = cast(LookupHeader, header)
         structure = Structure(tuple(stored["order"]), tuple(tuple(parents) for parents in stored["parents"]))
         schema = Schema.from_json(stored["schema"])
@@ -263,20 +273,22 @@ class LookupModel(ModelDefaults):
         return cls(schema, structure, arrays["class_counts"], contents, tables, stored["facts"])
 
     def structure(self) -> dict[str, object]:
-        """Nodes and edges of the network, with domain and context-tree sizes; and `facts`, what else the training found."""
+        """Return the nodes and edges of the network, with domain and context-tree sizes, and `facts` about the
+        training.
+        """
         return describe_structure(self.schema, self.network, self.trees) | {"facts": self.facts}
 
     def tables(self) -> dict[str, pa.Table]:
-        """Attributes, values, edges, class counts, and every context's counts and probabilities."""
+        """Return tables of attributes, values, edges, class counts, and every context's counts and probabilities."""
         return describe_network_as_tables(
             self.schema, self.network, self.class_counts, self.trees, self.estimates, self.variances, self.facts
         )
 
 
 def normalize_log_joints(log_joint: Floats, log_prior: Floats) -> tuple[Floats, Floats]:
-    """(n, n_classes) probabilities of log P(class, known), and (n,) log P(known).
+    """Normalize log P(class, known) to probabilities (n, n_classes), and return the log evidence (n,).
 
-    A row that no class can produce has the prior.
+    A row that no class can produce gets the prior.
     """
     p, log_known = np.array(log_joint), np.empty(len(log_joint))
     normalize_log_joint_rows(p, log_prior, log_known)
@@ -284,11 +296,12 @@ def normalize_log_joints(log_joint: Floats, log_prior: Floats) -> tuple[Floats, 
 
 
 def lookup_credible_intervals(spread: Floats, probabilities: Floats, level: float) -> tuple[Floats, Floats]:
-    """Low and high (n_rows, n_classes) of the central interval of each P(y | x), by a normal approximation of its log odds.
+    """Return the bounds (n_rows, n_classes) of the central interval of each P(y | x), by a normal approximation of its
+    log odds.
 
-    The logarithms of the probabilities in the product are taken for independent. To first order the log odds of class c
-    then have the variance S_c + Σ_j≠c (p_j / (1 - p_c))² S_j, with S_j the sum of the variances of class j, which is
-    `spread`: that of log P(y, known). The interval has the posterior probability `level`. Raises InvalidParameter
+    The log probabilities in the product are treated as independent. To first order the log odds of class c then
+    have the variance S_c + Σ_j≠c (p_j / (1 - p_c))² S_j, with S_j the sum of the variances of class j, given by
+    `spread`: that of log P(y, known). The interval has posterior probability `level`. Raises InvalidParameter
     unless it is between 0 and 1.
     """
     if not 0 < level < 1:

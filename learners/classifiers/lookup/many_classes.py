@@ -1,4 +1,4 @@
-"""From estimates to look-up tables of many classes: contexts list the classes that have been there, and no others."""
+"""Compile estimates to lookup tables for many classes: contexts list only the classes observed in them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from learners.schema import Schema
 
 
 class _Contexts(NamedTuple):
-    """One attribute's part of a layout, numbered from zero."""
+    """One attribute's contexts in a layout, numbered from zero."""
 
     child_starts: Integers
     child_ends: Integers
@@ -32,7 +32,7 @@ class _Contexts(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the estimates of trees go, whatever they are."""
+    """Layout of the tables, independent of the estimates."""
 
     tables: ManyClassTables  # without logarithms
     trees: tuple[ContextTree, ...]
@@ -41,7 +41,7 @@ class Layout(NamedTuple):
     cells: tuple[Integers, ...]
 
     def filled(self, estimates: Sequence[Estimates]) -> ManyClassTables:
-        """The tables with these estimates, one per tree."""
+        """Fill the tables with estimates, one per tree."""
         root = [_root(tree, estimate) for tree, estimate in zip(self.trees, estimates, strict=True)]
         rest = [estimate.rest[nodes] for estimate, nodes in zip(estimates, self.nodes, strict=True)]
         cells = [estimate.probability[cells] for estimate, cells in zip(estimates, self.cells, strict=True)]
@@ -62,9 +62,10 @@ def compile_many_class_tables(
     trees: Sequence[ContextTree],
     estimates: Sequence[Estimates],
 ) -> ManyClassTables:
-    """Compile estimates into the arrays that `kernels.look_up_many_class_probabilities` reads; arguments as of `compile_lookup_tables`.
+    """Compile estimates into the arrays that `kernels.look_up_many_class_probabilities` reads; arguments as in
+    `compile_lookup_tables`.
 
-    Their size follows the cells of the trees, not contexts times classes.
+    Their size is proportional to the cells of the trees, not to contexts times classes.
     """
     return many_class_table_layout(schema, structure, class_counts, trees).filled(estimates)
 
@@ -72,7 +73,7 @@ def compile_many_class_tables(
 def many_class_table_layout(
     schema: Schema, structure: Structure, class_counts: Integers, trees: Sequence[ContextTree]
 ) -> Layout:
-    """Where estimates go; parameters as of `compile_many_class_tables`."""
+    """Lay out the tables; parameters as in `compile_many_class_tables`."""
     parts = [_contexts(tree) for tree in trees]
     sizes = np.array([part.branch.size for part in parts], np.int64)
     first = np.cumsum(sizes) - sizes
@@ -109,7 +110,7 @@ def _joined(parts: Sequence[Array], dtype: type) -> Array:
 
 
 def _contexts(tree: ContextTree) -> _Contexts:
-    """The contexts of one attribute, those of all classes laid over one another."""
+    """Return the contexts of one attribute, merged over all classes."""
     context, of_class, branch, above = _merged(tree)
     n_contexts = branch.size
     n_children = np.bincount(above[1:], minlength=n_contexts)
@@ -136,7 +137,7 @@ def _contexts(tree: ContextTree) -> _Contexts:
 
 
 def _merged(tree: ContextTree) -> tuple[Integers, Integers, Integers, Integers]:
-    """Of each node its context and class; of each context the value of its last parent and the context above it."""
+    """Return the context and class of each node, and the last parent's value and the context above for each context."""
     context, of_class = np.zeros(tree.n_nodes, np.int64), np.zeros(tree.n_nodes, np.int64)
     branches, aboves, n_contexts = [np.full(1, -1, np.int64)], [np.full(1, -1, np.int64)], 1
     for level in range(1, tree.level_starts.size - 1):
@@ -156,7 +157,7 @@ def _merged(tree: ContextTree) -> tuple[Integers, Integers, Integers, Integers]:
 
 
 def _root(tree: ContextTree, estimates: Estimates) -> Floats:
-    """(v,) float64: of each value at the root, where those that no row has share the rest."""
+    """Return the estimate of each value at the root, (v,) float64; unobserved values share the rest."""
     root = np.full(tree.n_values, estimates.rest[0])
     cells = slice(0, int(tree.cell_starts[1]))
     root[tree.cell_value[cells]] = estimates.probability[cells]

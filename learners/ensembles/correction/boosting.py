@@ -1,4 +1,4 @@
-"""The correction of an ensemble by boosted trees; the only file here that trains with XGBoost."""
+"""Correct an ensemble by boosted trees; most training with XGBoost happens here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WORTH = 0.001
 
 @dataclass(frozen=True, eq=False)
 class Boosters:
-    """Trees that correct an ensemble.
+    """Boosted trees that correct an ensemble, with their weights.
 
     The score of a class is share · (log p of the ensemble) + Σ weight_j · (margin of booster j).
     """
@@ -56,7 +56,9 @@ class Boosters:
     left_out_weights: Floats | None  # (n_left_out,) of these rows, as of `Rows`
 
     def correction(self, schema: Schema) -> Correction | None:
-        """As a model keeps it; None if the ensemble's share alone has changed."""
+        """Convert the boosters to the form stored in a model; None if there are none and only the ensemble's share
+        changes.
+        """
         if not self.boosters:
             return None
         serialised = tuple(np.frombuffer(bytes(booster.save_raw("ubj")), np.uint8) for booster in self.boosters)
@@ -80,7 +82,7 @@ def _settings(n_classes: int, seed: int) -> dict[str, Any]:
 
 
 class _Data:
-    """Rows as XGBoost wants them."""
+    """Training rows in the form that XGBoost expects."""
 
     def __init__(self, schema: Schema, rows: Chunk, scores: Floats, seed: int, weights: Floats | None) -> None:
         codes = CodeTable(schema)
@@ -91,7 +93,9 @@ class _Data:
         self.fold = random_folds(rows.x, N_FOLDS, seed)
 
     def matrix(self, index: Any, start: float, is_learned: bool = True) -> Any:
-        """A matrix of some rows that starts from a multiple of the ensemble's scores, to learn or only to predict."""
+        """Build an XGBoost matrix of some rows, for training or prediction only, whose base margin is a multiple of the
+        ensemble's scores.
+        """
         import xgboost
 
         kind = xgboost.QuantileDMatrix if is_learned else xgboost.DMatrix  # which is quicker to predict
@@ -106,13 +110,13 @@ class _Data:
         )
 
     def as_scores(self, margin: Any) -> Floats:
-        """(n, n_classes) of what XGBoost calls a margin."""
+        """Convert an XGBoost margin to class scores, (n, n_classes) float64."""
         margin = np.asarray(margin, np.float64)
         return np.stack([np.zeros_like(margin), margin], axis=1) if self.n_classes == 2 else margin
 
 
 class _Way:
-    """One way to boost, cross-validated round by round: a booster for each fold."""
+    """One boosting configuration, cross-validated round by round with one booster per fold."""
 
     def __init__(self, data: _Data, start: float, settings: dict[str, Any]) -> None:
         import xgboost
@@ -136,17 +140,17 @@ class _Way:
 
     @property
     def n_rounds(self) -> int:
-        """The rounds after which rows left out had the least loss."""
+        """Number of rounds with the least left-out loss."""
         return int(np.argmin(self.losses))
 
     def boost(self) -> None:
-        """One round more of every fold."""
+        """Run one more boosting round in every fold."""
         for booster, train, _ in self.runs:
             booster.update(train, len(self.losses) - 1)
         self.losses.append(self._loss())
 
     def scores(self) -> Floats:
-        """(n_held, n_classes) margins of the rows left out, after the best round."""
+        """Margins of the held-out rows after the best round, (n_held, n_classes) float64."""
         best = self.n_rounds
         return np.concatenate(
             [
@@ -160,7 +164,9 @@ class _Way:
         )
 
     def final(self, weight: float) -> Any:
-        """A booster of as many rounds and of all rows; or, where it weighs little, of those of the only fold."""
+        """Train a booster on all rows for the best number of rounds, or reuse the only fold's booster if its weight is
+        small.
+        """
         import xgboost
 
         if weight < LITTLE and len(self.runs) == 1:
@@ -176,7 +182,8 @@ def held_out_rows(y: Codes, n_classes: int, held: Integers, weights: Floats | No
 
 
 def has_boosting_converged(losses: list[float], least: float) -> bool:
-    """Whether more rounds pay no more, or cannot come near the least loss of all ways and of the ensemble.
+    """Return True if further rounds cannot lower the left-out loss enough, or cannot approach the least loss of all
+    configurations and of the ensemble.
 
     Losses are those of rows left out, before the first round and after each.
     """
@@ -200,7 +207,9 @@ def has_boosting_converged(losses: list[float], least: float) -> bool:
 
 
 def boosting_pool_weights(terms: Float32s, rows: Rows, threads: int) -> Floats:
-    """(2,) of the scores (n, 2, n_classes) by both ways; zero for the trees from nothing where they bring next to nothing."""
+    """Fit the weights (2,) of the two configurations' scores (n, 2, n_classes); zero for the trees started from nothing
+    if they add almost no gain.
+    """
     one = np.append(fit_term_weights(terms[:, :1], rows, np.array([1.0]), threads), 0.0)
     both = fit_term_weights(terms, rows, np.array([1.0, 0.0]), threads)
     losses = [mean_log_loss(np.einsum("rfc,f->rc", terms, weights), rows) for weights in (one, both)]
@@ -217,7 +226,8 @@ def boost_ensemble_correction(
     advance: Advance,
     row_weights: Floats | None = None,
 ) -> Boosters | None:
-    """Boost trees from the scores of an ensemble and trees from nothing, and pool both; None where neither helps.
+    """Boost trees from the ensemble's scores and trees from nothing, and pool both; None if neither lowers the left-out
+    loss.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in any order, `row_weights` as of `ensembles.weights.Rows`. Rounds
     and weights are chosen on rows left out; no rounds and weights of zero are allowed. Every booster has one thread, on

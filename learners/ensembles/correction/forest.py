@@ -1,4 +1,4 @@
-"""XGBoost's trees over codes as flat arrays, so that a served model needs neither XGBoost nor a call of it; and their SHAP values."""
+"""XGBoost trees over codes as flat arrays, scored without XGBoost, and their SHAP values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ MOST_PACKED = (1 << 15) - 1  # splits of a tree whose nodes have numbers of 16 b
 
 
 def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Sequence[float]) -> Forest:
-    """The trees of several xgboost.Booster, by a schema's codes (`CodeTable`); each one's leaves times its weight."""
+    """Flatten the trees of several xgboost.Booster over a schema's codes (`CodeTable`), each booster's leaves
+    multiplied by its weight.
+    """
     parts: dict[str, list[Array]] = {name: [np.empty(0, dtype)] for name, dtype in DTYPES.items()}
     n_nodes = n_leaves = n_words = 0
     for booster, weight in zip(boosters, weights, strict=True):
@@ -75,7 +77,7 @@ def flatten_xgboost_forest(schema: Schema, boosters: Sequence[Any], weights: Seq
 
 
 def _trees(booster: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Each tree as XGBoost's JSON has it, and its class: of a few rounds at a time, as Python's numbers take much memory."""
+    """Yield each tree, as parsed from XGBoost's JSON, with its class; a few rounds at a time to limit memory."""
     for first in range(0, booster.num_boosted_rounds(), ROUNDS):
         some = booster[first : min(first + ROUNDS, booster.num_boosted_rounds())]
         model = json.loads(bytes(some.save_raw("json")))["learner"]["gradient_booster"]["model"]
@@ -83,7 +85,7 @@ def _trees(booster: Any) -> Iterator[tuple[Mapping[str, Any], int]]:
 
 
 def _levels(tree: Mapping[str, Any]) -> list[Integers]:
-    """The nodes of each level, the root's first."""
+    """Return the nodes of each level, starting with the root."""
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
     levels = [np.zeros(1, np.int64)]
     while (left[levels[-1]] >= 0).any():
@@ -93,7 +95,7 @@ def _levels(tree: Mapping[str, Any]) -> list[Integers]:
 
 
 def _complete(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers]) -> dict[str, Array]:
-    """Arrays of a tree as a complete one, level by level: a leaf higher up fills all places below it."""
+    """Return the arrays of a tree padded to a complete tree, level by level; a shallow leaf fills all places below it."""
     left, right = tree["left_children"], tree["right_children"]
     categories = _categories(tree)
     everything = np.ones(schema.attributes[0].n_values + 1, bool)
@@ -123,13 +125,13 @@ def _complete(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers
 
 
 def complete_children(places: Integers, n_splits: int | Integers) -> tuple[Integers, Integers]:
-    """Left and right children of splits in complete trees of so many splits, as of `Forest.lefts`."""
+    """Return the left and right children of splits in complete trees with `n_splits` splits, encoded as `Forest.lefts`."""
     left, right = 2 * places + 1, 2 * places + 2
     return np.where(left < n_splits, left, n_splits - left - 1), np.where(right < n_splits, right, n_splits - right - 1)
 
 
 def _ragged(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers]) -> dict[str, Array]:
-    """Arrays of a tree with only the splits and leaves that it has, level by level."""
+    """Return the arrays of a tree with only its actual splits and leaves, level by level."""
     nodes = np.concatenate(levels)
     left, right = np.array(tree["left_children"]), np.array(tree["right_children"])
     is_split = left[nodes] >= 0
@@ -164,13 +166,13 @@ def _ragged(schema: Schema, tree: Mapping[str, Any], levels: Sequence[Integers])
 
 
 def _left_share(tree: Mapping[str, Any], node: int) -> float:
-    """The share of the training rows of a split that goes left."""
+    """Return the share of a split's training rows that goes left."""
     below = [tree["sum_hessian"][tree[side][node]] for side in ("left_children", "right_children")]
     return float(below[0] / sum(below)) if sum(below) > 0.0 else 0.5
 
 
 def _categories(tree: Mapping[str, Any]) -> dict[int, list[int]]:
-    """The categories that go right, of the splits that have some."""
+    """Return the categories that go right, for each categorical split."""
     nodes, segments, sizes = tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"]
     return {
         node: tree["categories"][first : first + size] for node, first, size in zip(nodes, segments, sizes, strict=True)
@@ -178,7 +180,7 @@ def _categories(tree: Mapping[str, Any]) -> dict[int, list[int]]:
 
 
 def _left_codes(schema: Schema, tree: Mapping[str, Any], node: int, categories: Mapping[int, list[int]]) -> Mask:
-    """Which codes go left: missing, unseen and absent ones where XGBoost sends missing values."""
+    """Return which codes go left; missing, unseen and absent codes follow XGBoost's default direction."""
     attribute = schema.attributes[tree["split_indices"][node]]
     first = int(attribute.has_missing)
     n_numbers = attribute.n_values - first
@@ -193,14 +195,14 @@ def _left_codes(schema: Schema, tree: Mapping[str, Any], node: int, categories: 
 
 
 def _words(goes_left: Mask) -> Uint64s:
-    """The bits in words of 64."""
+    """Pack a mask into 64-bit words."""
     padded = np.zeros(-(-goes_left.size // WORD) * WORD, bool)
     padded[: goes_left.size] = goes_left
     return np.packbits(padded, bitorder="little").view(np.uint64)
 
 
 def forest_from_arrays(schema: Schema, arrays: Arrays) -> Forest:
-    """The forest whose arrays are named `forest_…`; nothing is copied.
+    """Build a forest from the arrays named `forest_…`, without copying.
 
     Models of release 0.2.0 have complete trees only, whose children follow from their places.
     """
@@ -269,7 +271,7 @@ def no_packed_trees(forest: Forest) -> PackedTrees:
 
 
 def check_forest(schema: Schema, arrays: Arrays) -> None:
-    """Refuse arrays that a kernel would follow beyond their ends. Raises InvalidArray, naming the array."""
+    """Refuse arrays that would make a kernel read out of bounds. Raises InvalidArray, naming the array."""
     parts = {
         name: check_array_type_and_shape(arrays, f"forest_{name}", dtype)
         for name, dtype in DTYPES.items()
@@ -318,7 +320,7 @@ def check_forest(schema: Schema, arrays: Arrays) -> None:
 
 
 def _extents(name: str, starts: Integers, end: int) -> Integers:
-    """How many entries each tree has, which follow each other. Raises InvalidArray."""
+    """Return the number of entries of each tree in consecutive ranges. Raises InvalidArray."""
     is_wrong = (starts < 0) | (starts > end) | (np.diff(starts, prepend=0) < 0)
     check_array_elements(name, is_wrong, "points past the end of what it divides")
     return np.diff(starts, append=end)
@@ -327,7 +329,8 @@ def _extents(name: str, starts: Integers, end: int) -> Integers:
 def forest_shap_values(
     schema: Schema, boosters: Sequence[Uint8s], weights: Sequence[float], chunk: Chunk
 ) -> tuple[Floats, Floats]:
-    """(n_classes,) bias and (n_attributes, n_rows, n_classes) SHAP values of the boosters' margins, weighted and summed.
+    """Compute the bias (n_classes,) and SHAP values (n_attributes, n_rows, n_classes) of the weighted sum of the
+    boosters' margins.
 
     References
     ----------

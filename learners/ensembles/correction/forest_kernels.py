@@ -1,4 +1,4 @@
-"""Kernels that score boosted trees over codes, one thread each."""
+"""Single-threaded kernels that score boosted trees over codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALWAYS = np.uint64(2**16 - 1)
 
 
 class Forest(NamedTuple):
-    """Trees. All arrays read-only.
+    """Flat, read-only arrays of boosted trees.
 
     Those of at most `MASKED_DEPTH` levels are complete: a leaf higher up fills all places below it, and the children of
     split i are 2i + 1 and 2i + 2. Deeper ones have the splits and leaves that they need, parents before children.
@@ -60,7 +60,7 @@ class PackedTrees(NamedTuple):
 
 @kernel
 def add_forest_scores(forest, packed, x, sizes, scores):
-    """Add each tree's leaf to the score of its class, tree by tree in order.
+    """Add each tree's leaf value to the score of its class, tree by tree in order.
 
     x (n_attributes, n) codes, missing where not below sizes (n_attributes,) int64; OUT scores (n, C) float64. Of many rows a shallow
     tree is not walked: a code of each attribute that it splits on leaves some of its leaves, a bit each, and the one that all
@@ -165,7 +165,9 @@ def _go_down(forest, packed, tree, codes, is_whole, active, leaves):  # OUT (n_b
 def _allowed_leaves(
     forest, tree, sizes, starts, used, allowed
 ):  # OUT (n_attributes,) int64 used, (n_codes,) uint64 allowed
-    """Which leaves each code of the attributes that a tree splits on allows, all where it is missing; and how many attributes."""
+    """Compute the bit mask of leaves that each code of a tree's split attributes allows (all if missing); returns the
+    number of these attributes.
+    """
     n_used, place = 0, forest.node_starts[tree]
     for level in range(forest.depths[tree]):
         n_below = np.uint64(1) << np.uint64(forest.depths[tree] - level - 1)  # leaves of each child
@@ -193,7 +195,9 @@ def _allowed_leaves(
 
 @inner_kernel
 def _leaves_left_over(x, begin, end, sizes, starts, used, allowed, left_over):  # OUT (end - begin,) uint64 left_over
-    """The leaves that all codes of each row allow; one loop for each attribute, of which the compiler makes many lanes."""
+    """Intersect the leaves allowed by all codes of each row; one loop per attribute, so that the compiler can vectorize
+    it.
+    """
     left_over[: end - begin] = ALL_LEAVES
     for attribute in used:
         codes, size = x[attribute, begin:end], sizes[attribute]
@@ -213,7 +217,7 @@ def _goes_left(forest, node, code):
 
 @inner_kernel
 def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
-    """The leaf of a row, or the expected one where it lacks an attribute on its way."""
+    """Return the leaf value of a row, or the expected leaf value if the row lacks a split attribute on its path."""
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
     place = np.int64(0 if forest.depths[tree] > 0 else -1)
     while place >= 0:
@@ -228,7 +232,7 @@ def _leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (
 
 @inner_kernel
 def _expected_leaf(forest, tree, x, row, sizes, right, shares):  # (WORD,) int64 right, (WORD,) float64 shares: scratch
-    """The mean leaf of a tree, each weighted by the share of the row that reaches it."""
+    """Return the mean leaf value of a tree, weighted by the share of the row that reaches each leaf."""
     nodes, leaves = forest.node_starts[tree], forest.leaf_starts[tree]
     right[0], shares[0] = 0 if forest.depths[tree] > 0 else -1, 1.0
     n_left, total = 1, 0.0

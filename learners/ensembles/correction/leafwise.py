@@ -1,4 +1,4 @@
-"""Boosted trees over millions of rows: one booster that goes on from an ensemble, or starts from nothing, grown leaf by leaf."""
+"""Leaf-wise boosted trees over millions of rows: one booster, started from the ensemble's scores or from nothing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SECONDS_A_ROW, SECONDS_A_CELL, SECONDS_A_BIN = 7e-9, 0.35e-9, 46e-9
 
 @dataclass(frozen=True)
 class Pace:
-    """How trees of so many rows grow; all by the number of rows, so that the same table gives the same trees."""
+    """Growth settings of the trees, derived from the number of rows alone, so that the same table gives the same trees."""
 
     n_leaves: int
     rate: float
@@ -57,7 +57,7 @@ class Pace:
 
     @classmethod
     def of(cls, n_rows: int, n_columns: int, effort: Effort) -> Pace:
-        """A leaf for every so many rows; on fewer rows rounds are cheap, so there are more of them in smaller steps."""
+        """Derive the settings from the number of rows; smaller tables get more rounds with smaller steps."""
         base = DEFAULT_WORK * WORK_SHARE * (1.0 + NARROW / max(n_columns, 4))
         most_leaves = MOST_HISTOGRAMS // max(n_columns, 1)
         slower = float(np.clip(ROWS / n_rows, 1.0, ROWS / FEW_ROWS))
@@ -79,12 +79,12 @@ class Pace:
         return replace(self, n_rounds=int(np.clip(seconds / a_round, 1, self.n_rounds)))
 
     def at(self, rate: float) -> Pace:
-        """With another step, and as many rounds as go as far."""
+        """Change the step size and scale the rounds so that the total step length stays the same."""
         return replace(self, rate=rate, n_rounds=max(1, round(self.n_rounds * self.rate / rate)))
 
 
 class _Pages(xgboost.DataIter):
-    """Rows with the scores that they start from, a page of features at a time."""
+    """Iterator over pages of rows with their base margins, for XGBoost."""
 
     def __init__(self, data: _Data, which: Integers, start: float) -> None:
         self.data, self.which, self.start = data, which, start
@@ -93,11 +93,11 @@ class _Pages(xgboost.DataIter):
         self.reset()
 
     def reset(self) -> None:
-        """Start at the first row again."""
+        """Restart at the first row."""
         self.first = 0
 
     def next(self, input_data: Callable[..., object]) -> bool:
-        """Hand over the next page; False after the last."""
+        """Pass the next page to XGBoost; returns False after the last."""
         some = self.which[self.first : self.first + self.n_page]
         if not some.size:
             return False
@@ -107,7 +107,7 @@ class _Pages(xgboost.DataIter):
 
 
 class _Data:
-    """Codes, classes and what the ensemble says, as XGBoost wants them."""
+    """Codes, classes and ensemble scores in the form that XGBoost expects."""
 
     def __init__(self, schema: Schema, rows: Chunk, scores: Floats, max_bin: int, weights: Floats | None) -> None:
         assert rows.y is not None
@@ -150,7 +150,7 @@ class _Data:
         return xgboost.DMatrix(**self.page(which, start), nthread=1, enable_categorical=True)
 
     def scores(self, margin: Any) -> Floats:
-        """(n, n_classes) of what XGBoost calls a margin."""
+        """Convert an XGBoost margin to class scores, (n, n_classes) float64."""
         margin = np.asarray(margin, np.float64)
         return np.stack([np.zeros_like(margin), margin], axis=1) if self.n_classes == 2 else margin
 
@@ -174,7 +174,7 @@ def _settings(n_classes: int, pace: Pace, seed: int) -> dict[str, Any]:
 
 
 class _Boosting:
-    """One booster, watched by rows left out."""
+    """One booster, evaluated on left-out rows."""
 
     def __init__(self, data: _Data, start: float, pace: Pace, seed: int, learned: Integers, left_out: Integers) -> None:
         self.data, self.start = data, start
@@ -188,17 +188,17 @@ class _Boosting:
 
     @property
     def best(self) -> int:
-        """The rounds after which rows left out had the least loss."""
+        """Number of rounds with the least left-out loss."""
         return min(self.losses, key=lambda rounds: (self.losses[rounds], rounds))
 
     def boost(self, first: int, last: int) -> None:
-        """Rounds from one to before another; then a look at the rows left out."""
+        """Run rounds `first` to `last` - 1, then evaluate the left-out rows."""
         for number in range(first, last):
             self.booster.update(self.train, number)
         self.losses[last] = self._loss()
 
     def scores(self) -> Floats:
-        """(n_left_out, n_classes) margins after the best round."""
+        """Margins of the left-out rows after the best round, (n_left_out, n_classes) float64."""
         if not self.best:
             return self.data.scores(self.test.get_base_margin().reshape(self._shape))
         return self.data.scores(self.booster.predict(self.test, output_margin=True, iteration_range=(0, self.best)))
@@ -219,7 +219,7 @@ def boost_leafwise_correction(
     seconds: float = math.inf,
     row_weights: Floats | None = None,
 ) -> Boosters | None:
-    """Boost trees, leaf by leaf, over many rows; None where no round lowers the loss of rows left out.
+    """Boost trees leaf by leaf over many rows; None if no round lowers the left-out loss.
 
     Scores (n, n_classes) float64 are log probabilities by the ensemble, each row left out; rows in the order of their
     hashes, which is random; `row_weights` as of `ensembles.weights.Rows`. A race on the first rows decides whether trees go on from the ensemble or start from
@@ -275,7 +275,9 @@ def boost_leafwise_correction(
 
 
 def _left_out_rows(rows: Chunk, random: np.random.Generator) -> Mask:
-    """(n_rows,) which rows are not learned: of each class the same share, at least one row of two or more."""
+    """Select the rows to leave out, (n_rows,) bool: the same share of each class, and at least one row of each class
+    with two or more.
+    """
     assert rows.y is not None
     share = min(LEFT_OUT, MOST_LEFT_OUT / rows.n_rows)
     is_left_out = np.zeros(rows.n_rows, bool)
@@ -289,7 +291,8 @@ def _left_out_rows(rows: Chunk, random: np.random.Generator) -> Mask:
 def _race(
     data: _Data, is_left_out: Mask, pace: Pace, is_fast_tried: bool, seed: int, threads: int
 ) -> tuple[str, float, dict[str, float]]:
-    """The start and the step of the least loss on rows left out of the first ones, and the loss of each by name.
+    """Return the start and step size with the least left-out loss on the first rows, and the loss of each candidate by
+    name.
 
     With `is_fast_tried` a step larger than that of the pace wins where few rounds show that it fits: on tables that are
     nearly rules.

@@ -1,1 +1,1 @@
-"""Networks as files of other programs: BIF, XMLBIF and XDSL."""
+"""Network file formats of other programs: BIF, XMLBIF and XDSL."""

@@ -1,4 +1,6 @@
-"""Networks as text: the Bayesian Interchange Format, and equations, which pyAgrum reads: `heat = 2 + 3*flow[0.5]`, the standard deviation of the noise last."""
+"""Text formats of networks: the Bayesian Interchange Format, and equations as in pyAgrum, `heat = 2 + 3*flow[0.5]`,
+with the noise's standard deviation last.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ MOST_ROWS = 1 << 20
 
 
 class _Tokens:
-    """The words and marks of a text, one after the other; text in quotes keeps them until it is taken."""
+    """Tokens of a text in order; quoted text keeps its quotes until it is taken."""
 
     def __init__(self, text: str, where: str) -> None:
         self.text, self.where = text, where
@@ -54,7 +56,7 @@ class _Tokens:
         return _unquoted(self._found[self._at - 1])
 
     def is_at(self, mark: str) -> bool:
-        """Whether a mark is next, which text in quotes is not."""
+        """Return whether a mark is next; quoted text is never a mark."""
         return not self.is_done and self._found[self._at] == mark
 
     def expect(self, mark: str) -> None:
@@ -64,14 +66,14 @@ class _Tokens:
             raise self.error(f"{mark!r} is expected, not {token!r}")
 
     def numbers(self, words: list[str]) -> list[float]:
-        """The numbers that words are, which are taken already."""
+        """Parse words that were already taken as numbers."""
         try:
             return [parse_finite_number(word) for word in words]
         except ValueError as error:
             raise self.error(str(error)) from None
 
     def until(self, mark: str) -> list[str]:
-        """Everything before a mark, which is taken, without commas."""
+        """Take everything before a mark, and the mark, without commas."""
         try:
             end = self._found.index(mark, self._at)
         except ValueError:
@@ -87,7 +89,7 @@ def _unquoted(token: str) -> str:
 
 
 def parse_bif(text: str, where: str = "the text") -> Network:
-    """The network of a text in the Bayesian Interchange Format. Raises NetworkFileError, naming the line.
+    """Parse a network in the Bayesian Interchange Format. Raises NetworkFileError, naming the line.
 
     References: https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/Old/xmlbif02.html
     """
@@ -155,7 +157,7 @@ _Rows = dict[tuple[str, ...], tuple[float, ...]]
 def _probability(
     tokens: _Tokens, values: Mapping[str, tuple[str, ...]]
 ) -> tuple[str, tuple[str, ...], _Rows, dict[str, list[float]]]:
-    """The variable, its parents, its table, and if it is continuous the numbers of its equation."""
+    """Parse the variable, its parents, its table and, if it is continuous, the numbers of its equation."""
     tokens.expect("(")
     child = tokens.next()
     if tokens.is_at("|"):
@@ -195,13 +197,13 @@ def _equation(tokens: _Tokens, own: tuple[str, ...], properties: Mapping[str, li
 
 
 def _own_fastest(numbers: tuple[float, ...], n_values: int) -> tuple[float, ...]:
-    """A whole table, in which the format lets the variable's own values vary slowest, in the order of `Network`."""
+    """Reorder a whole table, in which the variable's own values may vary slowest, to the order of `Network`."""
     n_contexts = len(numbers) // max(n_values, 1)
     return tuple(p for context in range(n_contexts) for p in numbers[context::n_contexts])
 
 
 def _rows(network: Network, variable: str) -> Mapping[tuple[str, ...], tuple[float, ...]]:
-    """The probabilities by the parents' values, which no reader takes in another order."""
+    """Return the probabilities by parent values, which all readers interpret alike."""
     table, above = network.tables.get(variable, {}), network.parents[variable]
     if not above or () not in table:
         return table
@@ -211,9 +213,9 @@ def _rows(network: Network, variable: str) -> Mapping[tuple[str, ...], tuple[flo
 
 
 def format_bif(name: str, network: Network) -> str:
-    """A network as text that programs with the format's strict grammar read: names and values are words of ASCII.
+    """Format a network with ASCII identifiers as names and values, for programs with the format's strict grammar.
 
-    Comments tell what a word means that is none of the table's own; `parse_bif` puts the meanings back. Equations are
+    Comments give the original names of identifiers that differ; `parse_bif` restores them. Equations are
     properties of a variable's probability.
     """
     plain, meanings = replace_network_names(network)
@@ -241,7 +243,9 @@ _EQUATION = re.compile(r"(\w+)\s*=([^\[\]]*)\[([^\[\]]*)\]")
 
 
 def parse_structural_equations(text: str, where: str = "the text") -> Network:
-    """The network of equations such as `heat = 2 + 3*flow - 1*wind[0.5]`, one a line. Raises NetworkFileError, naming the line."""
+    """Parse a network of equations such as `heat = 2 + 3*flow - 1*wind[0.5]`, one per line. Raises NetworkFileError,
+    naming the line.
+    """
     parents: dict[str, tuple[str, ...]] = {}
     equations: dict[str, Equation] = {}
     lines: dict[str, int] = {}
@@ -273,7 +277,7 @@ def parse_structural_equations(text: str, where: str = "the text") -> Network:
 
 
 def format_structural_equations(name: str, network: Network) -> str:
-    """A network of numbers as text, with plain words as names, and comments that tell what they mean.
+    """Format a continuous network as equations with plain identifiers, and comments with the original names.
 
     Raises InvalidNetwork if a variable has values, or no equation is known.
     """

@@ -1,4 +1,4 @@
-"""Network files of every format: read by how they begin, written by the end of their name."""
+"""Network files of every format: read by content, written by file extension."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_BYTES = 64 << 20
 
 
 class Format(NamedTuple):
-    """How a format is written, and under which ends of names."""
+    """File extensions, media type and writer of a format."""
 
     endings: tuple[str, ...]
     media_type: str
@@ -41,15 +41,15 @@ FORMATS: Mapping[NetworkFormat, Format] = {
 
 
 def network_file_format(path: str | os.PathLike[str]) -> NetworkFormat | None:
-    """The format that the end of a name tells."""
+    """Return the format for a path's extension, or None."""
     end = Path(path).suffix.lower()
     return next((name for name, known in FORMATS.items() if end in known.endings), None)
 
 
 def choose_network_file_format(path: str | os.PathLike[str] | None, form: str | None) -> NetworkFormat:
-    """The format that was asked for, else that of the file's name; "bif" without either.
+    """Return the requested format, else the one for the file's extension; "bif" without either.
 
-    Raises InvalidParameter if there is no such format, or the name of the file tells none.
+    Raises InvalidParameter if the format does not exist, or the extension is unknown.
     """
     if form is None and path is None:
         return "bif"
@@ -64,7 +64,8 @@ def choose_network_file_format(path: str | os.PathLike[str] | None, form: str | 
 
 
 def read_network(path: str | os.PathLike[str]) -> Network:
-    """The network of a file in the Bayesian Interchange Format, XMLBIF, or XDSL, which what it begins with tells; or as equations (.sem).
+    """Read a network file in the Bayesian Interchange Format, XMLBIF or XDSL, detected by its beginning, or as
+    equations (.sem).
 
     Raises NetworkFileError, naming the line; InvalidParameter.
     """
@@ -81,7 +82,7 @@ def read_network(path: str | os.PathLike[str]) -> Network:
 
 
 def parse_network(content: bytes, where: str) -> Network:
-    """The network of a file's bytes; see `read_network`."""
+    """Parse a network from a file's bytes; see `read_network`."""
     is_utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
     if is_utf16 or content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
         root = parse_xml_root(content, where)
@@ -98,9 +99,9 @@ def parse_network(content: bytes, where: str) -> Network:
 
 
 def format_network(name: str, network: Network, form: NetworkFormat) -> str:
-    """A network as the text of a file.
+    """Format a network as the text of a file.
 
-    Raises InvalidNetwork if a variable is continuous, which only BIF and equations (sem) can hold; or discrete, in
+    Raises InvalidNetwork if a variable is continuous, which only BIF and equations (sem) support, or discrete, in
     equations.
     """
     return FORMATS[form].write(name, network)

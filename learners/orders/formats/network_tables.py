@@ -1,4 +1,4 @@
-"""What a file of a network holds, whatever its format; plain words in place of its names and values, and the way back."""
+"""Network data common to all file formats, and the mapping between original names and plain identifiers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Renamings = Mapping[str, Mapping[str, str]]
 
 
 def unique_network_identifiers(names: Iterable[str]) -> dict[str, str]:
-    """Words that every format allows, each a different one: a letter first, then letters, digits and "_"."""
+    """Map names to distinct identifiers that every format allows: a letter first, then letters, digits and "_"."""
     identifiers: dict[str, str] = {}
     # What is a word already stays; others make way.
     listed = list(names)
@@ -40,9 +40,10 @@ def unique_network_identifiers(names: Iterable[str]) -> dict[str, str]:
 
 
 def replace_network_names(network: Network) -> tuple[Network, dict[str, str]]:
-    """The network in plain words, and of each variable whose words mean something else the meaning, as JSON.
+    """Replace names by plain identifiers; returns the network, and for each changed variable its original names as
+    JSON.
 
-    The JSON is the name, and a mapping of words to the values that they mean.
+    The JSON is the name, and a mapping of identifiers to the original values.
     """
     names = unique_network_identifiers(network.values)
     words = {variable: unique_network_identifiers(own) for variable, own in network.values.items()}
@@ -55,15 +56,15 @@ def replace_network_names(network: Network) -> tuple[Network, dict[str, str]]:
 
 
 def parse_network_name_comments(text: str, mark: str) -> dict[str, tuple[str, int]]:
-    """What the comments of a text tell, with their lines; `mark` begins a comment."""
+    """Return the name comments of a text, with their lines; `mark` begins a comment."""
     comments = re.finditer(_MEANING % mark, text, re.M | re.ASCII)
     return {match[1]: (match[2], text.count("\n", 0, match.start()) + 1) for match in comments}
 
 
 def restore_network_names(network: Network, meanings: Mapping[str, tuple[str, int]], where: str) -> Network:
-    """The network in the words that `replace_network_names` has replaced. Raises NetworkFileError.
+    """Restore the names that `replace_network_names` replaced. Raises NetworkFileError.
 
-    `meanings` are the JSON of each variable that has one, and its line.
+    `meanings`: the JSON of each changed variable, and its line.
     """
     names: dict[str, str] = {}
     words: dict[str, Mapping[str, str]] = {}
@@ -79,7 +80,7 @@ def restore_network_names(network: Network, meanings: Mapping[str, tuple[str, in
 
 
 def _renamed(network: Network, names: Mapping[str, str], words: Renamings) -> Network:
-    """Other names of variables and of their values; what is not named stays."""
+    """Rename variables and their values; names without an entry are unchanged."""
 
     def name(variable: str) -> str:
         return names.get(variable, variable)
@@ -104,7 +105,7 @@ def _is_plain(name: str) -> bool:
 
 
 class NetworkFileError(LearnerError, ValueError):
-    """A file does not hold a network in the format that it begins in."""
+    """Raised if a file does not contain a network in its apparent format."""
 
     def __init__(self, where: str, line: int, reason: str) -> None:
         super().__init__(f"{where}, line {line}: {reason}.")
@@ -112,7 +113,7 @@ class NetworkFileError(LearnerError, ValueError):
 
 
 class InvalidNetwork(LearnerError, ValueError):
-    """Variables and tables are no Bayesian network, or none that a format can hold."""
+    """Raised if variables and tables are not a Bayesian network, or not supported by a format."""
 
     def __init__(self, variable: str, reason: str) -> None:
         super().__init__(f"Variable {variable!r} of the network {reason}.")
@@ -121,9 +122,9 @@ class InvalidNetwork(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Equation:
-    """A number in a linear Gaussian network: intercept, weighted sum of its parents, and noise.
+    """A variable of a linear Gaussian network: intercept, weighted sum of its parents, and noise.
 
-    Raises ValueError if it is not above 0.
+    Raises ValueError if the deviation is not above 0.
     """
 
     intercept: float
@@ -135,7 +136,7 @@ class Equation:
             raise ValueError(f"a standard deviation above 0 is expected, not {self.deviation:g}")
 
     def in_words(self) -> tuple[str, list[str], str]:
-        """All digits, without an exponent, which some programs do not read."""
+        """Format the numbers with all digits and without exponents, which some programs do not read."""
         first, *others, last = (
             format(Decimal(repr(float(number))).normalize(), "f")
             for number in (self.intercept, *self.coefficients, self.deviation)
@@ -144,7 +145,7 @@ class Equation:
 
 
 def parse_finite_number(word: str) -> float:
-    """The number that a word is. Raises ValueError."""
+    """Parse a finite number. Raises ValueError."""
     try:
         number = float(word)
     except ValueError:
@@ -167,11 +168,11 @@ class Network:
 
     @property
     def edges(self) -> tuple[str, ...]:
-        """Its edges as "parent->child", as queries take them."""
+        """Return the edges as "parent->child", as in queries."""
         return tuple(f"{parent}->{child}" for child, own in self.parents.items() for parent in own)
 
     def probabilities(self, variable: str) -> list[float]:
-        """A whole table in one row, the first parent's values slowest and the variable's own fastest.
+        """Return a whole table in one row, the first parent's values slowest and the variable's own fastest.
 
         Raises InvalidNetwork if the variable is continuous, or has no probabilities for some values of its parents.
         """

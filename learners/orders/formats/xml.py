@@ -1,4 +1,4 @@
-"""Networks in XML: XMLBIF, and the XDSL of GeNIe and SMILE."""
+"""XML formats of networks: XMLBIF, and the XDSL of GeNIe and SMILE."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_DEEP, MOST_ELEMENTS = 32, 1 << 20  # a million elements take some 400 MB
 
 @dataclass(slots=True)
 class Element:
-    """An element with what is in it."""
+    """An XML element with its content."""
 
     tag: str
     attributes: dict[str, str]
@@ -32,25 +32,25 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text, without the space around it."""
+        """All text, stripped of surrounding space."""
         return "".join(self.texts).strip()
 
     def only(self, tag: str, where: str) -> Element:
-        """Its one child of a tag. Raises NetworkFileError."""
+        """Return the only child with a tag. Raises NetworkFileError."""
         children = list(self.each(tag))
         if len(children) != 1:
             raise NetworkFileError(where, self.line, f"{self.tag} has {len(children)} elements {tag} instead of one")
         return children[0]
 
     def each(self, *tags: str) -> Iterator[Element]:
-        """Its children of these tags."""
+        """Yield the children with these tags."""
         return (child for child in self.children if child.tag in tags)
 
 
 def parse_xml_root(content: bytes, where: str) -> Element:
-    """The root of an XML document.
+    """Parse an XML document and return its root.
 
-    Entities are refused, so that a small file cannot grow into a large one; of a DOCTYPE nothing else is read.
+    Entities are refused, so that a small file cannot expand to a large one; the content of a DOCTYPE is ignored.
     Raises NetworkFileError, naming the line.
     """
     parser = expat.ParserCreate()
@@ -93,7 +93,7 @@ def parse_xml_root(content: bytes, where: str) -> Element:
 
 
 def xml_element_numbers(element: Element, where: str) -> tuple[float, ...]:
-    """The numbers in the text of an element. Raises NetworkFileError."""
+    """Parse the numbers in the text of an element. Raises NetworkFileError."""
     words = element.text.split()
     try:
         return tuple(map(float, words))
@@ -108,7 +108,7 @@ _MEANING = "fewpass"
 
 
 def parse_xmlbif(root: Element, where: str) -> Network:
-    """The network of an XMLBIF document. Raises NetworkFileError, naming the line.
+    """Parse an XMLBIF document. Raises NetworkFileError, naming the line.
 
     References: https://www.cs.cmu.edu/~fgcozman/Research/InterchangeFormat/
     """
@@ -147,7 +147,7 @@ def parse_xmlbif(root: Element, where: str) -> Network:
 
 
 def format_xmlbif(name: str, network: Network) -> str:
-    """A network as text, with plain words as names and values, and a property that tells what they mean.
+    """Format a network with plain identifiers as names and values, and a property with the original names.
 
     Raises InvalidNetwork if a variable is continuous.
     """
@@ -173,7 +173,7 @@ def format_xmlbif(name: str, network: Network) -> str:
 
 
 def parse_xdsl(root: Element, where: str) -> Network:
-    """The network of an XDSL document: its chance and deterministic nodes. Raises NetworkFileError, naming the line.
+    """Parse an XDSL document's chance and deterministic nodes. Raises NetworkFileError, naming the line.
 
     References: https://support.bayesfusion.com/docs/SMILE/using_arrays.html, of the order of the probabilities.
     """
@@ -219,7 +219,7 @@ def _id(element: Element, where: str) -> str:
 
 
 def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...]:
-    """All probabilities of a node; of a deterministic one 1 for the state that follows."""
+    """Return all probabilities of a node; for a deterministic one, 1 for the resulting state."""
     if node.tag == "cpt":
         return xml_element_numbers(node.only("probabilities", where), where)
     element = node.only("resultingstates", where)
@@ -230,7 +230,7 @@ def _row(node: Element, values: tuple[str, ...], where: str) -> tuple[float, ...
 
 
 def format_xdsl(name: str, network: Network) -> str:
-    """A network as text, parents first, with plain words as ids, and a user property that tells what they mean.
+    """Format a network, parents first, with plain identifiers as ids, and a user property with the original names.
 
     Raises InvalidNetwork if a variable is continuous.
     """

@@ -1,1 +1,1 @@
-"""The lattice of subsets: sums over orders, exact or by sampling."""
+"""Lattice of subsets: sums over orders, exact or by sampling."""

@@ -1,4 +1,6 @@
-"""Posteriors over the orders of a lattice that grows where they are, from Markov chains, and how much of all orders it holds."""
+"""Posteriors over a lattice of orders that is grown around samples of Markov chains, and the share of all orders that
+it covers.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +57,14 @@ class OrderTarget:
 
     @classmethod
     def of(cls, scores: FamilyScores) -> OrderTarget:
-        """That of some scores."""
+        """Create the target from scores."""
         return cls(scores, *parent_subset_sums(scores))
 
 
 def draw_markov_chain_orders(target: OrderTarget, n: int, seed: int, n_chains: int = N_CHAINS) -> Integers:
-    """(n_chains, n, d) int64: the nodes in turn, in orders of independent chains, each from a random start.
+    """Draw orders by independent Markov chains from random starts, (n_chains, n, d) int64.
 
-    There is an order with a positive sum. Between two draws there are `STEPS_BETWEEN` steps for each node.
+    Some order must have a positive sum. There are `STEPS_BETWEEN` steps per node between two draws.
     """
     scores, d = target.scores, target.scores.d
     log_alpha = target.alpha.logs
@@ -80,7 +82,7 @@ def draw_markov_chain_orders(target: OrderTarget, n: int, seed: int, n_chains: i
 
 
 def _first_order(scores: FamilyScores, log_alpha: Floats, uniforms: Floats) -> Integers:
-    """(d,) int64: a random order in which every node has possible parents among those before it; uniforms (d,)."""
+    """Return a random order (d,) int64 in which every node has possible parents among its predecessors; uniforms (d,)."""
     before, order = 0, []
     for u in uniforms.tolist():
         places = {
@@ -95,7 +97,7 @@ def _first_order(scores: FamilyScores, log_alpha: Floats, uniforms: Floats) -> I
 
 
 def order_prefix_sets(orders: Integers) -> Uint64s:
-    """(..., d + 1) uint64: the sets of the first 0 to d nodes of orders (..., d)."""
+    """Return the sets of the first 0 to d nodes of orders (..., d), (..., d + 1) uint64."""
     bits = np.uint64(1) << orders.astype(np.uint64)
     sets = np.zeros((*orders.shape[:-1], orders.shape[-1] + 1), np.uint64)
     np.cumsum(bits, axis=-1, out=sets[..., 1:])
@@ -103,11 +105,11 @@ def order_prefix_sets(orders: Integers) -> Uint64s:
 
 
 def grow_lattice_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advance: Advance | None = None) -> Uint64s:
-    """(m,) uint64, ascending: sets of a lattice to which those are added, again and again, that add the most mass.
+    """Grow a lattice by repeatedly adding the sets with the most mass; returns its sets (m,) uint64, ascending.
 
-    What a lattice sums is a lower bound of the sum over all orders, its evidence lower bound at the best weights: so
-    each set is chosen by how much the bound gains. The given sets (n,), ascending and with at least one order among
-    them, are all kept. `advance` is called with the sets so far and the most there may be; may raise.
+    The lattice's sum is a lower bound of the sum over all orders, the evidence lower bound at the best weights,
+    so each set is chosen by its gain in the bound. The given sets (n,), ascending and with at least one order
+    among them, are all kept. `advance` receives the number of sets so far and the maximum, and may raise.
     """
     threshold, n_rounds = FIRST_THRESHOLD, 0
     while sets.size < most_sets and threshold >= LAST_THRESHOLD:
@@ -126,7 +128,7 @@ def grow_lattice_sets(target: OrderTarget, sets: Uint64s, most_sets: int, advanc
 
 
 def _promising(target: OrderTarget, lattice: Lattice, threshold: float) -> tuple[Uint64s, np.ndarray]:
-    """The sets that add at least as much as the threshold, ascending, and what they add."""
+    """Return the sets that add at least the threshold, ascending, and their gains."""
     alpha, n = target.alpha, lattice.sets.size
     before, after = lattice_forward_backward_sums(lattice, alpha)
     masses = np.empty(n)
@@ -157,9 +159,9 @@ def order_posterior_with_coverage(
     standard: Standard,
     advance: Advance | None = None,
 ) -> OrderPosterior:
-    """The posterior over the orders of a lattice that grows to `parameters.sets` sets, with its coverage.
+    """Compute the posterior over a lattice of orders that grows to `parameters.sets` sets, with its coverage.
 
-    scores: there is an order that they allow.
+    scores: they must allow an order.
     """
     target = OrderTarget.of(scores)
     seeds = draw_markov_chain_orders(target, SEED_DRAWS, 2 * parameters.seed)
@@ -171,9 +173,9 @@ def order_posterior_with_coverage(
 
 
 def lattice_coverage(target: OrderTarget, lattice: Lattice, orders: Integers, seed: int) -> Coverage:
-    """The shares of drawn orders, and of a graph drawn given each, that the lattice holds.
+    """Return the shares of drawn orders, and of a graph drawn given each, that the lattice covers.
 
-    orders (n_chains, n, d) int64 are of chains that did not make the lattice.
+    orders (n_chains, n, d) int64 must come from chains that were not used to grow the lattice.
     """
     sets = order_prefix_sets(orders)
     places = np.minimum(np.searchsorted(lattice.sets, sets), lattice.sets.size - 1)
@@ -188,7 +190,7 @@ def lattice_coverage(target: OrderTarget, lattice: Lattice, orders: Integers, se
 
 
 def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) -> Uint64s:
-    """(n, d) uint64: a graph drawn given each order (n, d), the parents of each node as bits."""
+    """Draw a graph given each order (n, d); returns the parents of each node as bits, (n, d) uint64."""
     scores, rng = target.scores, np.random.default_rng([seed, 2])
     before = np.take_along_axis(sets, np.argsort(orders, axis=1), axis=1)
     places = [
@@ -199,9 +201,10 @@ def _graphs_of(target: OrderTarget, orders: Integers, sets: Uint64s, seed: int) 
 
 
 def clopper_pearson_coverage(is_covered: Mask) -> Share:
-    """The share of draws (n_chains, n), and its Clopper-Pearson interval at 95 %.
+    """Return the share of covered draws (n_chains, n), and its 95 % Clopper-Pearson interval.
 
-    Draws of a chain depend on each other: they count as many as give the variance between the chains' own shares.
+    Draws of a chain are dependent, so the effective number of draws is the one that explains the variance between
+    the chains' shares.
 
     References: Clopper, Pearson (1934), The use of confidence or fiducial limits illustrated in the case of the
     binomial.

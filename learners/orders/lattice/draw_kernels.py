@@ -1,4 +1,4 @@
-"""Draws of parent sets and of orders, and a Markov chain over orders."""
+"""Drawing of parent sets and orders, and a Markov chain over orders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from learners.orders.lattice.lattice_kernels import parent_set_score_index
 
 @kernel
 def subset_partial_sums(p, p_exponent, sums, exponents):
-    """Row b: the sums over all subsets that agree on bits b and above; OUT (k + 1, 2^k) and its exponents."""
+    """Compute, in row b, the sums over all subsets that agree on bits b and above; OUT (k + 1, 2^k) and its exponents."""
     for index in range(p.size):
         sums[0, index] = p[index]
         exponents[0, index] = p_exponent[index]
@@ -27,7 +27,7 @@ def subset_partial_sums(p, p_exponent, sums, exponents):
 
 @kernel
 def draw_subsets(sums, exponents, uniforms, drawn):
-    """Replace each set by one of its subsets, drawn in proportion to its number.
+    """Replace each set by a subset drawn in proportion to its number.
 
     sums, exponents of `subset_partial_sums`; uniforms (n, k) in [0, 1); drawn (n,) int64, sets with a positive sum, in place.
     """
@@ -48,8 +48,8 @@ def draw_subsets(sums, exponents, uniforms, drawn):
 def draw_lattice_orders(lattice, alpha, exponent, b, b_exponent, uniforms, orders, places):
     """Draw orders of a lattice in proportion to their sums.
 
-    b of `lattice_kernels.lattice_backward_sums`; uniforms (n, d) in [0, 1); OUT orders (n, d) uint8 the nodes in turn, places (n, d)
-    int64: where each node's predecessors stand in its family scores.
+    b of `lattice_kernels.lattice_backward_sums`; uniforms (n, d) in [0, 1); OUT orders (n, d) uint8 the nodes in
+    turn, places (n, d) int64: index of each node's predecessors in its family scores.
     """
     for row in range(orders.shape[0]):
         s = 0
@@ -74,10 +74,11 @@ def draw_lattice_orders(lattice, alpha, exponent, b, b_exponent, uniforms, order
 
 @kernel
 def run_order_metropolis_steps(order, power, uniforms, log_alpha, starts, byte_places):
-    """Metropolis steps on an order, whose target is the product over nodes of alpha, to a power; returns its log, power one.
+    """Run Metropolis steps on an order, whose target is the product of alpha over nodes, raised to a power; returns its
+    log at power one.
 
-    order (d,) int64, in place; uniforms (n, 4) in [0, 1). A step exchanges two neighbours, exchanges two nodes, or moves a
-    node elsewhere; each is as probable as its reverse.
+    order (d,) int64, in place; uniforms (n, 4) in [0, 1). A step swaps two neighbours, swaps two nodes, or moves
+    a node; each has the same probability as its reverse.
 
     References: Friedman, Koller (2003), Being Bayesian about network structure, section 4.2.
     """

@@ -1,4 +1,4 @@
-"""Single graphs: the most probable one, draws, and how many orders a graph has."""
+"""Single graphs: the most probable one, draws, and the number of orders of a graph."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Graph = tuple[tuple[int, ...], ...]
 
 
 def bitset_nodes(set_of_nodes: int) -> tuple[int, ...]:
-    """The nodes of a set, ascending."""
+    """Return the nodes of a set, ascending."""
     return tuple(node for node in range(int(set_of_nodes).bit_length()) if (int(set_of_nodes) >> node) & 1)
 
 
 def graph_parent_bitsets(graph: Sequence[Iterable[int]]) -> Uint64s:
-    """(d,) uint64: the parents of each node as bits."""
+    """Return the parents of each node as bits, (d,) uint64."""
     return np.array([sum(1 << parent for parent in parents) for parents in graph], np.uint64)
 
 
@@ -36,9 +36,9 @@ class BestGraph:
 
 
 def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
-    """The graph of the largest score among those with an order in the lattice; there must be one that is possible.
+    """Return the graph with the largest score among those with an order in the lattice; one must be possible.
 
-    Among equal parent sets of a node, one is taken of which no parent can be left out without loss.
+    Among equal parent sets of a node, the result has one from which no parent can be dropped without loss.
 
     References: Silander, Myllymäki (2006), A simple approach for finding the globally optimal Bayesian network
     structure.
@@ -63,7 +63,7 @@ def best_graph(scores: FamilyScores, lattice: Lattice) -> BestGraph:
 
 
 def _max_subsets(logs: Floats) -> None:
-    """The maximum over all subsets of each set, sets as bits of the index; logs (2^k,) in place."""
+    """Compute the maximum over all subsets of each set, with sets as bits of the index; logs (2^k,) in place."""
     h = 1
     while h < logs.size:
         halves = logs.reshape(-1, 2, h)
@@ -72,7 +72,7 @@ def _max_subsets(logs: Floats) -> None:
 
 
 def _smallest(best: Floats, index: int) -> int:
-    """A subset with the same maximum over its subsets, of which nothing can be left out."""
+    """Return a minimal subset with the same maximum over its subsets."""
     for bit in range(index.bit_length()):
         if (index >> bit) & 1 and best[index ^ (1 << bit)] == best[index]:
             index ^= 1 << bit
@@ -88,15 +88,15 @@ class DrawnGraphs:
     log_scores: Floats  # (n,) float64: sums of the log scores of the families
 
     def adjacency(self) -> Mask:
-        """(n, d, d) bool: [g, i, j] whether graph g has the edge from i to j."""
+        """Return whether graph g has the edge from i to j, [g, i, j], (n, d, d) bool."""
         nodes = np.arange(self.parents.shape[1], dtype=np.uint64)
         return ((self.parents[:, np.newaxis, :] >> nodes[:, np.newaxis]) & np.uint64(1)).astype(bool)
 
 
 def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
-    """Graphs drawn independently from the posterior under the order prior, the same for the same seed.
+    """Draw independent graphs from the posterior under the order prior, reproducible by seed.
 
-    `sums.log_z` is finite.
+    `sums.log_z` must be finite.
     """
     scores, d = sums.scores, sums.scores.d
     rng = np.random.default_rng(seed)
@@ -107,10 +107,10 @@ def draw_graphs(sums: OrderSums, n: int, seed: int) -> DrawnGraphs:
 
 
 def draw_parent_sets(scores: FamilyScores, places: Integers, rng: np.random.Generator) -> tuple[Uint64s, Floats]:
-    """(n, d) uint64: parent sets as bits, within sets of candidates, drawn in proportion to their scores.
+    """Draw parent sets within sets of candidates in proportion to their scores; returns them as bits, (n, d) uint64.
 
-    They come with the log scores (n,) float64 of the graphs that they make; places (n, d) int64 are those of the sets
-    of candidates of each node, in the scores.
+    Also returns the log scores (n,) float64 of the resulting graphs; places (n, d) int64 are the indices of each
+    node's candidate sets in the scores.
     """
     parents, log_scores = np.zeros(places.shape, np.uint64), np.zeros(len(places))
     for node, candidates in enumerate(scores.candidates):
@@ -128,7 +128,9 @@ def draw_parent_sets(scores: FamilyScores, places: Integers, rng: np.random.Gene
 
 
 def log_graph_order_counts(lattice: Lattice, parents: Uint64s) -> Floats:
-    """(n,) float64: log of how many orders of the lattice each graph (n, d) uint64 has; equal graphs are counted once."""
+    """Return the log number of lattice orders of each graph (n, d) uint64, (n,) float64; equal graphs are evaluated
+    once.
+    """
     distinct, place = np.unique(parents, axis=0, return_inverse=True)
     m, e = np.empty(lattice.sets.size), np.empty(lattice.sets.size, np.int32)
     return np.array([scaled_log(*count_graph_orders_in_lattice(lattice, row, m, e)) for row in distinct])[place.ravel()]

@@ -1,4 +1,4 @@
-"""Lattices of orders, the sums over orders and graphs from which every answer follows, and the posterior that has them."""
+"""Lattices of orders, sums over orders and graphs from which all answers are computed, and the posterior."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _STEP_BYTES = 9
 
 
 def complete_lattice_bytes(d: int) -> int:
-    """Bytes of the steps of the lattice of all orders of d nodes."""
+    """Return the bytes needed for the steps of the lattice of all orders of d nodes."""
     return _STEP_BYTES * d << (d - 1)
 
 
 def lattice_of_all_orders(scores: FamilyScores) -> Lattice:
-    """The lattice of all orders."""
+    """Return the lattice of all orders."""
     return lattice_from_node_sets(np.arange(1 << scores.d, dtype=np.uint64), scores)
 
 
 def lattice_from_node_sets(sets: Uint64s, scores: FamilyScores) -> Lattice:
-    """The lattice of some sets of nodes, ascending, from the empty set to that of all nodes.
+    """Build the lattice of some sets of nodes, ascending, from the empty set to the set of all nodes.
 
-    Its orders are those of which every beginning is among them.
+    Its orders are those whose prefixes are all among the sets.
     """
     freeze_arrays(sets)
     starts, n_steps = np.zeros(sets.size + 1, np.int64), np.zeros(sets.size, np.int64)
@@ -52,7 +52,7 @@ def lattice_from_node_sets(sets: Uint64s, scores: FamilyScores) -> Lattice:
 
 
 def _with_room(sets: Uint64s, starts: Integers) -> Lattice:
-    """A lattice with room for as many steps as its starts say."""
+    """Allocate a lattice for the number of steps in `starts`."""
     total = int(starts[-1])
     return Lattice(sets, starts, np.empty(total, np.uint8), np.empty(total, np.int32), np.empty(total, np.int32))
 
@@ -65,23 +65,23 @@ class Scaled(NamedTuple):
 
     @classmethod
     def empty(cls, n: int) -> Scaled:
-        """Room for n of them."""
+        """Allocate n scaled numbers."""
         return cls(np.empty(n), np.empty(n, np.int32))
 
     def of(self, part: slice) -> Scaled:
-        """Views of some of them."""
+        """Return views of a slice."""
         return Scaled(self.mantissa[part], self.exponent[part])
 
     @property
     def logs(self) -> Floats:
-        """Their logarithms."""
+        """Logarithms of the numbers."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.mantissa) + STEP * self.exponent)
 
 
 @dataclass(frozen=True)
 class OrderSums:
-    """Sums over the orders of a lattice and over the graphs that have the given edges."""
+    """Sums over the orders of a lattice and over the graphs that satisfy given edges."""
 
     scores: FamilyScores  # with -inf for the families that the given edges forbid
     lattice: Lattice
@@ -93,18 +93,20 @@ class OrderSums:
 
     @property
     def log_z(self) -> float:
-        """Log of the sum over all pairs of an order and a graph: -inf if there is none."""
+        """Log of the sum over all pairs of an order and a graph; -inf if there are none."""
         return float(scaled_log(self.after.mantissa[0], int(self.after.exponent[0])) + self.shifts.sum())
 
     def step_shares(self) -> Floats:
-        """(E,) float64: how probable each step of the lattice is as the last one to its target."""
+        """Probability of each lattice step to be the last one into its target, (E,) float64."""
         shares = np.empty(self.lattice.nodes.size)
         lattice_step_probabilities(self.lattice, *self.alpha, *self.before, shares)
         return shares
 
 
 def scaled_family_scores(scores: FamilyScores) -> tuple[Scaled, Floats]:
-    """Every family's score as a number, divided by the largest of its node; and the logs of those."""
+    """Convert every family's score to a scaled number relative to its node's largest; returns them and the largest
+    logs.
+    """
     numbers = Scaled.empty(scores.logs.size)
     shifts = np.zeros(scores.d)
     for node in range(scores.d):
@@ -116,7 +118,7 @@ def scaled_family_scores(scores: FamilyScores) -> tuple[Scaled, Floats]:
 
 
 def parent_subset_sums(scores: FamilyScores) -> tuple[Scaled, Floats]:
-    """The sum over all parent sets within each set of each node's candidates, and the logs that it is divided by."""
+    """Sum over all parent sets within each set of each node's candidates; returns the sums and their log divisors."""
     alpha, shifts = scaled_family_scores(scores)
     for node in range(scores.d):
         scaled_subset_sums(*alpha.of(scores.part(node)))
@@ -124,7 +126,7 @@ def parent_subset_sums(scores: FamilyScores) -> tuple[Scaled, Floats]:
 
 
 def lattice_forward_backward_sums(lattice: Lattice, alpha: Scaled) -> tuple[Scaled, Scaled]:
-    """For each set of a lattice, the sum over the orders up to it, and from it on."""
+    """Return for each set of a lattice the sum over the orders up to it, and after it."""
     before, after = Scaled.empty(lattice.sets.size), Scaled.empty(lattice.sets.size)
     lattice_forward_sums(lattice, *alpha, *before)
     lattice_backward_sums(lattice, *alpha, *after)
@@ -132,7 +134,7 @@ def lattice_forward_backward_sums(lattice: Lattice, alpha: Scaled) -> tuple[Scal
 
 
 def lattice_order_sums(scores: FamilyScores, lattice: Lattice, edges: Edges | None = None) -> OrderSums:
-    """The sums, given edges that are known to be present or absent.
+    """Compute the sums, given edges known to be present or absent.
 
     References: Koivisto, Sood (2004), section 3; Wang, Wicker, Kwiatkowska (2022), section 4.4.
     """
@@ -150,7 +152,7 @@ class Share(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How much of the posterior the lattice holds."""
+    """Share of the posterior that the lattice covers."""
 
     is_exact: bool = True  # whether it holds all orders
     orders: Share = Share()  # of draws whose order is in the lattice
@@ -158,7 +160,7 @@ class Coverage(NamedTuple):
     n_draws: int = 0  # independent draws of a Markov chain
 
     def facts(self) -> dict[str, object]:
-        """For answers."""
+        """Return the coverage as a dict for answers."""
         if self.is_exact:
             return {"is_exact": True, "orders": 1.0, "graphs": 1.0}
         return {
@@ -173,7 +175,7 @@ class Coverage(NamedTuple):
 
 @dataclass(frozen=True)
 class OrderPosterior:
-    """Everything that answers follow from."""
+    """Posterior over orders and graphs."""
 
     scores: FamilyScores
     sets: Uint64s | None  # (n,) uint64 or None: of the lattice, ascending; None for all sets
@@ -183,7 +185,7 @@ class OrderPosterior:
 
     @cached_property
     def most_parents(self) -> int:
-        """Parents of the largest set that has a score."""
+        """Largest number of parents with a score."""
         possible = np.flatnonzero(self.scores.logs > -np.inf)
         starts = self.scores.starts
         node = np.searchsorted(starts, possible, side="right") - 1
@@ -191,32 +193,32 @@ class OrderPosterior:
 
     @property
     def limits(self) -> dict[str, int | None]:
-        """Under which limits the graphs are summed: `max_parents` and `candidates`, None where all others may be parents."""
+        """Limits of the sum over graphs: `max_parents` and `candidates`, None if unlimited."""
         free, most = self.scores.d - 1, self.most_parents
         n = max(own.size for own in self.scores.candidates)
         return {"max_parents": None if most >= free else most, "candidates": None if n >= free else int(n)}
 
     def facts(self, coverage: Coverage) -> dict[str, object]:
-        """A coverage for answers, with the limits under which it holds."""
+        """Return a coverage as a dict for answers, with the limits."""
         return coverage.facts() | {"limits": self.limits}
 
     @property
     def leaves_out(self) -> bool:
-        """Whether there are parent sets without a score."""
+        """True if some parent sets have no score."""
         return any(limit is not None for limit in self.limits.values())
 
     @cached_property
     def lattice(self) -> Lattice:
-        """The lattice with its steps."""
+        """Lattice with its steps."""
         return (
             lattice_of_all_orders(self.scores) if self.sets is None else lattice_from_node_sets(self.sets, self.scores)
         )
 
     @cached_property
     def prior_sums(self) -> OrderSums:
-        """The sums without known edges."""
+        """Sums without known edges."""
         return lattice_order_sums(self.scores, self.lattice)
 
     def sums(self, edges: Edges) -> OrderSums:
-        """The sums given edges."""
+        """Return the sums given known edges."""
         return lattice_order_sums(self.scores, self.lattice, edges) if edges else self.prior_sums

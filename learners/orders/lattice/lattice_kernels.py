@@ -1,4 +1,4 @@
-"""Sums over the orders of a lattice, and the sets that it lacks."""
+"""Kernels for sums over the orders of a lattice, and for sets missing from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from learners.kernels.scaled_arithmetic import NOTHING, scaled_add, scaled_divid
 
 
 class Lattice(NamedTuple):
-    """Uint64s of nodes through which orders pass: n sets in ascending order, E steps from one to another."""
+    """Sets of nodes that orders pass through, as uint64 masks: n sets in ascending order, E steps between them."""
 
     # (n,) uint64: bit i stands for node i; the first is empty, the last has all nodes. Ascending, so that subsets come
     # first.
@@ -25,7 +25,7 @@ class Lattice(NamedTuple):
 
 @kernel
 def parent_set_score_index(set_of_nodes, node, starts, byte_places):
-    """Where a set of nodes stands in the family scores of a node."""
+    """Return the index of a set of nodes in a node's family scores."""
     place = starts[node]
     for byte in range(byte_places.shape[1]):
         place += byte_places[node, byte, np.int64(set_of_nodes >> np.uint64(8 * byte)) & 255]
@@ -34,9 +34,10 @@ def parent_set_score_index(set_of_nodes, node, starts, byte_places):
 
 @kernel
 def fill_lattice_steps(d, starts, byte_places, following, lattice):
-    """Add the number of steps from each set to OUT following (n,) int64; and, where OUT lattice has room, the steps themselves.
+    """Add the number of steps from each set to OUT following (n,) int64; and write the steps to OUT lattice if it has
+    room.
 
-    A step from set s is written where following[s] is before; sets of the lattice are there, ascending.
+    A step from set s is written at the previous following[s]; the lattice's sets must be filled in, ascending.
     """
     sets, has_room = lattice.sets, lattice.nodes.size > 0
     for node in range(d):
@@ -59,7 +60,9 @@ def fill_lattice_steps(d, starts, byte_places, following, lattice):
 
 @kernel
 def lattice_forward_sums(lattice, alpha, exponent, m, e):
-    """F(S): the sum over orders of S, and over parent sets within them; alpha (total,) with its exponents; OUT (n,)."""
+    """Compute F(S), the sum over orders of S and over parent sets within them; alpha (total,) with its exponents; OUT
+    (n,).
+    """
     m[:] = 0.0
     e[:] = NOTHING
     m[0] = 1.0
@@ -77,7 +80,7 @@ def lattice_forward_sums(lattice, alpha, exponent, m, e):
 
 @kernel
 def lattice_backward_sums(lattice, alpha, exponent, m, e):
-    """B(S): the sum over orders of the nodes that are not in S, after S; OUT (n,)."""
+    """Compute B(S), the sum over orders of the nodes outside S, after S; OUT (n,)."""
     n = lattice.sets.size
     m[n - 1] = 1.0
     e[n - 1] = 0
@@ -93,7 +96,7 @@ def lattice_backward_sums(lattice, alpha, exponent, m, e):
 
 @kernel
 def add_lattice_step_weights(lattice, f, f_exponent, b, b_exponent, w, w_exponent):
-    """w[place] += F(S) B(S + node) for every step from S at that place; OUT (total,), zeros at first."""
+    """Add F(S) B(S + node) to w[place] for every step from S at that place; OUT (total,), initially zero."""
     for s in range(lattice.sets.size):
         if f[s] == 0.0:
             continue
@@ -107,7 +110,7 @@ def add_lattice_step_weights(lattice, f, f_exponent, b, b_exponent, w, w_exponen
 
 @kernel
 def lattice_step_probabilities(lattice, alpha, exponent, f, f_exponent, shares):
-    """How probable each step is as the last one to its target; f of `lattice_forward_sums`; OUT (E,)."""
+    """Compute the probability of each step to be the last one into its target; f of `lattice_forward_sums`; OUT (E,)."""
     for s in range(lattice.sets.size):
         for edge in range(lattice.starts[s], lattice.starts[s + 1]):
             place, target = lattice.places[edge], lattice.targets[edge]
@@ -119,7 +122,9 @@ def lattice_step_probabilities(lattice, alpha, exponent, f, f_exponent, shares):
 
 @kernel
 def best_lattice_orders(lattice, logs, value, last):
-    """The best sum over an order of the logs (total,) of its steps; OUT value (n,) up to each set, last (n,) step into it."""
+    """Find the best sum over an order of its steps' logs (total,); OUT value (n,) up to each set, last (n,) step into
+    it.
+    """
     value[:] = -np.inf
     value[0] = 0.0
     last[:] = -1
@@ -136,7 +141,7 @@ def best_lattice_orders(lattice, logs, value, last):
 
 @kernel
 def count_graph_orders_in_lattice(lattice, parents, m, e):
-    """How many orders of the lattice a graph has, as a scaled number; parents (d,) uint64; m, e (n,) scratch."""
+    """Count the lattice orders of a graph, as a scaled number; parents (d,) uint64; m, e (n,) scratch."""
     m[:] = 0.0
     e[:] = NOTHING
     m[0] = 1.0
@@ -161,7 +166,7 @@ N_FOLLOWING = 3
 
 @kernel
 def scaled_product_ratios(p, p_exponent, u, u_exponent, z, shares):
-    """P u / z, element by element, of numbers and z (mantissa, exponent); OUT (n,) float64."""
+    """Compute p u / z elementwise, for numbers and z (mantissa, exponent); OUT (n,) float64."""
     for i in range(p.size):
         m, e = scaled_multiply(p[i], np.int64(p_exponent[i]), u[i], np.int64(u_exponent[i]))
         shares[i] = scaled_divide(m, e, z[0], z[1])
@@ -169,7 +174,9 @@ def scaled_product_ratios(p, p_exponent, u, u_exponent, z, shares):
 
 @inner_kernel
 def likeliest_next_nodes(lattice, s, alpha, exponent, b, b_exponent, nodes, shares):
-    """The nodes that most probably follow a set, the most probable first; OUT nodes, shares (N_FOLLOWING,); returns how many."""
+    """Find the most probable successors of a set, most probable first; OUT nodes, shares (N_FOLLOWING,); returns their
+    number.
+    """
     n = 0
     for edge in range(lattice.starts[s], lattice.starts[s + 1]):
         place, target = lattice.places[edge], lattice.targets[edge]
@@ -189,11 +196,14 @@ def likeliest_next_nodes(lattice, s, alpha, exponent, b, b_exponent, nodes, shar
 
 @kernel
 def lattice_extension_candidates(lattice, alpha, exponent, b, b_exponent, masses, threshold, families, found, gains):
-    """How much mass each set that the lattice lacks would add, where that may be as much as a threshold.
+    """Estimate the mass that each missing set would add to the lattice, if it may reach a threshold.
 
-    A set A + node adds at least the orders that go from A over it to A + node + k, for the likely followers k of A.
+    A set A + node adds at least the orders that go from A over it to A + node + k, for the likely successors k of
+    A.
 
-    b of `lattice_kernels.lattice_backward_sums`; masses (n,); families: the starts and byte places of the scores; OUT found (2^b,) uint64, a hash table, gains (2^b,); returns how many, or -1 if it is too small.
+    b of `lattice_kernels.lattice_backward_sums`; masses (n,); families: the starts and byte places of the scores;
+    OUT found (2^b,) uint64, a hash table, gains (2^b,); returns the number found, or -1 if the table is too
+    small.
     """
     starts, byte_places = families
     found[:] = NONE

@@ -1,1 +1,1 @@
-"""Questions to a posterior over structures."""
+"""Queries to a posterior over structures."""

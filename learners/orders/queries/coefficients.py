@@ -1,4 +1,4 @@
-"""Coefficients of linear Gaussian families: their posterior means, and draws."""
+"""Coefficients of linear Gaussian families: posterior means and draws."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from learners.orders.scores.bdeu_bge import BGe, Standard
 
 
 class Coefficients(NamedTuple):
-    """A linear Gaussian network in the units in which the columns were scored."""
+    """Coefficients of a linear Gaussian network in the units in which the columns were scored."""
 
     intercepts: Floats  # (d,) float64
     weights: Floats  # (d, d) float64: [i, j] the coefficient of j in i
@@ -20,7 +20,7 @@ class Coefficients(NamedTuple):
 
 
 def posterior_mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
-    """The expected coefficients and variances of a graph.
+    """Return the expected coefficients and variances of a graph.
 
     References: Geiger, Heckerman (2002): of a node with k parents, 1 / variance is gamma distributed with (N + alpha_w
     - d + k + 1) / 2.
@@ -32,7 +32,7 @@ def posterior_mean_coefficients(parents: Graph, bge: BGe) -> Coefficients:
 
 
 def draw_posterior_coefficients(parents: Graph, bge: BGe, rng: np.random.Generator) -> Coefficients:
-    """Coefficients, intercepts and variances of a graph drawn from their posterior.
+    """Draw coefficients, intercepts and variances of a graph from their posterior.
 
     References: Geiger, Heckerman (2002), sections 4 and 5: the regressions of nodes on their parents under a
     normal-Wishart distribution are independent; given its variance, a coefficient vector has the covariance variance *
@@ -53,7 +53,7 @@ def draw_posterior_coefficients(parents: Graph, bge: BGe, rng: np.random.Generat
 
 
 def _regressions(parents: Graph, bge: BGe) -> tuple[Floats, Floats]:
-    """(d, d) mean coefficients, and (d,) what of the scale matrix they leave."""
+    """Return the mean coefficients (d, d), and the residual of each node in the scale matrix (d,)."""
     d, r = bge.d, bge.scale
     weights, rest = np.zeros((d, d)), np.empty(d)
     for node, own in enumerate(parents):
@@ -68,7 +68,7 @@ def _posterior_mean(bge: BGe) -> Floats:
 
 
 def unstandardise_coefficients(standard: Standard, found: Coefficients) -> Coefficients:
-    """Coefficients in the units of the columns, of those in which they were scored."""
+    """Convert coefficients from scored units to the columns' units."""
     center, spread = standard
     weights = found.weights * spread[:, np.newaxis] / spread
     return Coefficients(center + spread * found.intercepts - weights @ center, weights, found.variances * spread**2)

@@ -1,4 +1,4 @@
-"""Probabilities of edges and of ancestor relations, causal effects, and the posterior given edges that a model's own lattice does not hold."""
+"""Edge and ancestor probabilities, causal effects, and the posterior given edges outside the model's lattice."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ KEPT = 4
 
 
 class ConditionalPosteriors:
-    """Posteriors given known edges, each with a lattice of its own that grows around these edges; the latest are kept.
+    """Posteriors given known edges, each with a lattice grown around these edges; the latest are cached.
 
-    parameters: with which it was learned.
-    most: parents that a node may have.
+    parameters: those used for learning. most: maximum number of parents of a node.
     """
 
     def __init__(self, posterior: OrderPosterior, parameters: OrderParameters, names: Sequence[str], most: int) -> None:
@@ -54,16 +53,16 @@ class ConditionalPosteriors:
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[type[ConditionalPosteriors], tuple[object, ...]]:
-        """Pickled without the kept posteriors, and without the lock."""
+        """Pickle without the cached posteriors and the lock."""
         return ConditionalPosteriors, (self.posterior, self.parameters, self.names, self.most)
 
     @property
     def can_add(self) -> bool:
-        """Whether parents that are no candidates can be scored: moments are kept, distinct rows are not."""
+        """True if parents that are not candidates can be scored: moments are stored, distinct rows are not."""
         return self.posterior.bge is not None
 
     def check(self, edges: Edges) -> None:
-        """Refuse what no graph that the prior allows has. Raises ImpossibleEdges, naming the edges at fault."""
+        """Refuse edges that no graph allowed by the prior has. Raises ImpossibleEdges, naming the edges at fault."""
         for edge in sorted(edges.present & self.prior.forbidden):
             raise ImpossibleEdges(f"the prior forbids {format_edge(edge, self.names)}")
         together = edges.present | self.prior.required
@@ -77,9 +76,9 @@ class ConditionalPosteriors:
                 raise ImpossibleEdges(f"{name!r} would have {n_parents} parents, and may have {self.most}")
 
     def given(self, edges: Edges, pause: Callable[[], None] | None = None) -> OrderPosterior:
-        """The posterior whose scores hold edges that `check` and `check_known_edges` let pass.
+        """Return the posterior given edges that passed `check` and `check_known_edges`.
 
-        `pause` is called often; what it raises ends the search.
+        `pause` is called often, and may raise to stop the search.
         """
         with self._lock:
             kept_posterior = self._kept.get(edges)
@@ -109,7 +108,7 @@ class ConditionalPosteriors:
 def add_present_edge_candidates(
     scores: FamilyScores, bge: BGe, prior: StructurePrior, present: frozenset[Edge], most: int
 ) -> FamilyScores:
-    """The scores with the parents of present edges among the candidates; other nodes keep their tables."""
+    """Add the parents of present edges to the candidates; the tables of other nodes are unchanged."""
     candidates: list[Integers] = list(scores.candidates)
     tables = [scores.of(node) for node in range(scores.d)]
     for node, own in enumerate(scores.candidates):
@@ -125,7 +124,7 @@ MOST_EXACT = 13
 
 
 def posterior_family_probabilities(sums: OrderSums) -> Floats:
-    """(total,) float64: the probability of each family, laid out as the scores are."""
+    """Return the posterior probability of each family, in the layout of the scores, (total,) float64."""
     numbers, _ = scaled_family_scores(sums.scores)
     total = sums.scores.logs.size
     # For each family, the sum over the orders in which its parents precede its node.
@@ -140,7 +139,7 @@ def posterior_family_probabilities(sums: OrderSums) -> Floats:
 
 
 def posterior_edge_probabilities(sums: OrderSums) -> Floats:
-    """(d, d) float64: [i, j] the probability of the edge from i to j.
+    """Return the posterior probability of the edge from i to j, [i, j], (d, d) float64.
 
     References: Koivisto (2006), Advances in exact Bayesian structure discovery in Bayesian networks, section 3.
     """
@@ -157,10 +156,10 @@ def posterior_edge_probabilities(sums: OrderSums) -> Floats:
 
 
 def expected_hamming_distance(probabilities: Floats, parents: Graph) -> float:
-    """The structural Hamming distance of a graph that is expected of graphs with these edges.
+    """Return the expected structural Hamming distance between a graph and graphs with these edge probabilities.
 
-    It counts the pairs of nodes that two graphs connect otherwise: with an edge or without, or with one turned round. So its
-    expectation follows from the probabilities of edges, however these depend on each other.
+    The distance counts the pairs of nodes that two graphs connect differently: with an edge or without, or with
+    opposite directions. So its expectation follows from the edge probabilities, whatever their dependence.
 
     probabilities (d, d) float64.
     References: Tsamardinos, Brown, Aliferis (2006), The max-min hill-climbing Bayesian network structure learning
@@ -174,7 +173,8 @@ def expected_hamming_distance(probabilities: Floats, parents: Graph) -> float:
 
 
 def directed_path_probabilities(sums: OrderSums) -> Floats:
-    """(d, d) float64: [i, j] the probability of a directed path from i to j, exactly; of the lattice of all orders.
+    """Return the exact probability of a directed path from i to j, [i, j], (d, d) float64; requires the lattice of all
+    orders.
 
     References: Parviainen, Koivisto (2011), section 4.
     """
@@ -197,7 +197,7 @@ def directed_path_probabilities(sums: OrderSums) -> Floats:
 
 
 def ancestor_relations(graphs: DrawnGraphs) -> Mask:
-    """(n, d, d) bool: [g, i, j] whether graph g has a directed path from i to j."""
+    """Return whether graph g has a directed path from i to j, [g, i, j], (n, d, d) bool."""
     n, d = graphs.parents.shape
     rows, bits = np.arange(n), np.arange(d, dtype=np.uint64)
     above = np.zeros((n, d), np.uint64)
@@ -213,10 +213,10 @@ BLOCK = 500
 
 
 def mean_causal_effects(sums: OrderSums, bge: BGe) -> Floats:
-    """(d, d) float64: [i, j] the expected effect of i on j, exactly: over orders, graphs and coefficients.
+    """Return the exact expected effect of i on j, [i, j], over orders, graphs and coefficients, (d, d) float64.
 
-    The expectation of a product of coefficients of different nodes is that of their means, as the parameters of
-    different nodes are independent given the graph.
+    The parameters of different nodes are independent given the graph, so the expectation of a product of their
+    coefficients is the product of their means.
 
     References: Wang, Wicker, Kwiatkowska (2022), section 4.4 and appendix C.
     """
@@ -238,13 +238,13 @@ def mean_causal_effects(sums: OrderSums, bge: BGe) -> Floats:
 
 
 def mean_causal_effects_bytes(sums: OrderSums) -> int:
-    """Memory that `mean_causal_effects` takes."""
+    """Return the memory that `mean_causal_effects` needs, in bytes."""
     tables = sum(8 * candidates.size << candidates.size for candidates in sums.scores.candidates)
     return 2 * tables + 8 * sums.lattice.nodes.size + 8 * sums.lattice.sets.size * sums.scores.d
 
 
 def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
-    """For each node (2^k, k): the mean coefficients given that the parents are among a set of candidates."""
+    """Return for each node the mean coefficients given that its parents are within a set of candidates, (2^k, k)."""
     numbers, _ = scaled_family_scores(sums.scores)
     scale = bge.scale
     tables = []
@@ -261,7 +261,9 @@ def _mean_coefficients(sums: OrderSums, bge: BGe) -> list[Floats]:
 
 
 def draw_causal_effects(graphs: DrawnGraphs, bge: BGe, seed: int) -> tuple[Floats, Floats]:
-    """(n, d, d) float64 each: effects in drawn graphs by their mean coefficients, and by coefficients drawn from their posterior."""
+    """Return effects in drawn graphs, (n, d, d) float64 each: with their mean coefficients, and with coefficients drawn
+    from the posterior.
+    """
     n, d = graphs.parents.shape
     rng = np.random.default_rng([seed, 1])
     means, draws = np.empty((n, d, d)), np.empty((n, d, d))

@@ -1,4 +1,4 @@
-"""Drawn graphs with weights, scores of any graph, and the mass of what the tables leave out."""
+"""Weighted drawn graphs, scores of any graph, and the estimated mass of unscored families."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ class WeightedGraphs:
 
     @property
     def effective_size(self) -> dict[str, float]:
-        """`effective_sample_size`, how many draws of equal weight these are worth: 1 / the sum of the squared weights (Kong 1992).
+        """Effective number of draws, `effective_sample_size`: 1 / the sum of the squared weights (Kong 1992).
 
-        Nothing where all weigh the same.
+        Empty if all weights are equal.
         """
         return {} if self.is_equal else {"effective_sample_size": float(1.0 / np.sum(self.weights**2))}
 
     def mean(self, values: Array) -> tuple[Floats, Floats]:
-        """Weighted mean over graphs of values (n, ...), and its standard error."""
+        """Return the weighted mean over graphs of values (n, ...), and its standard error."""
         mean = np.einsum("g,g...->...", self.weights, values, dtype=np.float64)
         squares = np.einsum("g,g...->...", self.weights**2, (values - mean) ** 2, dtype=np.float64)
         n = self.weights.size
         return mean, np.sqrt(squares * n / max(1, n - 1))
 
     def interval(self, values: Floats, level: float) -> tuple[Floats, Floats]:
-        """Between which weighted quantiles of values (n, ...) a share `level` lies, as much below as above."""
+        """Return the weighted quantiles of values (n, ...) that enclose the central share `level`."""
         order = np.argsort(values, axis=0, kind="stable")
         below = np.cumsum(self.weights[order], axis=0)
         ends = []
@@ -56,10 +56,10 @@ class WeightedGraphs:
 
 
 def draw_weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) -> WeightedGraphs:
-    """Graphs drawn under the order prior; for the prior over graphs each weighs the inverse of its number of orders.
+    """Draw graphs under the order prior; for the prior over graphs, weight each by the inverse of its number of orders.
 
-    The posterior over pairs of an order and a graph counts a graph once for each of its orders (in the lattice). Dividing
-    by that number leaves the posterior over graphs, as far as the lattice covers it.
+    The posterior over pairs of an order and a graph counts a graph once for each of its orders (in the lattice).
+    Dividing by that number gives the posterior over graphs, as far as the lattice covers it.
 
     References: Ellis, Wong (2008), Learning causal Bayesian network structures from experimental data, section 4.
     """
@@ -72,7 +72,7 @@ def draw_weighted_graphs(sums: OrderSums, n: int, seed: int, prior: GraphPrior) 
 
 
 class UnscoredFamily(LearnerError, ValueError):
-    """The model keeps nothing from which a family beyond its tables could be scored."""
+    """Raised if the model stores no rows to score a family outside its tables."""
 
     def __init__(self, name: str, parents: str) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class UnscoredFamily(LearnerError, ValueError):
 
 
 def family_log_marginal_likelihood(score: BGe | BDeu, node: int, parents: tuple[int, ...]) -> float:
-    """The log marginal likelihood of a node given any parents."""
+    """Return the log marginal likelihood of a node given any parents."""
     if isinstance(score, BGe):
         r, own, k = score.scale, list(parents), len(parents)
         variance = r[node, node] - r[node, own] @ np.linalg.solve(r[np.ix_(own, own)], r[own, node])
@@ -96,7 +96,7 @@ def family_log_marginal_likelihood(score: BGe | BDeu, node: int, parents: tuple[
 
 
 def family_log_prior(prior: StructurePrior, node: int, parents: tuple[int, ...], d: int) -> float:
-    """The log prior of a family, as the tables have it: -inf if the prior forbids it."""
+    """Return the log prior of a family, as in the tables; -inf if the prior forbids it."""
     if not set(prior.required_of(node)) <= set(parents) or any((other, node) in prior.forbidden for other in parents):
         return -np.inf
     odds = sum(prior.log_odds.get((other, node), 0.0) for other in parents)
@@ -104,10 +104,10 @@ def family_log_prior(prior: StructurePrior, node: int, parents: tuple[int, ...],
 
 
 def estimate_log_order_count(parents: Uint64s, seed: int) -> tuple[float, float]:
-    """Log of how many orders a graph (d,) has, with its standard error, by drawing one node after another.
+    """Estimate the log number of orders of a graph (d,), with its standard error, by drawing one node after another.
 
-    Each draw takes any node whose parents are there already. The product of the numbers of choices has the number of
-    orders as its mean (Knuth 1975, Estimating the efficiency of backtrack programs).
+    Each draw takes any node whose parents are already placed. The product of the numbers of choices is an
+    unbiased estimate of the number of orders (Knuth 1975, Estimating the efficiency of backtrack programs).
     """
     d, rng = parents.size, np.random.default_rng(seed)
     placed, logs = np.zeros(N_ORDERS, np.uint64), np.zeros(N_ORDERS)
@@ -123,7 +123,7 @@ def estimate_log_order_count(parents: Uint64s, seed: int) -> tuple[float, float]
 
 @dataclass(frozen=True)
 class OutsideMass:
-    """What one further parent would add to the graphs that are covered, as odds against all of these."""
+    """Mass of graphs with one more parent than the tables hold, as odds against all covered graphs."""
 
     # odds, errors (d, d) float64: [i, j] of graphs in which i is a parent of j that the tables have not; and the
     # standard errors.
@@ -141,10 +141,12 @@ def estimate_unscored_family_mass(
     prior: StructurePrior,
     absent: frozenset[tuple[int, int]],
 ) -> OutsideMass:
-    """The mass of families with one parent more than the tables hold, by importance sampling from what they hold.
+    """Estimate the mass of families with one more parent than the tables hold, by importance sampling from the covered
+    graphs.
 
-    Draw an order and a graph. A node earlier in the order joins the parents of a later one: the ratio of the two families'
-    scores has as its mean the mass of all such graphs, divided by the mass that is covered. The estimate is unbiased.
+    Each sample is an order and a graph. A node earlier in the order joins the parents of a later one; the ratio
+    of the two families' scores has as its mean the mass of all such graphs, relative to the covered mass. The
+    estimate is unbiased.
     """
     d, graphs = scores.d, drawn.graphs
     rank = np.argsort(graphs.orders, axis=1)
@@ -171,7 +173,7 @@ def estimate_unscored_family_mass(
 def _further(
     node: int, own: int, scores: FamilyScores, prior: StructurePrior, absent: frozenset[tuple[int, int]]
 ) -> list[int]:
-    """The nodes that the prior lets join a parent set, though the tables have no score of the larger set."""
+    """Return the nodes that the prior allows to join a parent set, but whose larger set has no score in the tables."""
     parents = bitset_nodes(own)
     nodes = []
     for other in range(scores.d):
@@ -187,7 +189,7 @@ def _further(
 def _ratios(
     score: BGe | BDeu, further: dict[tuple[int, int], list[int]], prior: StructurePrior
 ) -> dict[tuple[int, int], Floats]:
-    """For each node and parent set, the score of the set with each further node divided by its own; at most e^600."""
+    """Return for each node and parent set the score ratio of adding each further node, at most e^600."""
     ratios = {}
     h: dict[int, float] = {}
     if isinstance(score, BDeu):

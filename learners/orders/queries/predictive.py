@@ -1,4 +1,6 @@
-"""The most probable graph as a network, and how probable further rows are, under it or all graphs, parameters averaged out."""
+"""The most probable graph as a network, and predictive probabilities of further rows under it or all graphs, with
+parameters integrated out.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ MOST_CELLS = 1 << 20
 
 
 class NoTables(LearnerError, ValueError):
-    """The tables of a network are too large to be kept with its posterior."""
+    """Raised if the tables of a network were too large to store with its posterior."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -37,7 +39,7 @@ class NoTables(LearnerError, ValueError):
 
 
 class NoRows(LearnerError, ValueError):
-    """The parameters of a graph cannot be counted, as the model keeps no rows."""
+    """Raised if the parameters of a graph cannot be counted because the model stores no rows."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -47,7 +49,8 @@ class NoRows(LearnerError, ValueError):
 
 
 def predictive_conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
-    """For each node (q, r) float64: the mean probability of its r values given the q combinations of its parents' values.
+    """Return for each node the mean probability of its r values given the q combinations of parent values, (q, r)
+    float64.
 
     The first parent's value varies slowest. Empty if all tables together have more than `MOST_CELLS` cells.
     """
@@ -59,14 +62,14 @@ def predictive_conditional_tables(score: BDeu, parents: Graph) -> list[Floats]:
 
 
 def n_family_table_cells(score: BDeu, families: Sequence[Family]) -> float:
-    """Probabilities of the tables of some nodes with their parents."""
+    """Return the number of probabilities in the tables of some families."""
     return sum(float(np.prod(score.sizes[[*own, node]], dtype=np.float64)) for node, own in families)
 
 
 def posterior_dirichlet_counts(score: BDeu, families: Sequence[Family]) -> list[Floats]:
-    """For each node with its parents (q, r) float64: the rows of each combination of values, and the prior's.
+    """Return for each family the rows of each combination of values plus the prior's pseudo-counts, (q, r) float64.
 
-    Probabilities given a combination have a Dirichlet distribution with these numbers.
+    Given a combination, the probabilities have a Dirichlet distribution with these parameters.
 
     References: Heckerman, Geiger, Chickering (1995), equation (23), with the prior of section 5.
     """
@@ -80,7 +83,9 @@ def posterior_dirichlet_counts(score: BDeu, families: Sequence[Family]) -> list[
 
 
 def family_table_indices(node: int, own: tuple[int, ...], x: Array, sizes: Integers) -> Integers:
-    """(n,) int64: where rows of codes x (d, n) are in the flat table (q, r) of a node and its parents."""
+    """Return the index of each row's cell in the flat table (q, r) of a node and its parents, for codes x (d, n), (n,)
+    int64.
+    """
     cells = np.zeros(x.shape[1], np.int64)
     for column in (*own, node):
         cells = cells * sizes[column] + x[column]
@@ -97,7 +102,7 @@ MOST_LOGS = 1 << 24
 
 
 def predictive_log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
-    """(n,) float64: log density of each row of x (n, d), given the rows that were scored, under a graph.
+    """Return the log density of each row of x (n, d) under a graph, given the scored rows, (n,) float64.
 
     References: Geiger, Heckerman (2002), Parameter priors for directed acyclic graphical models, section 5: the
     posterior predictive of each set of columns is a t distribution, and a family's is the ratio of two of them.
@@ -106,12 +111,12 @@ def predictive_log_densities(bge: BGe, parents: Graph, x: Floats) -> Floats:
 
 
 def _log_density(bge: BGe, node: int, own: tuple[int, ...], x: Floats) -> Floats:
-    """(n,): log density of a node given its parents, of each row of x (n, d)."""
+    """Return the log density of a node given its parents for each row of x (n, d), (n,)."""
     return _log_t(bge, [*own, node], x) - _log_t(bge, list(own), x)
 
 
 def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
-    """(n,): log density of some columns, a multivariate t distribution."""
+    """Return the log density of some columns, a multivariate t distribution, (n,)."""
     size = len(columns)
     if not size:
         return np.zeros(len(x))
@@ -132,7 +137,7 @@ def _log_t(bge: BGe, columns: list[int], x: Floats) -> Floats:
 
 
 def record_batch_matrix(batch: pa.RecordBatch, schema: Schema) -> Floats:
-    """(d, n) float64: the numbers of a record batch; NaN where one is missing. Raises UnknownColumn."""
+    """Return the numbers of a record batch, (d, n) float64; NaN if missing. Raises UnknownColumn."""
     columns = []
     for attribute in schema.attributes:
         if attribute.name not in batch.schema.names:
@@ -142,7 +147,9 @@ def record_batch_matrix(batch: pa.RecordBatch, schema: Schema) -> Floats:
 
 
 def predictive_log_probabilities(tables: Sequence[Floats], parents: Graph, x: Integers, sizes: Integers) -> Floats:
-    """(n,) float64: log probability of each row of codes x (d, n) by the tables (q, r) of a graph; NaN where a value was never seen."""
+    """Return the log probability of each row of codes x (d, n) by the tables (q, r) of a graph, (n,) float64; NaN for
+    unseen values.
+    """
     is_known = (x < sizes[:, np.newaxis]).all(axis=0)
     logs = np.where(is_known, 0.0, np.nan)
     x = np.where(is_known, x, 0)
@@ -152,15 +159,15 @@ def predictive_log_probabilities(tables: Sequence[Floats], parents: Graph, x: In
 
 
 class GraphAverage:
-    """The posterior predictive distribution of further rows, averaged over graphs: each row given those that were scored.
+    """Posterior predictive distribution of further rows, averaged over graphs, each row given the scored ones.
 
-    Exact where all orders are summed, no edges are known, the prior is that of orders, and the sums for `n_rows` rows are few.
-    Else it is the average over drawn graphs, each with its parameters averaged out.
+    Exact if all orders are summed, no edges are known, the prior is that of orders, and the sums for `n_rows`
+    rows are few. Otherwise an average over drawn graphs, each with its parameters integrated out.
 
-    average: its interval is not told.
-    n_rows: about so many rows will be asked.
-    pause: called for each row or family; what it raises ends the answering.
-    Raises NoRows if the model keeps no rows of nominal columns to count from; NoTables, UnknownColumn,
+    average: its interval is not used.
+    n_rows: approximate number of rows to evaluate.
+    pause: called for each row or family; an error that it raises stops the evaluation.
+    Raises NoRows if the model stores no rows of nominal columns to count; NoTables, UnknownColumn,
     InvalidParameter, ImpossibleEdges.
     """
 
@@ -203,7 +210,9 @@ class GraphAverage:
             ]
 
     def log_likelihood(self, x: Array) -> Floats:
-        """(n,) float64: log density of each row of x (d, n), codes or numbers; NaN where one is missing or was never seen."""
+        """Return the log density of each row of x (d, n), codes or numbers, (n,) float64; NaN for missing or unseen
+        values.
+        """
         x, lost = np.array(x, np.float64), 0.0
         is_told = np.isfinite(x).all(axis=0)
         if isinstance(self.score, BGe):
@@ -221,7 +230,7 @@ class GraphAverage:
         return logs
 
     def _exactly(self, x: Floats) -> Floats:
-        """Log Z of the rows and one more, less log Z of the rows, where Z sums over all orders and graphs."""
+        """Return log Z with the row added minus log Z without it, where Z sums over all orders and graphs."""
         posterior, conditional = self.engine.posterior, self.engine.conditional
         assert conditional is not None
         candidates, logs = posterior.scores.candidates, []
@@ -248,7 +257,9 @@ class GraphAverage:
         return np.asarray(most + np.log(mean))
 
     def to_json(self) -> dict[str, object]:
-        """How the rows so far were averaged: `is_exact`, or of how many draws, with the standard error of their mean log density."""
+        """Return how the rows so far were averaged: `is_exact`, or the number of draws with the standard error of the
+        mean log density.
+        """
         if self.is_exact:
             return {"is_exact": True}
         answer: dict[str, object] = {"is_exact": False, "n": self.average.n, **self.drawn.effective_size}
@@ -258,7 +269,7 @@ class GraphAverage:
 
 
 def score_with_added_row(score: BGe | BDeu, row: Floats) -> BGe | BDeu:
-    """The score of a table with one more row (d,), in the units in which columns were scored."""
+    """Return the score of the table with one more row (d,), in scored units."""
     if isinstance(score, BDeu):
         ((x, counts),) = score.rows.blocks()
         more = np.concatenate([x, row[:, np.newaxis].astype(x.dtype)], axis=1)

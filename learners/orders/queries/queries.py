@@ -1,4 +1,4 @@
-"""Queries about structures in the words of the columns, and their answers in plain values."""
+"""Queries about structures in terms of the columns, with answers in plain values."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ OUTSIDE_DRAWS = 200
 
 
 class NotGaussian(LearnerError, ValueError):
-    """Effects were asked of a posterior over networks of nominal columns."""
+    """Raised if effects are requested from a posterior over networks of nominal columns."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -66,7 +66,7 @@ class NotGaussian(LearnerError, ValueError):
 
 
 def _as_probability(odds: float, error: float, name: str = "probability") -> Answer:
-    """Odds against what is covered as a share of both, with its standard error."""
+    """Convert odds against the covered mass to a probability, with its standard error."""
     return {name: odds / (1.0 + odds), "standard_error": error / (1.0 + odds) ** 2}
 
 
@@ -74,10 +74,10 @@ class GraphQueries:
     """A posterior over named columns, which answers queries.
 
     names: of the columns.
-    conditional: for known edges that the posterior's lattice or candidates do not hold; without it such questions are
+    conditional: for known edges outside the posterior's lattice or candidates; without it such queries are
     refused.
-    bdeu: of nominal columns, for families that the tables do not hold.
-    probabilities (d, d) float64: of edges, if they are known already.
+    bdeu: for nominal columns, scores families outside the tables.
+    probabilities (d, d) float64: of edges, if already known.
     """
 
     def __init__(
@@ -130,13 +130,13 @@ class GraphQueries:
 
     @property
     def probabilities(self) -> Floats:
-        """(d, d) float64: of each edge, under the order prior."""
+        """Posterior probability of each edge under the order prior, (d, d) float64."""
         if self._probabilities is None:
             self._probabilities = posterior_edge_probabilities(self.posterior.prior_sums)
         return self._probabilities
 
     def check(self, query: StructureQuery) -> None:
-        """Refuse a query that names what is not there, without answering it.
+        """Refuse an invalid query without answering it.
 
         Raises UnknownColumn, InvalidParameter, ImpossibleEdges, NotGaussian, NetworkFileError.
         """
@@ -148,7 +148,7 @@ class GraphQueries:
             self.known(query)
 
     def graphs_of(self, average: Average, pause: Callable[[], None] | None = None) -> tuple[WeightedGraphs, Coverage]:
-        """Graphs drawn for an average, and how much of the posterior they are of.
+        """Draw the graphs for an average, and return the coverage of the posterior.
 
         Raises UnknownColumn, InvalidParameter, ImpossibleEdges.
         """
@@ -156,7 +156,7 @@ class GraphQueries:
         return draw_weighted_graphs(sums, average.n, average.seed, average.prior), coverage
 
     def known(self, query: DrawQuery | Graph | Average) -> KnownEdges:
-        """The known edges of a query. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
+        """Return the known edges of a query. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
         present, absent = (
             frozenset(parse_edge(text, self.names, name) for text in getattr(query, name))
             for name in ("present", "absent")
@@ -170,7 +170,7 @@ class GraphQueries:
         return edges
 
     def _given(self, edges: KnownEdges, pause: Callable[[], None] | None) -> tuple[OrderSums, Coverage]:
-        """The sums given edges: from the model's own lattice if it holds them, or from one that grows around them."""
+        """Return the sums given edges, from the model's lattice if it covers them, else from one grown around them."""
         own = self.posterior
         is_held = drop_noncandidate_edges(edges, own.scores) == edges
         if is_held:
@@ -198,7 +198,7 @@ class GraphQueries:
         return answer | self._outside(query, sums, answer["edges"])
 
     def _outside(self, query: Edges, sums: OrderSums, pairs: list[Answer]) -> Answer:
-        """What the tables leave out: nothing, or an estimate of its mass; edges from no candidate get theirs."""
+        """Estimate the mass outside the tables, if any, and the probabilities of edges from non-candidates."""
         if not self.posterior.leaves_out:
             return {}
         absent = self.known(query).absent
@@ -283,11 +283,11 @@ class GraphQueries:
         return answer | {"effects": self._pairs(mean=mean * units, low=low, high=high, standard_error=error * units)}
 
     def _parents(self, query: Score) -> ParentSets:
-        """The graph of a query."""
+        """Return the graph of a query."""
         return self.parents_of(parse_bif(query.bif, "bif").edges if query.bif else query.edges, "edges")
 
     def parents_of(self, texts: Sequence[str], where: str) -> ParentSets:
-        """The graph of some edges. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
+        """Return the graph of some edges. Raises UnknownColumn, InvalidParameter, ImpossibleEdges."""
         edges = {parse_edge(text, self.names, where) for text in texts}
         cycle = find_directed_cycle(edges)
         if cycle:
@@ -306,7 +306,9 @@ class GraphQueries:
         }
 
     def _own_logs(self, parents: ParentSets) -> Answer:
-        """The log score of any graph by its own families, and its log posterior: a bound if the posterior lacks it."""
+        """Return the log score of any graph from its families, and its log posterior, an upper bound if the posterior
+        lacks it.
+        """
         sums, scores = self.posterior.prior_sums, self.posterior.scores
         notes, log_score = [], 0.0
         for node, own in enumerate(parents):
@@ -333,9 +335,9 @@ class GraphQueries:
         return answer | {"notes": notes}
 
     def _beyond(self, node: int, own: tuple[int, ...]) -> tuple[float, str]:
-        """The log score of a family that the tables do not hold, and why they do not.
+        """Return the log score of a family outside the tables, and the reason why it is outside.
 
-        Raises UnscoredFamily if the model keeps nothing to score it from.
+        Raises UnscoredFamily if the model stores nothing to score it.
         """
         name, above = self.names[node], ", ".join(repr(self.names[parent]) for parent in own)
         candidates = set(self.posterior.scores.candidates[node].tolist())
@@ -358,7 +360,7 @@ class GraphQueries:
         raise UnscoredFamily(name, above)
 
     def _logs(self, parents: ParentSets, sums: OrderSums) -> Answer:
-        """The log score of a graph, and its log posterior under the order prior."""
+        """Return the log score of a graph, and its log posterior under the order prior."""
         log_score = sums.scores.log_score(parents)
         n_orders = float(log_graph_order_counts(sums.lattice, graph_parent_bitsets(parents)[np.newaxis])[0])
         return {"log_score": log_score, "log_posterior": log_score + n_orders - sums.log_z}
@@ -369,7 +371,7 @@ class GraphQueries:
         ]
 
     def _pairs(self, **values: Floats) -> list[Answer]:
-        """Answer about every pair of different columns."""
+        """Return an answer for every pair of different columns."""
         d = len(self.names)
         return [
             {"from": self.names[i], "to": self.names[j]} | {name: float(value[i, j]) for name, value in values.items()}
@@ -380,13 +382,13 @@ class GraphQueries:
 
 
 def structure_answer_size(d: int, queries: Sequence[StructureQuery]) -> int:
-    """How many values the answers have at most."""
+    """Return an upper bound of the number of values in the answers."""
     pairs = 5 * d * (d - 1)
     return sum(query.n * (d * d // 2 + 4) if isinstance(query, Graphs) else pairs for query in queries)
 
 
 def n_graphs_to_draw(queries: Sequence[StructureQuery], d: int, is_exact: bool) -> int:
-    """How many graphs the queries draw."""
+    """Return the number of graphs that the queries draw."""
     always = (Graphs, Effects) if is_exact and d <= MOST_EXACT else (Graphs, Effects, Paths)
     may_draw = (query for query in queries if isinstance(query, DrawQuery))
     return sum(query.n for query in may_draw if query.prior == "graph" or isinstance(query, always))

@@ -1,4 +1,4 @@
-"""Effects of nodes, ancestors, and regressions on sets of candidates, over graphs and over the steps of a lattice."""
+"""Kernels for causal effects, ancestors, and regressions on sets of candidates, over graphs and lattice steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from learners.kernels.scaled_arithmetic import scaled_add, scaled_divide
 
 @kernel
 def graph_causal_effects(r, orders, parents, chi_square, normals, means, draws):
-    """The effect of every node on every other, in each graph.
+    """Compute the effect of every node on every other in each graph.
 
     r (d, d) the posterior scale matrix; orders (n, d) uint8 and parents (n, d) uint64 of the graphs; chi_square (n, d)
     with the degrees of freedom of each node's conditional precision; normals (n, d, d); OUT means (n, d, d): with the
@@ -67,7 +67,7 @@ def graph_causal_effects(r, orders, parents, chi_square, normals, means, draws):
 
 @kernel
 def subset_regression_coefficients(r, work, betas):
-    """The regression of a node on every set of candidates, by the sweep operator.
+    """Compute the regression of a node on every set of candidates, by the sweep operator.
 
     r (k + 1, k + 1) float64: the scale matrix of the candidates and then of the node; work (k + 1, k + 1, k + 1)
     scratch; OUT betas (2^k, k), zero for candidates that are not in the set.
@@ -102,7 +102,8 @@ def subset_regression_coefficients(r, work, betas):
 
 @kernel
 def average_over_subsets(betas, m, e):
-    """betas[S] becomes the mean of betas over the subsets of S, by their numbers m 2^(256 e), which become their sums.
+    """Replace betas[S] by the mean of betas over the subsets of S, weighted by m 2^(256 e), which is replaced by its
+    sums.
 
     betas (2^k, k), m (2^k,), e (2^k,); all in place.
     """
@@ -124,7 +125,7 @@ def average_over_subsets(betas, m, e):
 
 @kernel
 def source_causal_effects(source, lattice, shares, betas, beta_starts, scores_starts, candidates, effects):
-    """Mean effect of a source on every node, given the nodes that come first.
+    """Compute the mean effect of a source on every node, given the nodes that come first.
 
     betas flat: node i's (2^k_i, k_i) table from beta_starts[i] on; scores_starts (d + 1,) of `FamilyScores`; candidates
     (d, most) int64, -1 where there are fewer; OUT effects (n, d), zeros at first: the last row is of all nodes.
@@ -153,11 +154,11 @@ def source_causal_effects(source, lattice, shares, betas, beta_starts, scores_st
 
 @kernel
 def descendant_probabilities(source, d, lattice, shares, alpha, exponent, starts, byte_places, ternary, p):
-    """The probability that each node is a descendant of a source, over the lattice of all orders.
+    """Compute the probability that each node is a descendant of a source, over the lattice of all orders.
 
-    p[t(S) + t(D)] is the probability of the set D of the source's descendants (itself included) among the first nodes S,
-    given that those are S; t adds up powers of three. shares of `lattice_kernels.lattice_step_probabilities`; ternary (2^d,)
-    int64; OUT p (3^d,), zeros at first.
+    p[t(S) + t(D)] is the probability of the set D of the source's descendants (including itself) among the first
+    nodes S, given S; t adds up powers of three. shares of `lattice_kernels.lattice_step_probabilities`; ternary
+    (2^d,) int64; OUT p (3^d,), initially zero.
 
     References: Parviainen, Koivisto (2011), Ancestor relations in the presence of unobserved variables, section 4.
     """

@@ -1,1 +1,1 @@
-"""Scores of families, candidate parents and edge constraints."""
+"""Family scores, candidate parents and edge constraints."""

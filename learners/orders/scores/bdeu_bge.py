@@ -1,4 +1,4 @@
-"""Marginal likelihoods of a node given its parents: BDeu of nominal nodes, BGe in a linear Gaussian network."""
+"""Marginal likelihoods of a node given its parents: BDeu for nominal nodes, BGe in a linear Gaussian network."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DENSE_CELLS = 1 << 12
 
 
 class TooManyCombinations(LearnerError, ValueError):
-    """A set of columns has too many combinations of values to count them where the rows are in files."""
+    """Raised if a set of columns has too many value combinations to count while the rows are in files."""
 
 
 @dataclass(frozen=True)
 class KeptRows:
-    """Distinct rows that a model keeps: as `DistinctRows` in memory."""
+    """Distinct rows stored in a model, with the interface of `DistinctRows` in memory."""
 
     x: Codes  # (d, n) uint8 or uint16
     counts: Integers  # (n,) int64
@@ -41,11 +41,11 @@ class KeptRows:
 
     @property
     def n_distinct(self) -> int:
-        """How many there are."""
+        """Number of distinct rows."""
         return int(self.counts.size)
 
     def blocks(self) -> Iterator[tuple[Codes, Integers]]:
-        """All rows as one block."""
+        """Yield all rows as one block."""
         yield self.x, self.counts
 
 
@@ -65,14 +65,16 @@ class BDeu:
     ess: float = 1.0  # equivalent sample size
 
     def kept_rows(self) -> KeptRows | None:
-        """The rows for a model to keep; None if they are larger than a model keeps."""
+        """Return the rows to store in a model; None if they are too large."""
         if not self.rows.is_in_memory or self.sizes.size * self.rows.n_distinct * 2 > MOST_ROW_BYTES:
             return None
         ((x, counts),) = self.rows.blocks()
         return KeptRows(np.array(x), np.array(counts))
 
     def tables(self, candidates: Sequence[Integers], most: int, advance: Advance | None = None) -> list[Floats]:
-        """For each node (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
+        """Return for each node the log score of each set of its k candidates, (2^k,) float64, -inf above `most`
+        parents.
+        """
         own = [_sets_of(of_node, most) for of_node in candidates]
         with_node = [sets[possible] | np.uint64(1 << node) for node, (sets, possible) in enumerate(own)]
         needed = np.unique(np.concatenate([sets[possible] for sets, possible in own] + with_node))
@@ -85,7 +87,7 @@ class BDeu:
         return scores
 
     def potentials(self, sets: Uint64s, advance: Advance | None = None) -> Floats:
-        """(s,) float64: h of each of some sets of columns (s,), ascending. Raises TooManyCombinations."""
+        """Return h of each set of columns (s,), ascending, (s,) float64. Raises TooManyCombinations."""
         log_cells = np.zeros(sets.size)
         for i, size in enumerate(self.sizes.tolist()):
             log_cells += np.log(size) * ((sets >> np.uint64(i)) & np.uint64(1))
@@ -97,7 +99,7 @@ class BDeu:
         return h
 
     def _dense(self, sets: Uint64s, log_cells: Floats, advance: Advance | None) -> Floats:
-        """By tables of all combinations, as many sets at a time as `TABLE_CELLS` allows."""
+        """Compute potentials by tables of all combinations, as many sets at a time as `TABLE_CELLS` allows."""
         n_cells = np.rint(np.exp(log_cells)).astype(np.int64)
         h = np.empty(sets.size)
         first = 0
@@ -117,7 +119,7 @@ class BDeu:
         return h
 
     def _sparse(self, sets: Uint64s, log_cells: Floats, advance: Advance | None) -> Floats:
-        """By hashing the combinations that occur, one set after the other."""
+        """Compute potentials by hashing the observed combinations, one set after the other."""
         if not self.rows.is_in_memory:
             raise TooManyCombinations(
                 f"{int(np.bitwise_count(sets[0]))} columns have {np.exp(log_cells[0]):.3g} combinations of values together, and the "
@@ -139,7 +141,7 @@ class BDeu:
 
 
 def _sets_of(candidates: Integers, most: int) -> tuple[Uint64s, Mask]:
-    """Every set of candidates as bits of all columns, in the order of the index; and which are small enough."""
+    """Return every set of candidates as bits of all columns, in index order, and which are small enough."""
     sets = np.zeros(1, np.uint64)
     for candidate in candidates.tolist():
         sets = np.concatenate([sets, sets | np.uint64(1 << candidate)])
@@ -147,7 +149,7 @@ def _sets_of(candidates: Integers, most: int) -> tuple[Uint64s, Mask]:
 
 
 class Standard(NamedTuple):
-    """How columns became those that were scored: (x - center) / spread."""
+    """Standardization of the columns: (x - center) / spread."""
 
     # center, spread (d,) float64
     center: Floats
@@ -155,7 +157,7 @@ class Standard(NamedTuple):
 
     @classmethod
     def none(cls, d: int) -> Standard:
-        """The columns as they are."""
+        """Return the identity standardization."""
         return cls(np.zeros(d), np.ones(d))
 
 
@@ -171,7 +173,7 @@ class BGePrior:
     t: float | None = None  # scale; None is alpha_mu (alpha_w - d - 1) / (alpha_mu + 1), which is 1/2 by default
 
     def resolved(self, d: int) -> tuple[float, float]:
-        """`alpha_w` and `t` for d columns. Raises InvalidParameter."""
+        """Return `alpha_w` and `t` for d columns. Raises InvalidParameter."""
         if not 0 < self.alpha_mu < np.inf:
             raise InvalidParameter("alpha_mu", self.alpha_mu, "use a number above zero")
         alpha_w = d + 2.0 if self.alpha_w is None else self.alpha_w
@@ -203,7 +205,7 @@ class BGe:
 
     @property
     def scale(self) -> Floats:
-        """(d, d) float64: R, the scale matrix of the posterior."""
+        """Scale matrix R of the posterior, (d, d) float64."""
         _, t = self.prior.resolved(self.d)
         n, alpha_mu = self.n_rows, self.prior.alpha_mu
         outer = n * alpha_mu / (n + alpha_mu) * np.outer(self.mean, self.mean)
@@ -211,11 +213,11 @@ class BGe:
 
     @property
     def degrees(self) -> float:
-        """N + alpha_w - d: to it the number of parents and one is added."""
+        """N + alpha_w - d; add the number of parents and one for the degrees of freedom."""
         return self.n_rows + self.prior.resolved(self.d)[0] - self.d
 
     def constants(self, most: int) -> Floats:
-        """(most + 1,) float64: the terms of a log score that depend on the number of parents only."""
+        """Return the terms of a log score that depend only on the number of parents, (most + 1,) float64."""
         alpha_w, t = self.prior.resolved(self.d)
         n_parents = np.arange(most + 1)
         before = alpha_w - self.d
@@ -228,7 +230,9 @@ class BGe:
         )
 
     def tables(self, candidates: Sequence[Integers], most: int, advance: Advance | None = None) -> list[Floats]:
-        """For each node (2^k,) float64: the log score of each set of its k candidates, -inf above `most` parents."""
+        """Return for each node the log score of each set of its k candidates, (2^k,) float64, -inf above `most`
+        parents.
+        """
         scores = []
         for node, own in enumerate(candidates):
             if advance is not None:
@@ -237,7 +241,7 @@ class BGe:
         return scores
 
     def family_scores(self, node: int, candidates: Integers, most: int) -> Floats:
-        """(2^k,) float64: the log score of a node given each set of k candidates, -inf above `most` parents."""
+        """Return the log score of a node given each set of k candidates, (2^k,) float64, -inf above `most` parents."""
         k = candidates.size
         members = np.concatenate([[node], candidates]).astype(np.int64)
         scores = np.empty(1 << k)

@@ -1,4 +1,4 @@
-"""Candidate parents, where all nodes are too many."""
+"""Selection of candidate parents, if there are too many nodes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ Additions = Callable[[list[int], list[int]], Floats]
 
 
 def all_candidate_parents(d: int, prior: StructurePrior) -> tuple[Integers, ...]:
-    """Every node that the prior allows."""
+    """Return every parent that the prior allows."""
     return tuple(np.array(prior.allowed(node, d), np.int64) for node in range(d))
 
 
 def greedy_candidate_parents(
     score: BGe | BDeu, prior: StructurePrior, most_candidates: int, most: int, advance: Advance | None = None
 ) -> tuple[Integers, ...]:
-    """The candidates of each node: again and again the one with which the best parent set, of at most `most`, is best.
+    """Select candidates of each node greedily: repeatedly the one whose best parent set, of at most `most` parents,
+    scores best.
 
-    The best set holds the new candidate and any of those already chosen; of nominal columns at most one of these.
+    The set contains the new candidate and any of those already chosen; for nominal columns at most one of these.
     Required parents come first.
 
     References: Viinikka, Hyttinen, Pensar, Koivisto (2020), Towards scalable Bayesian learning of causal DAGs, section
@@ -74,7 +75,7 @@ def _bge_additions(score: BGe, prior: StructurePrior, node: int, most: int) -> A
 
 
 def _bdeu_additions(pairs: Floats) -> Additions:
-    """From the scores (d, d) of all pairs of parents; on the diagonal those of single parents."""
+    """Return a function over the scores (d, d) of all pairs of parents, with single parents on the diagonal."""
 
     def additions(chosen: list[int], others: list[int]) -> Floats:
         return pairs[others, others] if not chosen else pairs[chosen[-1], others]
@@ -83,7 +84,7 @@ def _bdeu_additions(pairs: Floats) -> Additions:
 
 
 def _pair_scores(score: BDeu, prior: StructurePrior, most: int) -> Floats:
-    """(d, d, d) float64: [i, a, b] the log score of node i given parents a and b, -inf where there may be no such."""
+    """Return the log score of node i given parents a and b, [i, a, b], (d, d, d) float64, -inf if not allowed."""
     d = int(score.sizes.size)
     of_sizes = prior.of_sizes(d)
     scores = np.full((d, d, d), -np.inf)
@@ -103,7 +104,7 @@ def _pair_scores(score: BDeu, prior: StructurePrior, most: int) -> Floats:
 
 
 def _small_sets(d: int, most: int) -> Uint64s:
-    """All sets of at most so many of d nodes, ascending."""
+    """Return all sets of at most `most` of d nodes, ascending."""
     sets = {0}
     for _ in range(most):
         sets |= {one | (1 << node) for one in sets for node in range(d)}

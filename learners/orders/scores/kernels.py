@@ -1,4 +1,4 @@
-"""Counts of sets of columns and their potentials, and scores of sets of parents."""
+"""Kernels for counts and potentials of column sets, and scores of parent sets."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ BLOCK_ROWS = 8192
 def add_column_set_counts(x, weights, sizes, sets, starts, tables):
     """Count the rows with each combination of values, for many sets of columns.
 
-    x (d, n) codes; weights (n,) int64, how often each row occurs; sizes (d,) int64 of the domains; sets (s,) uint64 in
-    ascending order, bit i for column i; starts (s + 1,); OUT tables int64, to which is added: tables[starts[j]:] is in
+    x (d, n) codes; weights (n,) int64, how often each row occurs; sizes (d,) int64 of the domains; sets (s,)
+    uint64 in ascending order, bit i for column i; starts (s + 1,); IN/OUT tables int64: tables[starts[j]:] is in
     mixed radix, the lowest column fastest.
     """
     d = x.shape[0]
@@ -54,7 +54,7 @@ def add_column_set_counts(x, weights, sizes, sets, starts, tables):
 
 @kernel
 def bdeu_potentials(starts, tables, pseudo_counts, h):
-    """h[j] = the sum over cells of lgamma(count + a) - lgamma(a), a = pseudo_counts[j]; OUT h (s,)."""
+    """Compute h[j], the sum over cells of lgamma(count + a) - lgamma(a), a = pseudo_counts[j]; OUT h (s,)."""
     for j in range(h.size):
         a = pseudo_counts[j]
         at_zero = math.lgamma(a)
@@ -67,7 +67,7 @@ def bdeu_potentials(starts, tables, pseudo_counts, h):
 
 @kernel
 def sparse_bdeu_potential(x, weights, columns, pseudo_count, labels, keys, values, counts):
-    """The potential of one set of columns of which few combinations occur.
+    """Compute the potential of one set of columns with few observed combinations.
 
     x (d, n) codes, columns (l,) int64; scratch labels (n,) int64, keys and values (2^b,) int64 of a hash table of at
     least twice as many slots as rows, counts (n,) int64.
@@ -104,7 +104,7 @@ def sparse_bdeu_potential(x, weights, columns, pseudo_count, labels, keys, value
 
 @kernel
 def bge_scores(r, constants, degrees, most, work, scores):
-    """The log score of every set of candidate parents, by Schur complements shared between sets.
+    """Compute the log score of every set of candidate parents, by Schur complements shared between sets.
 
     r (k + 1, k + 1) float64, the posterior scale matrix of the node and then of its k candidates; constants (k + 1,) the
     terms that depend on the number of parents only; degrees = N + alpha_w - d; most parents; work (k + 1, k + 1, k + 1)
@@ -144,7 +144,8 @@ def bge_scores(r, constants, degrees, most, work, scores):
 
 @kernel
 def best_bge_parent_additions(r, constants, degrees, t, most, best):
-    """Raise best[j] to the largest BGe score of a parent set with other j, the newest of t candidates, and any of the rest.
+    """Raise best[j] to the largest BGe score of a parent set with other j, the newest of t candidates, and any of the
+    rest.
 
     r (1 + t + o, 1 + t + o) float64: scale matrix of the node, its t candidates and o others; constants by number of
     parents; most parents; OUT best (o,).

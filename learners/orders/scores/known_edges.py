@@ -1,4 +1,4 @@
-"""Edges that are known to be there or not: checked, and as parent sets that are impossible."""
+"""Known edges: their validation, and their conversion to impossible parent sets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from learners.orders.scores.scores import Edge, FamilyScores, mask_impossible_pa
 
 
 class ImpossibleEdges(LearnerError, ValueError):
-    """No graph of the posterior has the given edges."""
+    """Raised if no graph of the posterior has the given edges."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The given edges are impossible: {reason}.")
@@ -22,29 +22,29 @@ class ImpossibleEdges(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Edges:
-    """What is known of a graph."""
+    """Known edges of a graph."""
 
     # present, absent: pairs of parent and child.
     present: frozenset[Edge] = frozenset()
     absent: frozenset[Edge] = frozenset()
 
     def __bool__(self) -> bool:
-        """Whether anything is known."""
+        """Return whether any edges are known."""
         return bool(self.present or self.absent)
 
 
 def format_edge(edge: Edge, names: Sequence[str]) -> str:
-    """An edge in words."""
+    """Format an edge."""
     return f"{names[edge[0]]}->{names[edge[1]]}"
 
 
 def format_directed_path(nodes: Iterable[int], names: Sequence[str]) -> str:
-    """A path in words."""
+    """Format a path."""
     return "->".join(names[node] for node in nodes)
 
 
 def find_directed_cycle(edges: Iterable[Edge]) -> list[int]:
-    """A directed cycle among edges, its first node again at the end; empty if there is none."""
+    """Return a directed cycle among edges, with its first node repeated at the end; empty if there is none."""
     parents: dict[int, list[int]] = {}
     for parent, child in sorted(edges):
         parents.setdefault(child, []).append(parent)
@@ -58,12 +58,12 @@ def find_directed_cycle(edges: Iterable[Edge]) -> list[int]:
 
 
 def drop_noncandidate_edges(edges: Edges, scores: FamilyScores) -> Edges:
-    """The edges without those that are present but from no candidate."""
+    """Drop present edges whose parent is not a candidate."""
     return replace(edges, present=frozenset(edge for edge in edges.present if edge[0] in scores.candidates[edge[1]]))
 
 
 def check_known_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], can_add: bool = False) -> None:
-    """Refuse what contradicts itself, the prior or, unless more can be added, the candidate parents.
+    """Refuse edges that contradict each other, the prior or, unless more can be added, the candidate parents.
 
     Raises ImpossibleEdges, naming the edges at fault.
     """
@@ -89,7 +89,7 @@ def check_known_edges(edges: Edges, scores: FamilyScores, names: Sequence[str], 
 
 
 def condition_scores_on_edges(scores: FamilyScores, edges: Edges) -> FamilyScores:
-    """The scores with -inf for every family that contradicts the edges; present edges must be from candidates."""
+    """Set the score of every family that contradicts the edges to -inf; present edges must be from candidates."""
     if not edges:
         return scores
     logs = scores.logs.copy()

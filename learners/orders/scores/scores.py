@@ -1,4 +1,4 @@
-"""Log scores of all parent sets of all nodes, within candidates, and priors over graphs: a factor for each parent set."""
+"""Log scores of all parent sets of all nodes within candidates, and priors over graphs with a factor per parent set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BYTE = 256
 
 
 def mask_impossible_parent_sets(logs: Floats, present: int, absent: int) -> None:
-    """Make impossible the sets that lack a bit of `present` or have one of `absent`; logs (2^k,) in place."""
+    """Set sets that lack a bit of `present` or have one of `absent` to -inf; logs (2^k,) in place."""
     if not present and not absent:
         return
     sets = np.arange(logs.size)
@@ -43,23 +43,23 @@ class FamilyScores:
 
     @cached_property
     def starts(self) -> Integers:
-        """(d + 1,) int64: where the table of each node begins in `logs`."""
+        """Start of each node's table in `logs`, (d + 1,) int64."""
         return np.cumsum([0, *(1 << candidates.size for candidates in self.candidates)])
 
     def part(self, node: int) -> slice:
-        """Where the table of a node is in `logs`."""
+        """Return the slice of a node's table in `logs`."""
         return slice(int(self.starts[node]), int(self.starts[node + 1]))
 
     def of(self, node: int) -> Floats:
-        """The table of a node."""
+        """Return the table of a node."""
         return self.logs[self.part(node)]
 
     @cached_property
     def byte_places(self) -> Integers:
-        """(d, n_bytes, 256) int64: what each byte of a set of nodes adds to the index into a node's table.
+        """Contribution of each byte of a set of nodes to the index into a node's table, (d, n_bytes, 256) int64.
 
-        The index of a set in `logs` is `starts[node]` and the sum over its bytes; members that are no candidates add
-        nothing.
+        The index of a set in `logs` is `starts[node]` plus the sum over its bytes; members that are not candidates
+        contribute nothing.
         """
         n_bytes = (self.d + 7) // 8
         places = np.zeros((self.d, n_bytes, BYTE), np.int64)
@@ -70,13 +70,13 @@ class FamilyScores:
         return places
 
     def index(self, node: int, parents: Iterable[int]) -> int | None:
-        """Where a parent set is in the node's table; None if a parent is no candidate."""
+        """Return the index of a parent set in the node's table; None if a parent is not a candidate."""
         position = {other: bit for bit, other in enumerate(self.candidates[node].tolist())}
         bits = [position.get(parent) for parent in parents]
         return None if None in bits else sum(1 << bit for bit in bits if bit is not None)
 
     def log_score(self, graph: Sequence[Iterable[int]]) -> float:
-        """The log score of a graph, given as the parents of each node: -inf if one has parents that are no candidates."""
+        """Return the log score of a graph, given as the parents of each node; -inf if a parent is not a candidate."""
         total = 0.0
         for node, parents in enumerate(graph):
             index = self.index(node, parents)
@@ -89,7 +89,7 @@ Edge = tuple[int, int]
 
 @dataclass(frozen=True)
 class StructurePrior:
-    """What is believed of a graph before the data.
+    """Prior over graphs.
 
     References: Eggeling, Viinikka, Vuoksenmaa, Koivisto (2019), On structure priors for learning Bayesian networks,
     section 3.
@@ -106,27 +106,27 @@ class StructurePrior:
     log_odds: Mapping[Edge, float] = field(default_factory=dict)
 
     def of_sizes(self, d: int) -> Floats:
-        """(d,) float64: log prior of a set of 0 to d - 1 parents, up to a constant."""
+        """Return the log prior of a set of 0 to d - 1 parents, up to a constant, (d,) float64."""
         if self.sizes == "uniform":
             return np.zeros(d)
         k = np.arange(d)
         return np.asarray(scipy.special.gammaln(k + 1) + scipy.special.gammaln(d - k) - scipy.special.gammaln(d))
 
     def allowed(self, node: int, d: int) -> list[int]:
-        """The nodes that may be parents of one."""
+        """Return the allowed parents of a node."""
         return [other for other in range(d) if other != node and (other, node) not in self.forbidden]
 
     def required_of(self, node: int) -> list[int]:
-        """The nodes that must be parents of one, ascending."""
+        """Return the required parents of a node, ascending."""
         return sorted(parent for parent, child in self.required if child == node)
 
 
 def family_scores_with_prior(
     tables: list[Floats], candidates: tuple[Integers, ...], prior: StructurePrior
 ) -> FamilyScores:
-    """Log scores with the log prior: required parents must be candidates, forbidden ones must not.
+    """Add the log prior to log scores: required parents must be candidates, forbidden ones must not.
 
-    The tables (2^k,) of log marginal likelihoods are not changed.
+    The tables (2^k,) of log marginal likelihoods are not modified.
     """
     d = len(candidates)
     logs = [node_scores_with_prior(table, node, candidates[node], d, prior) for node, table in enumerate(tables)]
@@ -134,7 +134,9 @@ def family_scores_with_prior(
 
 
 def node_scores_with_prior(table: Floats, node: int, candidates: Integers, d: int, prior: StructurePrior) -> Floats:
-    """(2^k,) float64: the log scores of one of d nodes with the log prior; its required parents are candidates."""
+    """Return the log scores of one of d nodes with the log prior, (2^k,) float64; its required parents must be
+    candidates.
+    """
     extra = np.zeros(1)
     for other in candidates.tolist():
         extra = np.concatenate([extra, extra + prior.log_odds.get((other, node), 0.0)])

@@ -1,1 +1,1 @@
-"""Where rows come from: files, formats, file systems."""
+"""Sources of rows: files, formats, file systems."""

@@ -1,4 +1,4 @@
-"""Files as their table has them: with the columns of their folders, other names, and without rows that were deleted."""
+"""Files adapted to their table: folder columns added, columns renamed, deleted rows removed."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from learners.passes.sources.source_files import BATCH_ROWS, NO_ROWS, Bounds, Co
 
 
 def file_with_constant_columns(file: SourceFile, values: Mapping[str, pa.Scalar]) -> SourceFile:
-    """The file with more columns, in each of which all its rows have one value."""
+    """Add constant columns to a file."""
     return replace(file, content=Adapted(file.content, None, values, file.row_groups)) if values else file
 
 
 @dataclass(frozen=True)
 class Adapted:
-    """A file as its table has it: with other names, columns that it does not hold, and without rows that were deleted."""
+    """A file adapted to its table: columns renamed, constant columns added, deleted rows removed."""
 
     inner: Content  # of the file itself
     names: Mapping[str, str] | None  # of its columns: name in the table -> name in the file; None: all as they are
@@ -35,7 +35,7 @@ class Adapted:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns of the table that the file has, in the table's order, then the others."""
+        """Columns of the table that the file has, in the table's order, followed by the constant columns."""
         own = self.inner.arrow_schema
         names = self.names or {}
         fields = [*own] if self.names is None else [pa.field(name, own.field(names[name]).type) for name in names]
@@ -43,7 +43,7 @@ class Adapted:
 
     @property
     def types_sha256(self) -> str:
-        """Hash of all that makes it another file: names that differ, positions of deleted rows, values with their types."""
+        """Hash of the adaptations: renamed columns, positions of deleted rows, and constant values with their types."""
         digest = self.inner.types_sha256
         renamed = {name: physical for name, physical in (self.names or {}).items() if name != physical}
         if renamed:
@@ -58,24 +58,24 @@ class Adapted:
 
     @cached_property
     def live(self) -> tuple[int, ...]:
-        """Rows of each row group that are left."""
+        """Number of remaining rows in each row group."""
         return tuple(n - gone.size for n, gone in zip(self.row_groups, self._deleted, strict=True))
 
     @cached_property
     def _deleted(self) -> list[Integers]:
-        """Positions of the deleted rows in each row group, from its first row."""
+        """Positions of the deleted rows within each row group."""
         starts = np.cumsum([0, *self.row_groups])
         cuts = np.searchsorted(self.deleted, starts)
         return [self.deleted[a:b] - start for a, b, start in zip(cuts, cuts[1:], starts, strict=False)]
 
     def stored_rows(self, row_group: int, rows: Integers) -> Integers:
-        """Positions of rows in the row group as it is stored; `rows` are their positions among those that are left."""
+        """Convert positions among the remaining rows of a row group to positions in the stored row group."""
         gone = self._deleted[row_group]
         stored = rows + np.searchsorted(gone - np.arange(gone.size), rows, side="right")
         return self.inner.stored_rows(row_group, stored) if isinstance(self.inner, Adapted) else stored
 
     def bounds(self, column: str) -> Bounds | None:
-        """Those of the file, where no row is deleted, or the one value."""
+        """Return the file's bounds of a column, or the constant value; None if rows are deleted."""
         if column in self.values:
             value = self.values[column]
             return Bounds(value, value, 0 if value.is_valid else sum(self.live))
@@ -84,7 +84,7 @@ class Adapted:
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group that are left."""
+        """Yield the remaining rows of a row group."""
         outputs = self.arrow_schema.names if columns is None else list(columns)
         added = [name for name in outputs if name in self.values]
         own = [name for name in outputs if name not in self.values]
@@ -110,13 +110,13 @@ class Adapted:
 
 
 def constant_column(value: pa.Scalar, n_rows: int) -> pa.Array:
-    """A column of one value; text as a dictionary, as the text of files is read."""
+    """Create a column of one repeated value; text is dictionary-encoded, as in text files."""
     if pa.types.is_string(value.type):
         return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), n_rows), pa.array([value]))
     return pa.repeat(value, n_rows)
 
 
 def stored_row_numbers(file: SourceFile, row_group: int, first: int, n_rows: int) -> Integers:
-    """(n_rows,) int64: where rows that are left stand in a row group as it is stored, deleted rows counted, from 0."""
+    """Return the positions of remaining rows in the stored row group, (n_rows,) int64, from 0, counting deleted rows."""
     rows = np.arange(first, first + n_rows, dtype=np.int64)
     return file.content.stored_rows(row_group, rows) if isinstance(file.content, Adapted) else rows

@@ -1,7 +1,8 @@
-"""Places of data that need a secret: a URI names the place, the environment of the process holds the secret.
+"""Data locations that need a secret: the URI names the location, the environment holds the secret.
 
-`FEWPASS_CREDENTIALS_SHOP=https://ana:…@host/tables` makes `credentials://shop/week-1.parquet` readable. The secret belongs to
-that place, so no request can send it to another server; and what is stored, shown or logged is the URI without it.
+`FEWPASS_CREDENTIALS_SHOP=https://ana:…@host/tables` makes `credentials://shop/week-1.parquet` readable. The
+secret belongs to that location, so no request can send it to another server; only the URI without it is
+stored, shown or logged.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def resolve_credentials_uri(uri: str) -> str:
-    """The URI, with its secret, of `credentials://name/path`: it is for opening, and for nothing else.
+    """Resolve `credentials://name/path` to the URI with its secret, which must only be used to open the file.
 
-    Raises SourceError if there are no credentials of that name, or the path could lead to another place.
+    Raises SourceError if no credentials have that name, or the path could lead to another location.
     """
     name, _, path = uri.partition("://")[2].partition("/")
     if NAME.fullmatch(name) is None:
@@ -40,7 +41,9 @@ def resolve_credentials_uri(uri: str) -> str:
 
 
 def split_http_credentials(uri: str) -> tuple[str, dict[str, Any]]:
-    """An http(s) URI without user, password and query, and what the HTTP client sends in their stead."""
+    """Split an http(s) URI into the URI without user, password and query, and the HTTP client options that replace
+    them.
+    """
     parts = urlsplit(uri)
     options: dict[str, Any] = {"params": dict(parse_qsl(parts.query))} if parts.query else {}
     if parts.username is not None:

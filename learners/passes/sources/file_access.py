@@ -1,4 +1,4 @@
-"""What a reader may open, and how much of a file system it may look through: asked before the first byte of a file is read."""
+"""Access control for readers: which files may be opened, and how many entries of a file system may be scanned."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from learners.passes.sources.guarded_files import GuardedFiles, is_local_filesys
 
 @dataclass(frozen=True)
 class FileAccess:
-    """What whoever asks may read.
+    """Permissions of the caller.
 
-    `check` gets the path of each file and folder of this machine before it is opened or listed, and raises a SourceError where
-    its real path, after links, may not be read. `most_entries` and `most_s` bound what is looked through to find the files.
+    `check` receives the path of each local file and folder before it is opened or listed, and raises a
+    SourceError if its real path, after links, may not be read. `most_entries` and `most_s` limit the search for
+    files.
     """
 
     check: Callable[[str], object] | None = None
@@ -28,7 +29,7 @@ class FileAccess:
     pause: Callable[[], object] | None = None  # called every few hundred entries; what it raises ends the look
 
     def require(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
-        """Raise what `check` raises where one of the paths may not be read; object stores have no links."""
+        """Raise the error of `check` if any path may not be read; object stores have no links."""
         if self.check is not None and is_local_filesystem(filesystem):
             for path in paths:
                 self.check(path)
@@ -40,7 +41,7 @@ class FileAccess:
         return pafs.PyFileSystem(GuardedFiles(self.check))
 
     def require_regular(self, filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
-        """As `require`, and SourceError for pipes, sockets and devices, which a library would open and wait for."""
+        """Check as `require`, and raise SourceError for pipes, sockets and devices, on which a library would block."""
         paths = list(paths)
         self.require(filesystem, paths)
         for path in paths if is_local_filesystem(filesystem) else ():
@@ -52,19 +53,19 @@ ANYWHERE = FileAccess()
 
 
 class TooMuchToLookThrough(SourceError):
-    """The folders that a path or pattern names hold more entries than are looked through, or take longer."""
+    """Raised if the folders of a path or pattern have too many entries to scan, or scanning takes too long."""
 
 
 @dataclass
 class Look:
-    """How much was looked through so far, of all that one opening names together."""
+    """Number of entries scanned so far by one opening."""
 
     access: FileAccess = ANYWHERE
     n_entries: int = 0
     started: float = field(default_factory=time.monotonic)
 
     def count(self, path: str, n_entries: int = 1) -> None:
-        """Count entries of folders. Raises SourceError once there are too many, or it takes too long."""
+        """Count folder entries. Raises SourceError if there are too many, or scanning takes too long."""
         self.n_entries += n_entries
         if self.n_entries > self.access.most_entries:
             raise TooMuchToLookThrough(

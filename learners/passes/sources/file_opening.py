@@ -1,4 +1,4 @@
-"""Files as one table: each opened by its format, with the columns of its folders, and of one shape where their columns differ."""
+"""Open files as one table: by format, with folder columns, and aligned if their columns differ."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
-    """The file system of a path or URI, and the path on it. Raises SourceError if the URI is none, or its scheme is not known."""
+    """Return the file system of a path or URI, and the path on it. Raises SourceError if the URI is invalid or its
+    scheme unknown.
+    """
     if "://" not in uri:
         return pafs.LocalFileSystem(), uri
     match = SCHEME.match(uri)
@@ -78,7 +80,7 @@ def uri_filesystem(uri: str) -> tuple[pafs.FileSystem, str]:
 
 
 def _with_credentials(uri: str) -> tuple[pafs.FileSystem, str]:
-    """As `uri_filesystem`; the path that comes back, and the errors, hold no secret."""
+    """Return the file system as `uri_filesystem` does; neither the returned path nor the errors contain the secret."""
     place = credentials.resolve_credentials_uri(uri)
     scheme = place.partition("://")[0].lower()
     options: dict[str, Any] = {}
@@ -113,7 +115,7 @@ def _by_fsspec(uri: str, scheme: str, **options: Any) -> tuple[pafs.FileSystem, 
 
 
 def read_uri_bytes(uri: str) -> bytes:
-    """The content of a small file. Raises SourceError."""
+    """Read a small file. Raises SourceError."""
     filesystem, path = uri_filesystem(uri)
     try:
         with filesystem.open_input_file(path) as stream:
@@ -126,7 +128,7 @@ def read_uri_bytes(uri: str) -> bytes:
 
 
 def open_source_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: Types) -> list[SourceFile]:
-    """The files, with the columns of their folders.
+    """Open files, with their folder columns.
 
     `types`: types of columns of CSV and JSON lines, and how they are written. Raises SourceError.
     """
@@ -149,7 +151,7 @@ def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
 
 
 def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
-    """The files; where text files differ in the family of a column's type, it is text in all of them."""
+    """Make a column text in all text files if the families of its types differ."""
     types_by_name: dict[str, list[pa.DataType]] = {}
     for file in files:
         for field in file.arrow_schema if file.kind in TEXT else ():
@@ -163,9 +165,9 @@ def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
 
 
 def _of_folders(files: Sequence[SourceFile], types: Types) -> list[dict[str, pa.Scalar[Any]]]:
-    """The values that the folders of each file add to its own columns, with a common type for each name.
+    """Return the values that the folders add to each file's columns, with a common type for each name.
 
-    Raises SourceError if the folders of some files have a name that those of others have not.
+    Raises SourceError if only some files have a folder column of that name.
     """
     own = [set(file.arrow_schema.names) for file in files]
     texts = [
@@ -196,7 +198,7 @@ def _scalar(value: str | None, kind: pa.DataType) -> pa.Scalar[Any]:
 
 
 def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[SourceFile], list[str]]:
-    """The files with the columns that count; one that lacks some has missing cells there.
+    """Align files to a common set of columns; missing columns get missing cells.
 
     `types`: which columns are dropped, and by what rule others count where files differ: those of any file, of all, of
     the first.
@@ -226,7 +228,7 @@ def align_file_columns(files: Sequence[SourceFile], types: Types) -> tuple[list[
 
 
 def dropped_columns(types: Types) -> set[str]:
-    """The columns that are left out."""
+    """Return the dropped columns."""
     return {name for name, known in types.items() if isinstance(known, Reading) and known.is_dropped}
 
 
@@ -247,7 +249,7 @@ def _check_agree(files: Sequence[SourceFile], sets: Sequence[set[str]], types: T
 
 
 def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
-    """The type of a column in the first file that has values of it; that of nulls, if nobody can learn from it."""
+    """Return the type of a column in the first file with values of a learnable type, else null."""
     for file in files:
         if name in file.arrow_schema.names:
             kind = file.arrow_schema.field(name).type
@@ -258,9 +260,10 @@ def _type_of(name: str, files: Sequence[SourceFile]) -> pa.DataType:
 
 
 def common_file_schema(schemas: Sequence[tuple[str, pa.Schema]], dropped: Collection[str] = ()) -> pa.Schema:
-    """The columns of files that have the same names, and must agree in type families; in the order that most files have.
+    """Return the common schema of files whose columns have the same names and type families, in the order of most
+    files.
 
-    Numbers of all types are one family where they differ; the types of `dropped` columns may differ as they like.
+    Different numeric types form one family; the types of `dropped` columns may differ.
     """
     _, first = schemas[0]
     if len(set(first.names)) < len(first.names):

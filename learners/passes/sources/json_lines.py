@@ -1,4 +1,4 @@
-"""JSON lines: blocks of whole lines, and columns that hold texts in some lines and numbers in others."""
+"""JSON Lines: blocks of whole lines, and columns with both text and numbers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHANGED = re.compile(r"Column\(/([^/)]*)\) changed from (\w+) to (\w+)")
 
 
 def whole_lines(stream: pa.NativeFile) -> Iterator[bytes]:
-    """Blocks that end where a line ends."""
+    """Yield blocks that end at a line end."""
     rest = b""
     while block := stream.read(BLOCK_BYTES):
         lines, line_break, begun = block.rpartition(b"\n")
@@ -34,7 +34,7 @@ def whole_lines(stream: pa.NativeFile) -> Iterator[bytes]:
 
 
 def json_lines_table(block: bytes, text: set[str], options: pajson.ParseOptions | None = None) -> pa.Table:
-    """The rows of some lines; `text` gets the columns that hold numbers beside texts or truth values: all are texts."""
+    """Parse some lines; columns that mix numbers with text or booleans are read as text and added to `text`."""
     while True:
         try:
             return pajson.read_json(pa.BufferReader(block), _one_block(block), options)
@@ -47,7 +47,7 @@ def json_lines_table(block: bytes, text: set[str], options: pajson.ParseOptions 
 
 
 def _with_texts(block: bytes, names: Collection[str]) -> bytes:
-    """The lines with numbers and truth values of some columns in quotes, as they are written."""
+    """Quote the numbers and booleans of some columns."""
     lines = []
     for line in block.splitlines():
         if line.strip():
@@ -66,7 +66,7 @@ def _one_block(block: bytes) -> pajson.ReadOptions:
 
 
 def common_block_fields(schemas: Sequence[pa.Schema], path: str) -> pa.Schema:
-    """The columns of all blocks; what is text in one and a time in another is text."""
+    """Return the columns of all blocks; a column that is text in some blocks and another plain type in others is text."""
     fields: dict[str, pa.Field[Any]] = {}
     for schema in schemas:
         for field in schema:

@@ -1,4 +1,4 @@
-"""Columns that hold numbers of one type in some files of a table, and of another in others."""
+"""Numeric columns whose types differ between the files of a table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMERIC = ("bool", "small integer", "number")  # families of numbers: where all 
 
 
 def mixed_number_columns(schemas: Collection[pa.Schema], common: pa.Schema) -> frozenset[str]:
-    """Columns that are numbers in the common schema, and small integers or truth values in some of the others."""
+    """Return columns that are numbers in the common schema, but small integers or booleans in some files."""
     numbers = {field.name for field in common if arrow_type_family(field.type) == "number"}
     return frozenset(
         field.name
@@ -23,7 +23,7 @@ def mixed_number_columns(schemas: Collection[pa.Schema], common: pa.Schema) -> f
 
 
 def with_common_numbers(batch: pa.RecordBatch, names: Collection[str], common: pa.Schema) -> pa.RecordBatch:
-    """The batch, its small integers and truth values as the numbers that the common schema has in these columns."""
+    """Cast a batch's small integers and booleans to the numeric types of the common schema."""
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if name in names and arrow_type_family(column.type) in NUMERIC[:-1]:

@@ -39,27 +39,27 @@ _NO_END = f"Of other formats the name must end so: {', '.join(end for ends in FO
 
 @dataclass(frozen=True)
 class ParquetContent:
-    """What the footer of a Parquet file says, and the rows of its row groups."""
+    """Footer of a Parquet file, and access to its row groups."""
 
     metadata: pq.FileMetaData
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The columns."""
+        """Columns of the file."""
         return self.metadata.schema.to_arrow_schema()
 
     @property
     def types_sha256(self) -> str:
-        """Nothing: the footer holds the types."""
+        """Empty, because the footer holds the types."""
         return ""
 
     @cached_property
     def _text(self) -> list[str]:
-        """The columns of text."""
+        """Text columns."""
         return [field.name for field in self.arrow_schema if arrow_type_family(field.type) == "text"]
 
     def _is_delta(self, column: str) -> bool:
-        """Whether some pages of a column hold differences of texts, which Arrow does not read as a dictionary."""
+        """Return whether a column has delta-encoded pages, which Arrow cannot read as a dictionary."""
         groups = range(self.metadata.num_row_groups)
         return any(
             encoding.startswith("DELTA")
@@ -70,13 +70,13 @@ class ParquetContent:
 
     @cached_property
     def _plain_text(self) -> frozenset[str]:
-        """The columns of text that become dictionaries only once they are read."""
+        """Text columns that are dictionary-encoded only after reading."""
         return frozenset(name for name in self._text if self._is_delta(name))
 
     def bounds(self, column: str) -> Bounds | None:
-        """Least and greatest value and number of nulls of a column of timestamps or dates.
+        """Return the minimum, maximum and number of nulls of a column of timestamps or dates.
 
-        None if the footer lacks them, or the column holds something else.
+        None if the footer lacks them, or the column has another type.
         """
         leaves = self._leaves.get(column, [])
         kind = self._time_type(leaves[0]) if len(leaves) == 1 else None
@@ -97,7 +97,7 @@ class ParquetContent:
         return Bounds(pa.scalar(min(lows, default=None), kind), pa.scalar(max(highs, default=None), kind), n_null)
 
     def _time_type(self, leaf: int) -> pa.DataType | None:
-        """What the numbers of a column of timestamps or dates count; not always the unit that Arrow gives them."""
+        """Return the stored type of a column of timestamps or dates, whose unit may differ from Arrow's."""
         column = self.metadata.schema.column(leaf)
         logical = json.loads(column.logical_type.to_json())
         if column.physical_type == "INT32" and logical["Type"] == "Date":
@@ -109,7 +109,7 @@ class ParquetContent:
 
     @cached_property
     def _leaves(self) -> dict[str, list[int]]:
-        """The numbers of the leaves of each column; a list or a struct may have several."""
+        """Leaf numbers of each column; a list or struct may have several."""
         leaves: dict[str, list[int]] = {name: [] for name in self.arrow_schema.names}
         for place in range(self.metadata.num_columns):
             name = self.metadata.schema.column(place).path
@@ -123,7 +123,7 @@ class ParquetContent:
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group. Raises SourceError if a page is damaged."""
+        """Yield the rows of a row group. Raises SourceError if a page is damaged."""
         with filesystem.open_input_file(file.path) as stream:
             parquet = pq.ParquetFile(
                 stream,
@@ -137,10 +137,11 @@ class ParquetContent:
                 yield with_text_as_dictionaries(batch, self._plain_text) if self._plain_text else batch
 
     def _read(self, parquet: pq.ParquetFile, row_group: int, columns: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group: all columns at a time, or of many columns one group of them after the other.
+        """Yield the rows of a row group: all columns at once, or groups of columns one after the other if there are
+        many.
 
-        Whoever reads a column takes about half a megabyte, however few its rows are, until the last row is read. So thousands of
-        columns are read some hundred at a time, where all their rows take less than that.
+        A column reader takes about half a megabyte until the last row is read, however few the rows are. So thousands
+        of columns are read about a hundred at a time if all their rows take less than that.
         """
 
         def rows_of(names: Sequence[str] | None) -> Iterator[pa.RecordBatch]:
@@ -160,7 +161,9 @@ class ParquetContent:
         yield from whole.to_batches(BATCH_ROWS)
 
     def _is_short(self, row_group: int, names: Sequence[str]) -> bool:
-        """Whether all rows of these columns, text as indices of words, take less than their readers, and do not depend on values."""
+        """Return whether all rows of these columns, with text as dictionary indices, take less memory than the column
+        readers and have fixed-size values.
+        """
         kinds = (self.arrow_schema.field(name).type for name in names)
         row_bytes = sum(INDEX_BYTES if arrow_type_family(kind) == "text" else _bytes_of(kind) for kind in kinds)
         n_rows = self.metadata.row_group(row_group).num_rows
@@ -169,7 +172,7 @@ class ParquetContent:
 
 
 def _without_keys(rows: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
-    """The rows. Raises SourceError if some of their columns are encrypted."""
+    """Yield the rows. Raises SourceError if columns are encrypted."""
     try:
         yield from rows
     except OSError as error:
@@ -179,7 +182,7 @@ def _without_keys(rows: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.Reco
 
 
 def with_text_as_dictionaries(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
-    """The batch with some of its columns as dictionaries, as all text is read."""
+    """Dictionary-encode some columns of a batch, as all text is read."""
     columns = [
         column.dictionary_encode() if name in names and not pa.types.is_dictionary(column.type) else column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
@@ -188,7 +191,7 @@ def with_text_as_dictionaries(batch: pa.RecordBatch, names: Collection[str]) -> 
 
 
 def _bytes_of(kind: pa.DataType) -> float:
-    """Bytes of one value; infinite where they depend on it."""
+    """Return the bytes per value; infinite for variable-size types."""
     if pa.types.is_dictionary(kind):
         return INDEX_BYTES
     if pa.types.is_null(kind):
@@ -200,7 +203,7 @@ def _bytes_of(kind: pa.DataType) -> float:
 
 
 def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
-    """What a file's footer says. Raises SourceError if it is no Parquet file, or is damaged."""
+    """Read a file's footer. Raises SourceError if it is not a Parquet file, or is damaged."""
     try:
         info = filesystem.get_file_info(path)
         size = require_file_size(path, info)
@@ -234,7 +237,9 @@ def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
 
 
 def sampled_sha256(stream: pa.NativeFile, size: int) -> str:
-    """SHA-256 of 32 blocks of 4 KiB, evenly spaced over the first `size` bytes; of all of them if they are no more."""
+    """Return the SHA-256 of 32 blocks of 4 KiB, evenly spaced over the first `size` bytes; of all bytes if there are no
+    more.
+    """
     digest = hashlib.sha256()
     last = size - BLOCK_BYTES
     is_small = size <= SAMPLED_BLOCKS * BLOCK_BYTES
@@ -246,7 +251,7 @@ def sampled_sha256(stream: pa.NativeFile, size: int) -> str:
 
 
 def require_file_size(path: str, info: pafs.FileInfo) -> int:
-    """The size of a file. Raises SourceError if it is gone, or its server does not tell."""
+    """Return the size of a file. Raises SourceError if it is missing, or its server does not report a size."""
     if info.type == pafs.FileType.NotFound:
         raise SourceError(
             path,

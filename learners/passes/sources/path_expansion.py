@@ -1,4 +1,6 @@
-"""The files that a path, a folder or a glob names; links are followed as far as whoever asks may read, and no folder within itself."""
+"""Expand paths, folders and globs to files; links are followed where the caller may read, without recursion into
+cycles.
+"""
 
 from __future__ import annotations
 
@@ -27,27 +29,28 @@ HIDDEN = (".", "_")
 
 
 class Found(NamedTuple):
-    """An entry of a folder."""
+    """Entry of a folder."""
 
     path: str
     is_file: bool
 
     @property
     def name(self) -> str:
-        """The last part of its path."""
+        """Last part of the path."""
         return self.path.rpartition("/")[2]
 
 
 def expand_path_to_files(
     filesystem: pafs.FileSystem, path: str, look: Look | None = None
 ) -> tuple[list[str], str | None]:
-    """The files that a path, folder or glob names, sorted; and in words which others of a folder are not read.
+    """Return the sorted files that a path, folder or glob names, and a description of the other files in the folder
+    that are not read.
 
-    In a folder these are its Parquet files; else the files of the one other format that it holds. `look` says what may be read,
-    and counts what is looked through.
+    In a folder these are its Parquet files, or else the files of its only other format. `look` holds the
+    permissions, and counts the scanned entries.
 
-    Raises SourceError if there is nothing, the files of a folder have several formats, or there is too much to look through;
-    and what `look.access` raises where a path, or what a link in a folder leads to, may not be read.
+    Raises SourceError if nothing is found, the files of a folder have several formats, or there is too much to
+    scan; and the error of `look.access` if a path, or a link's target, may not be read.
     """
     look = look or Look()
     look.access.require(filesystem, [_fixed_folder(path) if _has_wildcards(path) else path])
@@ -72,7 +75,7 @@ def expand_path_to_files(
 
 
 def first_match(path: str, look: Look) -> str | None:
-    """The first file or folder of this machine that a glob names, if there is any. Raises as `expand_path_to_files`."""
+    """Return the first local file or folder that a glob matches, if any. Raises as `expand_path_to_files`."""
     look.access.require(pafs.LocalFileSystem(), [_fixed_folder(path)])
     return next((found.path for found in _matches(path, look)), None)
 
@@ -82,12 +85,12 @@ def _has_wildcards(path: str) -> bool:
 
 
 def _fixed_folder(path: str) -> str:
-    """The folder above the first part of a glob that has a wildcard."""
+    """Return the folder above the first part of a glob with a wildcard."""
     return str(PurePosixPath(re.split(r"[*?\[]", path, maxsplit=1)[0] + "x").parent)
 
 
 def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
-    """The files that a glob names, sorted."""
+    """Return the sorted files that a glob matches."""
     is_hidden = HIDDEN if not PurePosixPath(path).name.startswith(HIDDEN) else ()
     if is_local_filesystem(filesystem):
         matches = [found for found in _matches(path, look) if found.is_file]
@@ -113,7 +116,7 @@ def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
 
 
 def _matches(path: str, look: Look) -> Iterator[Found]:
-    """What a glob names on this machine; a folder is only looked into where the glob can match something in it."""
+    """Yield the local entries that a glob matches; only folders that can contain matches are scanned."""
     base = _fixed_folder(path)
     prefix = "" if base not in (".", "") or path.startswith(".") else "./"
     parts = PurePosixPath(prefix + path).parts
@@ -136,10 +139,11 @@ def _matches(path: str, look: Look) -> Iterator[Found]:
 def local_entries(
     base: str, look: Look, goes_into: Callable[[str, int], bool] = lambda _name, _depth: True
 ) -> Iterator[Found]:
-    """All that lies below a folder of this machine, in any order; nothing if there is no such folder.
+    """Yield all entries below a local folder, in any order; none if it does not exist.
 
-    `goes_into(name, depth)` says whether a folder is looked into, `depth` folders below `base`. A folder that is reached again
-    from within itself is not entered, so each of its files is named once. Raises what `look` raises, before a link is followed.
+    `goes_into(name, depth)` returns whether to scan a folder, `depth` levels below `base`. A folder that is
+    reached again from within itself is not entered, so each of its files is yielded once. Raises the error of
+    `look` before a link is followed.
     """
     try:
         top = os.stat(base)  # noqa: PTH116
@@ -165,9 +169,10 @@ def local_entries(
 
 
 def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
-    """What tells a file from others: its real path, and the columns that its folders give to its rows.
+    """Return what distinguishes a file from others: its real path, and the columns from its folders.
 
-    `x.csv`, `./x.csv` and a link to it are one file, whose rows count once; a link `day=2` to `day=1` makes other rows of it.
+    `x.csv`, `./x.csv` and a link to it are one file, whose rows count once; a link `day=2` to `day=1` gives
+    different rows.
     """
     if not is_local_filesystem(filesystem):
         return path
@@ -176,9 +181,9 @@ def file_place(filesystem: pafs.FileSystem, path: str) -> Hashable:
 
 
 def hive_partition_values(path: str) -> dict[str, str | None]:
-    """The names and values in the folders right above a file, from the outermost.
+    """Return the names and values in the folders directly above a file, outermost first.
 
-    Folders further up, with others between them, belong to whoever has put the table there.
+    Folders further up, separated by other folders, are not part of the table's partitioning.
     """
     values: list[tuple[str, str | None]] = []
     for folder in reversed(PurePosixPath(path).parent.parts):
@@ -191,7 +196,7 @@ def hive_partition_values(path: str) -> dict[str, str | None]:
 
 
 def _decoded(text: str) -> str:
-    """Percent signs resolved; a text whose bytes are not UTF-8 stays as it is, so that two of them do not become one."""
+    """Decode percent escapes; text that does not decode to UTF-8 is unchanged, so that different texts stay different."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -199,7 +204,7 @@ def _decoded(text: str) -> str:
 
 
 def _below(filesystem: pafs.FileSystem, path: str, look: Look) -> list[Found]:
-    """All that lies below a folder."""
+    """Return all entries below a folder."""
     if is_local_filesystem(filesystem):
         return list(local_entries(path, look))
     infos = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))

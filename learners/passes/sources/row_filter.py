@@ -1,4 +1,4 @@
-"""Some rows of the files: a window in time, rows that were not forgotten, a share that is not kept back."""
+"""Row filters: a time window, rows that are not forgotten, a share that is not held out."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _FIRST_OF_NS = datetime.datetime(1677, 9, 22)  # a timestamp in nanoseconds cann
 
 @dataclass(frozen=True)
 class Since(Condition):
-    """Rows after a moment; rows without a time are not among them."""
+    """Condition for rows after a time; rows without a time do not meet it."""
 
     column: str  # of timestamps or dates
     cut: datetime.datetime
 
     @property
     def text(self) -> str:
-        """The condition in words; with the file it identifies the rows."""
+        """Text of the condition; with the file it identifies the rows."""
         return f"{self.column} > {self.cut.isoformat()}"
 
     @property
@@ -43,14 +43,14 @@ class Since(Condition):
         return (self.column,)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Return the rows that meet the condition, (n_rows,) bool."""
         del file, fragment, offset
         column = rows.column(rows.schema.names.index(self.column))
         is_after = pc.greater(column, _scalar(self.cut, column.type)).fill_null(False)
         return np.asarray(is_after.to_numpy(zero_copy_only=False), bool)
 
     def implies(self, text: str) -> Condition | None:
-        """The condition with that text, if it is an earlier moment of the same column."""
+        """Return the condition with that text, if it is an earlier time of the same column."""
         start = f"{self.column} > "
         if not text.startswith(start):
             return None
@@ -64,14 +64,14 @@ class Since(Condition):
 
 @dataclass(frozen=True)
 class Excess(Condition):
-    """Rows that fulfil the first conditions but not all of the second."""
+    """Condition for rows that meet the first conditions but not all of the second."""
 
     held: tuple[Condition, ...]
     excluded: tuple[Condition, ...]
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Text of the condition."""
         return f"{_texts(self.held)} but not {_texts(self.excluded)}"
 
     @property
@@ -80,7 +80,7 @@ class Excess(Condition):
         return tuple(name for condition in (*self.held, *self.excluded) for name in condition.columns)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Return the rows that meet the condition, (n_rows,) bool."""
         held, excluded = np.ones(rows.num_rows, bool), np.ones(rows.num_rows, bool)
         for condition in self.held:
             held &= condition.mask(rows, file, fragment, offset)
@@ -90,7 +90,7 @@ class Excess(Condition):
 
 
 class Selection:
-    """Which rows of which files to learn from.
+    """Selection of the files and rows to learn from.
 
     `raw`: all files, with all their rows.
     `conditions`: position of each file to learn from -> the conditions that its rows must fulfil.
@@ -108,15 +108,15 @@ class Selection:
         self._left = {file_identity(file): index for index, file in enumerate(left)}
 
     def and_all(self, conditions: Sequence[Condition]) -> Selection:
-        """The same files, with more conditions on the rows of all of them."""
+        """Add conditions on the rows of all files."""
         return Selection(self.raw, {index: (*own, *conditions) for index, own in self.wanted.items()})
 
     def divide(self, identity: str) -> tuple[list[str], Source | None] | None:
-        """What is wanted of the rows with an identity, and a source of those that are not.
+        """Divide the rows with an identity into wanted rows and a source of the others.
 
-        Returns the identities of wanted files that these rows contain, and the source of the one file with the rows that
-        are not wanted, None if all are; or None if the rows are unknown: of no file here, or not known to contain what is
-        wanted of it.
+        Returns the identities of the wanted files that these rows contain, and a source of the unwanted rows, None if
+        there are none; or None if the rows are unknown: they belong to no file here, or may not contain the wanted
+        rows.
         """
         whole, texts = split_file_identity(identity)
         files = self.raw if whole in self._place else self.raw.earlier
@@ -136,7 +136,7 @@ class Selection:
         return [file_identity(self.source.files[index])], self.raw.restricted({index: [Excess(held, conditions)]})
 
     def rewritten(self, files: frozenset[str]) -> frozenset[str]:
-        """Identities of files; those whose rows other files of a lake table hold by now are replaced by these."""
+        """Replace file identities by those of the files that now hold the same rows, in a lake table."""
         for old, new in self.raw.rewrites:
             if old <= files:
                 files = (files - old) | new
@@ -144,7 +144,7 @@ class Selection:
 
 
 def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | None:
-    """The condition with that text if it follows from the given ones."""
+    """Return the condition with that text if the given conditions imply it."""
     for condition in conditions:
         implied = condition if condition.text == text else condition.implies(text)
         if implied is not None:
@@ -153,7 +153,7 @@ def _condition_of(text: str, conditions: Sequence[Condition]) -> Condition | Non
 
 
 def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Selection:
-    """The newest rows.
+    """Select the newest rows.
 
     `length`: "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
     that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
@@ -194,7 +194,7 @@ def _size_and_unit(length: str) -> tuple[int, str]:
 
 
 def _bounds_and_newest(source: Source, column: str) -> tuple[list[TimeBounds], tuple[str, datetime.datetime]]:
-    """The bounds of each file, and the newest time with the path of its file."""
+    """Return the time bounds of each file, and the newest time with the path of its file."""
     bounds = [file_time_bounds(source, index, column) for index in range(len(source.files))]
     moments = {source.files[i].path: latest for i, (_, latest, _) in enumerate(bounds) if latest is not None}
     if not moments:
@@ -204,10 +204,10 @@ def _bounds_and_newest(source: Source, column: str) -> tuple[list[TimeBounds], t
 
 
 def lone_window_warnings(source: Source, length: str, timestamp: str) -> list[str]:
-    """One sentence where a window in time keeps few rows that lie far after all others, as after one wrong time.
+    """Warn if a time window keeps few rows that lie far after all others, as a single wrong time would cause.
 
-    Few are fewer than `FEW_ROWS` or `FEW_SHARE` of the rows; far is further than the window is long. Reads the times of the
-    files that reach into the window. Raises as `select_newest_rows` does.
+    Few means fewer than `FEW_ROWS` or `FEW_SHARE` of the rows; far means further than the window's length. Reads
+    the times of files that overlap the window. Raises as `select_newest_rows` does.
     """
     size, unit = _size_and_unit(length)
     if unit == "f":
@@ -242,9 +242,9 @@ def lone_window_warnings(source: Source, length: str, timestamp: str) -> list[st
 
 
 def file_time_bounds(source: Source, index: int, column: str) -> TimeBounds:
-    """The earliest and the last time in a file and whether some row has none: from its footer, or by reading.
+    """Return the earliest and latest time in a file and whether any row has none, from its footer or by reading.
 
-    To microseconds: the earliest is rounded down, the last one up.
+    Times are rounded to microseconds, the earliest down and the latest up.
 
     Raises UnknownColumn; SourceError if the column does not hold timestamps or dates, or one of a year that Python does
     not know.
@@ -286,7 +286,7 @@ def _span(
 
 
 def _counted(scalar: pa.Scalar, *, is_last: bool = False) -> datetime.datetime:
-    """A timestamp or date from its number: Python has no nanoseconds."""
+    """Convert a timestamp or date from its integer, rounding nanoseconds, which Python lacks."""
     kind, ticks = scalar.type, int(scalar.value)
     if pa.types.is_date(kind):
         days = ticks if pa.types.is_date32(kind) else ticks // 86_400_000
@@ -298,7 +298,7 @@ def _counted(scalar: pa.Scalar, *, is_last: bool = False) -> datetime.datetime:
 
 
 def _require_one_kind(moments: Mapping[str, datetime.datetime], column: str) -> None:
-    """Refuse times with a zone beside times without one: nobody knows which is later."""
+    """Refuse a mix of times with and without a zone, which cannot be compared."""
     zoned = [path for path, moment in moments.items() if moment.tzinfo is not None]
     if zoned and len(zoned) < len(moments):
         other = next(path for path in moments if path not in zoned)
@@ -308,7 +308,7 @@ def _require_one_kind(moments: Mapping[str, datetime.datetime], column: str) -> 
 
 
 def _before(newest: datetime.datetime, seconds: int) -> datetime.datetime:
-    """So many seconds earlier, or the beginning of time."""
+    """Return the time this many seconds earlier, or the earliest time that Python represents."""
     try:
         return newest - datetime.timedelta(seconds=seconds)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Rows that can be walked once, kept so that passes can walk them again: in memory, or beyond a bound in a file."""
+"""Rows that can be read once, stored for repeated passes: in memory, or in a file beyond a limit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHARE = 4  # of the memory limit: the other three parts are for what passes coun
 def source_from_row_stream(
     arrow_schema: pa.Schema, batches: Iterable[pa.RecordBatch], identity: str, held_bytes: int | None = None
 ) -> Source:
-    """A source of rows that come once.
+    """Create a source from rows that can be read once.
 
     `identity`: the key under which a store may keep statistics of the rows.
     `held_bytes`: more than that goes to a temporary Parquet file, which is removed with the source; by default a quarter of

@@ -1,4 +1,4 @@
-"""Where rows come from: files on any file system, or a table in memory, read piece by piece."""
+"""Sources: files on any file system, or a table in memory, read in fragments."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ __all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile",
 
 
 class Source:
-    """A table that can be walked several times.
+    """A table that can be read several times.
 
-    Make one by `Source.open` or `Source.of_table`.
+    Create it with `Source.open` or `Source.of_table`.
 
     Attributes
     ----------
@@ -106,11 +106,12 @@ class Source:
         at: str | None = None,
         access: FileAccess = ANYWHERE,
     ) -> Source:
-        """Find the files and read what they tell of themselves.
+        """Find the files and read their metadata.
 
-        Of Parquet that is the footer. Other files are read once as a whole: CSV and JSON lines to find the types of their
-        columns, and all of them for their SHA-256, by which a refresh knows them again. Folders named `column=value` right
-        above the files add columns. Of a lake table just the files of one snapshot count, without the rows that it deletes.
+        For Parquet this is the footer. Other files are read completely once: CSV and JSON Lines to infer the types of
+        their columns, and all of them for their SHA-256, by which a refresh recognizes them. Folders named
+        `column=value` directly above the files add columns. A lake table contributes only the files of one snapshot,
+        without deleted rows.
 
         Parameters
         ----------
@@ -170,7 +171,7 @@ class Source:
 
     @classmethod
     def of_snapshot(cls, filesystem: pafs.FileSystem, snapshot: Snapshot, access: FileAccess = ANYWHERE) -> Source:
-        """The rows of a lake table at one moment; a `SourceError` if it has none."""
+        """Open the rows of a lake table's snapshot. Raises SourceError if it has none."""
         if not snapshot.files:
             raise SourceError(snapshot.place, f"has no rows in version {snapshot.version}.")
         files = open_snapshot_files(filesystem, snapshot, snapshot.files, access)
@@ -180,7 +181,7 @@ class Source:
         return source
 
     def since(self, known: KnownSnapshot) -> Source:
-        """The same rows, beside the files that have left the lake table since a snapshot."""
+        """Add the files that left the lake table since a snapshot, as `earlier`."""
         if self.snapshot is None:
             return self
         changes = lake_table_changes(self._filesystem, self.snapshot, self.files, known, self._access)
@@ -193,7 +194,7 @@ class Source:
 
     @classmethod
     def of_table(cls, table: pa.Table, identity: str = "") -> Source:
-        """A table that is in memory already; `identity` is the key under which a store may keep its statistics.
+        """Create a source from a table in memory; `identity` is the key under which a store may keep its statistics.
 
         Raises SourceError if two columns have the same name.
         """
@@ -207,7 +208,7 @@ class Source:
         return source
 
     def carved(self, fragments: Sequence[int]) -> Source:
-        """Some fragments, by their positions, with nothing but their files: a source small enough to be sent away."""
+        """Return a source of some fragments, by position, with only their files, small enough to send to a worker."""
         chosen = [self.fragments[index] for index in fragments]
         places = {file: place for place, file in enumerate(dict.fromkeys(fragment.file for fragment in chosen))}
         source = self._with_fragments([replace(fragment, file=places[fragment.file]) for fragment in chosen])
@@ -217,15 +218,15 @@ class Source:
         return source
 
     def thinned(self, max_rows: int) -> Source:
-        """Evenly spaced fragments of at most about this many rows together, at least one."""
+        """Select evenly spaced fragments with about `max_rows` rows in total, at least one."""
         step = -(-self.n_rows // max(1, max_rows))
         return self._with_fragments(self.fragments[:: max(1, step)])
 
     def restricted(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
-        """Some files, each with the rows that fulfil all its conditions.
+        """Select some files, each with the rows that meet all its conditions.
 
-        `conditions`: position of the file in `files` -> its conditions. Their words become part of the file's identity, so
-        statistics of a part of the rows can be stored and found again.
+        `conditions`: position of the file in `files` -> its conditions. Their texts become part of the file's
+        identity, so that statistics of these rows can be stored and found again.
         """
         source = self.only(conditions)
         source.files = tuple(
@@ -242,9 +243,10 @@ class Source:
         return source
 
     def weighted(self, weight: RowWeight, *, is_hidden: bool = False) -> Source:
-        """The same rows, each of which counts as often as its weight says; the column of weights can be hidden from readers.
+        """Weight the rows; `is_hidden` hides the weight column from readers.
 
-        Whoever asks restricts them by the weight, too, so that what was counted is not taken for what plain rows give.
+        Callers also restrict the rows by the weight, so that these statistics are not mistaken for those of
+        unweighted rows.
 
         Raises UnknownColumn.
         """
@@ -258,14 +260,16 @@ class Source:
         return source
 
     def completed(self, completion: Callable[[pa.RecordBatch], pa.RecordBatch]) -> Source:
-        """The same rows with some values changed; whoever asks restricts them by a condition that says so."""
+        """Change some values of the rows by a function; callers also restrict them by a condition that records the
+        change.
+        """
         source = copy(self)
         source._completion = completion
         source.earlier = None if self.earlier is None else self.earlier.completed(completion)
         return source
 
     def ordered(self, names: Sequence[str]) -> Source:
-        """The same rows with their columns in this order; those that are not named follow as they were."""
+        """Order the columns by these names; the others follow in their previous order."""
         own = self.arrow_schema.names
         order = [*(name for name in dict.fromkeys(names) if name in own), *(name for name in own if name not in names)]
         if order == own:
@@ -276,7 +280,7 @@ class Source:
         return source
 
     def known_by(self, contents: Mapping[int, str]) -> Source:
-        """The same rows, some files of which (by their positions) are known by the SHA-256 of all their bytes."""
+        """Set the SHA-256 of all bytes of some files, by position."""
         source = copy(self)
         source.files = tuple(
             replace(file, content_sha256=contents.get(index, file.content_sha256))
@@ -285,7 +289,8 @@ class Source:
         return source
 
     def content_sha256(self, file: int, read: Callable[[int], object] = lambda _: None) -> str:
-        """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
+        """Return the SHA-256 of all bytes of a file; `read` is called with the number of bytes just read, and may
+        raise.
 
         Raises SourceError if the file cannot be read, or has changed since it was opened.
         """
@@ -293,12 +298,12 @@ class Source:
 
     @property
     def hints(self) -> list[str]:
-        """What a user wants to know: of files that have left or are not read, and of text that looks like numbers."""
+        """Return hints for the user: files that left or are not read, and text that looks numeric."""
         own = [self._hint] if self._hint else []
         return own + [f"{file.path}: {hint}" for file in self.files for hint in file.hints.values()]
 
     def only(self, files: Collection[int]) -> Source:
-        """Just the files at these positions of `files`."""
+        """Select the files at these positions."""
         return self._with_fragments([fragment for fragment in self.fragments if fragment.file in files])
 
     def _with_fragments(self, fragments: Sequence[Fragment]) -> Source:
@@ -308,7 +313,7 @@ class Source:
         return source
 
     def learnable(self) -> list[str]:
-        """The columns whose type can be learned from; of all others the type is all that anybody needs."""
+        """Return the columns whose type can be learned from; of the others only the type is needed."""
         return [
             field.name
             for field in self.arrow_schema
@@ -316,18 +321,20 @@ class Source:
         ]
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in file order, as record batches of at most 65,536 rows, with the columns of `arrow_schema` in order."""
+        """Yield all rows in file order, in record batches of at most 65,536 rows, with columns ordered as in
+        `arrow_schema`.
+        """
         for fragment in self.fragments:
             yield from self.read(fragment, columns)
 
     def has_columns_apart(self, fragment: Fragment) -> bool:
-        """Whether some columns of a fragment can be read without reading the others, as Parquet allows."""
+        """Return whether the columns of a fragment can be read separately, as in Parquet."""
         return self.files[fragment.file].kind == "Parquet"
 
     def read(
         self, fragment: Fragment, columns: Sequence[str] | None = None, check_indices: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one fragment.
+        """Yield the rows of one fragment.
 
         Parameters
         ----------
@@ -349,7 +356,7 @@ class Source:
     def read_weighted(
         self, fragment: Fragment, columns: Sequence[str] | None = None, check_indices: bool = True
     ) -> Iterator[tuple[pa.RecordBatch, Integers | None]]:
-        """The rows of one fragment as `read` gives them, and (n_rows,) int64: how often each counts, where the rows have weights."""
+        """Yield the rows of one fragment as `read` does, with (n_rows,) int64 weights, or None without weights."""
         names = self.arrow_schema.names  # which Arrow makes anew each time it is asked
         known = set(names)
         for name in columns or ():
@@ -385,5 +392,5 @@ class Source:
 
     @cached_property
     def _mixed_numbers(self) -> frozenset[str]:
-        """Columns of numbers in some files, and of small integers or truth values in others."""
+        """Columns that are numbers in some files, and small integers or booleans in others."""
         return mixed_number_columns({file.arrow_schema for file in self.files}, self.arrow_schema)

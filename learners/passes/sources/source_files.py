@@ -1,4 +1,4 @@
-"""Files of the data: their formats, what tells one from another, what they hold, and what is said of their rows."""
+"""Data files: their formats, identities, contents and row conditions."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _READ_BYTES = 4 << 20
 
 
 def file_format_by_extension(path: str) -> str | None:
-    """The format of a file; None if the end of its name tells none.
+    """Return the format of a file by its extension; None if unknown.
 
-    Files of text may be packed as well.
+    Text files may be compressed.
     """
     name = path.lower()
     for packed in PACKED:
@@ -61,7 +61,7 @@ def file_format_by_extension(path: str) -> str | None:
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest value of a column, which are null where all are, and the number of nulls."""
+    """Minimum and maximum of a column, null if all values are, and the number of nulls."""
 
     least: pa.Scalar
     greatest: pa.Scalar
@@ -69,32 +69,32 @@ class Bounds(NamedTuple):
 
 
 class Content(Protocol):
-    """The columns of one file, and how their rows are read."""
+    """Columns of one file, and access to its rows."""
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns."""
+        """Columns of the file."""
 
     @property
     def types_sha256(self) -> str:
-        """What beside the bytes of the file decides on the values: types that were found or told. Empty if nothing does."""
+        """Hash of the inferred or declared types that affect the values besides the file's bytes; empty if none do."""
 
     def bounds(self, column: str) -> Bounds | None:
-        """Between which values a column lies, if that is known before the rows are read."""
+        """Return the bounds of a column, if known without reading the rows."""
 
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a row group, of at most 65,536 at a time; the columns may come in another order."""
+        """Yield the rows of a row group, at most 65,536 at a time; the columns may be in another order."""
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file, what identifies its content, and how that is read.
+    """A file, its identity, and access to its content.
 
-    `part` says by which conditions on its rows, if not all are meant. `content_sha256` is of a sample of its bytes, or of all
-    of them where somebody has read them; empty where `footer_sha256` is of all of them already. `columns` are those that
-    count, where other files of the table have others: of some this one may have missing cells.
+    `part`: conditions on its rows, if only some are meant. `content_sha256`: of a sample of its bytes, or of all
+    if these were read; empty if `footer_sha256` covers all of them. `columns`: those in use, if files of the
+    table differ; this file may lack some, which are then missing cells.
     """
 
     path: str
@@ -122,13 +122,13 @@ class SourceFile:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns."""
+        """Columns of the file."""
         return self.content.arrow_schema
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """A piece of work: one row group, or a slice of a table in memory."""
+    """Unit of work: one row group, or a slice of a table in memory."""
 
     file: int
     row_group: int
@@ -136,37 +136,39 @@ class Fragment:
 
 
 class Condition(Protocol):
-    """What rows must fulfil to be read."""
+    """Condition that rows must meet to be read."""
 
     @property
     def text(self) -> str:
-        """The condition in words; equal words mean equal rows."""
+        """Text of the condition; equal texts mean equal rows."""
 
     @property
     def columns(self) -> Sequence[str]:
         """Columns that the condition reads."""
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool; `rows` begin at row `offset` of the fragment, of which none is missing."""
+        """Return the rows that meet the condition, (n_rows,) bool; `rows` are consecutive rows of the fragment,
+        starting at `offset`.
+        """
 
     def implies(self, text: str) -> Condition | None:
-        """The condition with that text, if this one implies it; by default it implies none but itself."""
+        """Return the condition with that text, if this one implies it; by default it implies only itself."""
         return self if text == self.text else None
 
 
 class RowWeight(Condition, Protocol):
-    """How often each row counts; as a condition it leaves out rows that count zero times."""
+    """Weight of each row; as a condition it excludes rows of weight zero."""
 
     @property
     def column(self) -> str:
-        """Where the weights are."""
+        """Column with the weights."""
 
     def counts(self, rows: pa.RecordBatch) -> Integers:
-        """(n_rows,) int64: how often each row counts."""
+        """Return how often each row counts, (n_rows,) int64."""
 
 
 def store_error_reason(error: Exception) -> str | None:
-    """What to say of an error that is the store's and not the file's; None if it is none."""
+    """Describe an error caused by the object store instead of the file; None otherwise."""
     text = one_line_error_text(error)
     if any(word in text for word in REFUSALS):
         return f"is refused by its store ({text}). Renew the credentials if they have expired, or have them allow it."
@@ -178,7 +180,9 @@ def store_error_reason(error: Exception) -> str | None:
 
 
 def file_identity(file: SourceFile) -> str:
-    """SHA-256 of path, size, time of the last change, footer and content; then, of a part of the rows, its conditions in JSON."""
+    """Return the SHA-256 of path, size, modification time, footer and content; for part of the rows, followed by the
+    conditions as JSON.
+    """
     content: list[object] = [file.path, file.size, file.mtime_ns, file.footer_sha256]
     content += [file.content_sha256] if file.content_sha256 else []
     content += [file.columns] if file.columns else []
@@ -187,9 +191,9 @@ def file_identity(file: SourceFile) -> str:
 
 
 def split_file_identity(identity: str) -> tuple[str, tuple[str, ...] | None]:
-    """The identity of the whole file, and the conditions of the part; None for those of a form that is not ours.
+    """Split an identity into that of the whole file and the conditions of the part; None for an unknown form.
 
-    So were they written before they were JSON, and could not always be told apart: what they identify is counted again.
+    These were written before conditions were JSON, and were ambiguous, so their rows are counted again.
     """
     whole, is_part, text = identity.partition("|")
     if not is_part:
@@ -201,7 +205,9 @@ def split_file_identity(identity: str) -> tuple[str, tuple[str, ...] | None]:
 
 
 def arrow_type_family(arrow_type: pa.DataType) -> str:
-    """Types of one family may differ from file to file (int32 and double, string and dictionary of string)."""
+    """Return the family of a type; types of one family may differ between files (int32 and double, string and
+    dictionary of string).
+    """
     if pa.types.is_dictionary(arrow_type):
         family = arrow_type_family(arrow_type.value_type)
         return family if family in ("text", "bool") else f"dictionary of {family}"  # nominal, unlike its plain form
@@ -221,7 +227,7 @@ def arrow_type_family(arrow_type: pa.DataType) -> str:
 
 
 def file_with_digest(file: SourceFile) -> SourceFile:
-    """The file with a digest of all that its values depend on."""
+    """Add a digest of everything that the file's values depend on."""
     if not file.content.types_sha256:
         return file
     digest = hashlib.sha256(f"{file.footer_sha256} {file.content.types_sha256}".encode()).hexdigest()
@@ -229,7 +235,7 @@ def file_with_digest(file: SourceFile) -> SourceFile:
 
 
 def source_file_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Callable[[int], object]) -> str:
-    """SHA-256 of all bytes of a file; `read` is told how many more were read, and may raise.
+    """Return the SHA-256 of all bytes of a file; `read` is called with the number of bytes just read, and may raise.
 
     Raises SourceError if the file cannot be read, or has changed since it was opened.
     """
@@ -253,9 +259,9 @@ def source_file_sha256(filesystem: pafs.FileSystem, file: SourceFile, read: Call
 def fragment_rows(
     filesystem: pafs.FileSystem, file: SourceFile, fragment: Fragment, columns: Sequence[str] | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one fragment of a file; the columns may come in another order.
+    """Yield the rows of one fragment of a file; the columns may be in another order.
 
-    Raises SourceError if the file has vanished, has changed since it was opened, or is damaged.
+    Raises SourceError if the file is missing, has changed since it was opened, or is damaged.
     """
     if file.kind == IN_MEMORY:
         yield from file.content.batches(filesystem, file, fragment.row_group, columns)
@@ -287,7 +293,7 @@ def fragment_rows(
 
 
 def require_unchanged_file(filesystem: pafs.FileSystem, file: SourceFile) -> None:
-    """Refuse a file that is not as it was when it was opened. Raises SourceError."""
+    """Refuse a file that has changed since it was opened. Raises SourceError."""
     now = filesystem.get_file_info(file.path)
     if now.type != pafs.FileType.File:
         raise SourceError(file.path, "was removed while it was being read. Put it back, or register the data again.")
@@ -297,10 +303,11 @@ def require_unchanged_file(filesystem: pafs.FileSystem, file: SourceFile) -> Non
 
 
 def file_stamp(filesystem: pafs.FileSystem, path: str) -> tuple[int | str, ...] | None:
-    """What a file is at a moment, beside its size and time of change, which a program may set: inode and ctime; in stores its ETag.
+    """Return the inode and ctime of a local file, or a store's ETag, which reveal changes that leave size and
+    modification time equal.
 
-    It is compared within one training alone: a restored file or a `chmod` between two trainings recounts nothing. None if the
-    store tells nothing.
+    Stamps are compared only within one training, so that restoring a file or a `chmod` between trainings does not
+    cause recounting. None if the store provides no ETag.
     """
     try:
         if is_local_filesystem(filesystem):
@@ -318,7 +325,7 @@ def file_stamp(filesystem: pafs.FileSystem, path: str) -> tuple[int | str, ...] 
 
 
 def stamped_file(filesystem: pafs.FileSystem, path: str, read: Callable[[], SourceFile]) -> SourceFile:
-    """What `read` says of a file, which must be the same before and after. Raises SourceError."""
+    """Return the file described by `read`, checking that it did not change meanwhile. Raises SourceError."""
     stamp = file_stamp(filesystem, path)
     file = replace(read(), stamp=stamp)
     if file_stamp(filesystem, path) != stamp:
@@ -328,25 +335,25 @@ def stamped_file(filesystem: pafs.FileSystem, path: str, read: Callable[[], Sour
 
 @dataclass(frozen=True)
 class InMemory:
-    """A table that is in memory already, in pieces."""
+    """A table in memory, divided into slices."""
 
     table: pa.Table
     types_sha256: ClassVar[str] = ""
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns."""
+        """Columns of the table."""
         return self.table.schema
 
     def bounds(self, column: str) -> Bounds | None:
-        """Not known before the rows are read."""
+        """Return None: bounds are unknown before the rows are read."""
         del column
         return None
 
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of a piece."""
+        """Yield the rows of a slice."""
         del filesystem
         rows = self.table.slice(sum(file.row_groups[:row_group]), file.row_groups[row_group])
         rows = rows if columns is None else rows.select(list(columns))

@@ -50,7 +50,7 @@ MAGIC = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd", "lz4":
 
 @dataclass(frozen=True)
 class TabularContent:
-    """The columns of a file that is read from its beginning to its end."""
+    """Columns of a file that is read sequentially."""
 
     kind: Kind
     arrow_schema: pa.Schema  # with the types that were found, or told
@@ -62,7 +62,7 @@ class TabularContent:
 
     @property
     def types_sha256(self) -> str:
-        """Of the types, where the file itself does not hold them."""
+        """Hash of the inferred types and readings, which the file does not contain."""
         if self.kind not in ("CSV", "JSON lines"):
             return ""
         readings = {
@@ -75,19 +75,19 @@ class TabularContent:
         return hashlib.sha256(types.encode()).hexdigest() + "".join(more)
 
     def with_types(self, types: Mapping[str, pa.DataType]) -> TabularContent:
-        """The same columns, some of them of other types."""
+        """Return the columns with changed types."""
         fields = [field.with_type(types.get(field.name, field.type)) for field in self.arrow_schema]
         return replace(self, arrow_schema=pa.schema(fields))
 
     def bounds(self, column: str) -> Bounds | None:
-        """Not known before the rows are read."""
+        """Return None: bounds are unknown before the rows are read."""
         del column
         return None
 
     def batches(
         self, filesystem: pafs.FileSystem, file: SourceFile, row_group: int, columns: Sequence[str] | None
     ) -> Iterator[pa.RecordBatch]:
-        """All rows."""
+        """Yield all rows."""
         del row_group
         names = self.arrow_schema.names if columns is None else list(columns)
         if self.kind in ("Feather", "ORC"):
@@ -130,13 +130,13 @@ class TabularContent:
 
 
 def _later(reading: Reading) -> list[Mapping[str, str]]:
-    """What is said of forms that earlier releases did not know: identities of files without them stay as they were."""
+    """Return the options of a reading that earlier releases lacked; file identities without them are unchanged."""
     options = {name: mark for name, mark in reading.options().items() if name in LATER_FIELDS}
     return [options] if options else []
 
 
 def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType) -> pa.Array:
-    """The values of a column of text, of a type."""
+    """Convert a text column to a type."""
     if pa.types.is_string(kind):
         return reading.without_marks(column.dictionary).take(column.indices).dictionary_encode()
     words = pc.utf8_trim_whitespace(reading.plain(column.dictionary))
@@ -151,14 +151,16 @@ def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType)
 
 
 def feather_or_orc_format(kind: Kind) -> pads.FileFormat:
-    """Of files that hold their types."""
+    """Return the pyarrow format of Feather or ORC, whose files contain their types."""
     return pads.IpcFileFormat() if kind == "Feather" else pads.OrcFileFormat()
 
 
 def csv_convert_options(
     types: Mapping[str, pa.DataType], names: Sequence[str], words: Collection[str]
 ) -> pacsv.ConvertOptions:
-    """How the values of CSV are read: empty, NA, NULL, NaN and their like are missing, but for words and what is in quotes."""
+    """Return pyarrow's CSV options: empty, NA, NULL, NaN and similar texts are missing, except those in `words` and
+    quoted ones.
+    """
     return pacsv.ConvertOptions(
         column_types=dict(types),
         include_columns=list(names),
@@ -171,32 +173,32 @@ def csv_convert_options(
 
 
 class Hashed(io.RawIOBase):
-    """A stream of bytes that are hashed as they go by."""
+    """Byte stream that hashes what is read."""
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self.stream, self.digest = stream, hashlib.sha256()
         self.has_quotes = False
 
     def readable(self) -> bool:
-        """Whether bytes can be read: they can."""
+        """Return True: the stream is readable."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         block: bytes = self.stream.read(None if size < 0 else size)
         self.digest.update(block)
         self.has_quotes = self.has_quotes or b'"' in block
         return block
 
     def rest(self) -> str:
-        """SHA-256 of all bytes, those that nobody wanted included."""
+        """Read the remaining bytes and return the SHA-256 of all."""
         while self.read(BLOCK_BYTES):
             pass
         return self.digest.hexdigest()
 
 
 def open_hashed_stream(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, pa.NativeFile]:
-    """The bytes of a file, and what they are when they are unpacked."""
+    """Open a file as a hashed stream of its bytes, and a stream of the decompressed content."""
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
     plain = pa.PythonFile(hashed, mode="r")
     codec = compression_by_extension(path)
@@ -204,7 +206,7 @@ def open_hashed_stream(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, 
 
 
 def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
-    """Read a file once: its columns with their types, its rows, its SHA-256.
+    """Read a file once for its columns with types, number of rows and SHA-256.
 
     `kind`: "CSV", "JSON lines", "Feather" or "ORC".
     `types`: types of columns of text files that are not to be found.
@@ -231,7 +233,7 @@ def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: Kind, typ
 
 
 def _wrong_packing(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """What to say of a file that is not packed as its name says; None if it is, or cannot be read."""
+    """Describe a file whose compression does not match its extension; None if it matches, or the file cannot be read."""
     codec = compression_by_extension(path)
     if codec is None:
         return None
@@ -251,7 +253,7 @@ Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, conten
 
 
 def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> Found:
-    """A file that holds its types; its bytes are read for their SHA-256, as its footer does not tell of every value."""
+    """Inspect a file that contains its types; all bytes are hashed, because its footer does not cover every value."""
     fragment = feather_or_orc_format(kind).make_fragment(path, filesystem)
     n_rows, schema = fragment.count_rows(), fragment.physical_schema
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
@@ -312,7 +314,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
 
 
 def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
-    """Whether the last value of a file of CSV is closed."""
+    """Return whether the last value of a CSV file ends with a quote."""
     end = b""
     with open_hashed_stream(filesystem, path)[1] as stream:
         plain = header.plain(stream, path)
@@ -322,7 +324,7 @@ def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bo
 
 
 def _nulls_of(kind: pa.DataType, reading: Reading, words: frozenset[str]) -> tuple[str, ...]:
-    """What stands for a missing value among texts that were not taken for one: in quotes it is text, unless a model says no."""
+    """Return the texts that mean missing in columns of this type; quoted ones are text, unless a model says otherwise."""
     if not pa.types.is_string(kind) or reading.expected == "text":
         return tuple(null for null in NULLS if null not in reading.words)
     return ("", *words)
@@ -358,11 +360,11 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
 
 
 def _has_others(schemas: Sequence[pa.Schema], name: str) -> bool:
-    """Whether a column of text is one of numbers or truth values in some blocks."""
+    """Return whether a text column is numeric or boolean in some blocks."""
     kinds = [schema.field(name).type for schema in schemas if name in schema.names]
     return any(arrow_type_family(kind) in ("number", "bool") for kind in kinds)
 
 
 def compression_by_extension(path: str) -> str | None:
-    """How a file is packed, by its name."""
+    """Return the compression of a file by its extension, or None."""
     return next((codec for packed, codec in PACKED.items() if path.lower().endswith(packed)), None)

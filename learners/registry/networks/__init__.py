@@ -1,1 +1,1 @@
-"""Networks taken apart: interventions, averages over graphs, and samples where sums are too large."""
+"""Inference in networks: interventions, averages over graphs, and sampling where exact sums are too large."""

@@ -1,4 +1,4 @@
-"""Networks with their arcs and parameters, which can be cut: of states, and of linear Gaussian numbers."""
+"""Networks with arcs and parameters that support interventions: discrete and linear Gaussian."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class DiscreteNetwork:
 
     @cached_property
     def columns(self) -> Columns:
-        """How the columns are variables; found without compiling the network."""
+        """Mapping of columns to variables, available without compiling the network."""
         shares = [np.full(table.shape[-1], 1.0 / table.shape[-1]) for table in self.tables]
         alone: Graph = ((),) * len(shares)
         return Columns(circuit_from_network_tables(alone, shares, left_out=self.left_out), self.schema)
 
     def after(self, codes: Mapping[int, float]) -> DiscreteNetwork:
-        """The network in which some variables are certain.
+        """Return the network after setting some variables to a value.
 
         References
         ----------
@@ -63,13 +63,13 @@ class DiscreteNetwork:
 
     @cached_property
     def order(self) -> tuple[int, ...]:
-        """The variables that the network has, parents first."""
+        """Variables of the network, parents first."""
         return tuple(
             TopologicalSorter({v: own for v, own in enumerate(self.parents) if v not in self.left_out}).static_order()
         )
 
     def ancestors(self, variables: Iterable[int]) -> list[int]:
-        """Some variables and their ancestors, ascending; variables that the network does not have are left out."""
+        """Return some variables and their ancestors, ascending, without variables that the network lacks."""
         found, queue = set[int](), [v for v in variables if v not in self.left_out]
         while queue:
             v = queue.pop()
@@ -79,18 +79,18 @@ class DiscreteNetwork:
         return sorted(found)
 
     def n_circuit_edges(self) -> int:
-        """The edges of the network's circuit."""
+        """Return the number of edges of the network's circuit."""
         return network_circuit_edges(self.parents, [table.shape[-1] for table in self.tables], self.left_out)
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
-        """The network as a circuit. Raises NetworkTooLarge."""
+        """Compile the network to a circuit. Raises NetworkTooLarge."""
         circuit = circuit_from_network_tables(self.parents, self.tables, max_edges, self.left_out)
         return CircuitModel(self.schema, circuit, self.facts)
 
 
 @dataclass(frozen=True, eq=False)
 class GaussianNetwork:
-    """A linear Gaussian network: each number is its intercept, the weighted sum of its parents, and noise."""
+    """A linear Gaussian network: each variable is an intercept, a weighted sum of its parents, and noise."""
 
     schema: Schema
     parents: Graph
@@ -101,11 +101,11 @@ class GaussianNetwork:
 
     @cached_property
     def columns(self) -> Columns:
-        """How the columns are variables."""
+        """Mapping of columns to variables."""
         return self.model().columns
 
     def after(self, codes: Mapping[int, float]) -> GaussianNetwork:
-        """The network in which some variables have a mean of their own."""
+        """Return the network after setting some variables to a fixed mean."""
         intercepts, weights, variances = self.intercepts.copy(), self.weights.copy(), self.variances.copy()
         for v, number in codes.items():
             intercepts[v], weights[v], variances[v] = number, 0.0, SET_VARIANCE
@@ -113,7 +113,7 @@ class GaussianNetwork:
         return replace(self, parents=parents, intercepts=intercepts, weights=weights, variances=variances)
 
     def model(self, max_edges: int = MAX_EDGES) -> GaussianModel:
-        """The joint Gaussian distribution."""
+        """Return the joint Gaussian distribution."""
         d = self.intercepts.size
         through = np.linalg.inv(np.eye(d) - self.weights)
         with np.errstate(over="ignore", invalid="ignore"):  # which the mixture refuses

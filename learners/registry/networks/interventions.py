@@ -1,4 +1,6 @@
-"""do(): a column is set from outside. The arcs into it are cut, and then its value is evidence; and which columns confound cause and outcome."""
+"""Interventions do(): cut the arcs into a column and set its value as evidence; and find the columns that confound
+cause and outcome.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from learners.registry.networks.elimination.rows import Elimination
 
 
 def descendant_nodes(parents: Graph, node: int) -> set[int]:
-    """The nodes that a node is an ancestor of."""
+    """Return the descendants of a node."""
     descendants, new = {node}, {node}
     while new:
         new = {v for v, own in enumerate(parents) if v not in descendants and new.intersection(own)}
@@ -25,7 +27,7 @@ def descendant_nodes(parents: Graph, node: int) -> set[int]:
 
 
 def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
-    """Columns z by which P(outcome | do(cause)) = sum over z of P(outcome | cause, z) P(z); of which none can be left out.
+    """Return a minimal set of columns z with P(outcome | do(cause)) = sum over z of P(outcome | cause, z) P(z).
 
     `parents`: of each node.
     `cause`, `outcome`: the outcome is no parent of the cause.
@@ -46,7 +48,7 @@ def adjustment_set(parents: Graph, cause: int, outcome: int) -> tuple[int, ...]:
 
 
 def d_connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]:
-    """The nodes that depend on a source given others, by the arcs.
+    """Return the nodes that are d-connected to a source given others.
 
     References
     ----------
@@ -80,7 +82,7 @@ def d_connected_nodes(parents: Graph, source: int, given: list[int]) -> set[int]
 def answer_after_intervention(
     network: ArcNetwork, query: Query, most_bytes: int | None = None, pause: Callable[[], None] | None = None
 ) -> Answer:
-    """The answer of a network after a query's intervention, if it has one; then with `intervention`, see `describe_intervention`.
+    """Answer a query after its intervention, if any; the answer then has `intervention`, see `describe_intervention`.
 
     `most_bytes`: for the tables of an exact answer; FEWPASS_MEMORY unless given. Beyond it see `answer_exactly_or_by_samples`.
     Raises UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEvidence, NotSampled or NoWorlds.
@@ -99,7 +101,9 @@ def answer_after_intervention(
 def exact_answer_in_cut_network(
     network: ArcNetwork, codes: Mapping[int, float], query: Query, most_bytes: int | None = None
 ) -> Answer:
-    """The exact answer after an intervention of codes that are read already, without a word of the arcs. Raises TablesTooLargeToSum."""
+    """Return the exact answer after an intervention with known codes, without a description of the arcs. Raises
+    TablesTooLargeToSum.
+    """
     cut, known = network.after(codes), query_after_intervention(query)
     if isinstance(cut, DiscreteNetwork):
         return answer_by_elimination(cut.columns, Elimination(cut, most_bytes), [known])[0]
@@ -107,7 +111,9 @@ def exact_answer_in_cut_network(
 
 
 def intervention_codes(columns: Columns, query: Query) -> dict[int, float]:
-    """The codes, or numbers, to which a query sets variables. Raises UnknownColumn, InvalidEvidence or SchemaError."""
+    """Return the codes, or numbers, to which a query sets variables. Raises UnknownColumn, InvalidEvidence or
+    SchemaError.
+    """
     if isinstance(query, Surprise):
         return {}
     evidence_with_interventions(query)
@@ -119,14 +125,14 @@ def intervention_codes(columns: Columns, query: Query) -> dict[int, float]:
 
 
 def query_after_intervention(query: Query) -> Query:
-    """The query to a network whose arcs are cut already, or whose graph is chosen."""
+    """Return the query for a network whose arcs are already cut, or whose graph is chosen."""
     if isinstance(query, Surprise):
         return query
     return replace(query, evidence=evidence_with_interventions(query), do={}, graph="best")
 
 
 def describe_intervention(columns: Columns, parents: Graph, codes: Mapping[int, float], query: Query) -> Intervention:
-    """What setting columns does to the arcs.
+    """Describe the effect of setting columns on the arcs.
 
     Returns dict: `set`, the `cut` arcs, and, if one column is set, `back_door`: of each outcome whether the column is its
     cause, and the columns to adjust for, by which observed rows alone would tell the same.
@@ -151,7 +157,7 @@ def describe_intervention(columns: Columns, parents: Graph, codes: Mapping[int, 
 
 
 def intervention_outcomes(columns: Columns, query: Query, codes: Mapping[int, float]) -> list[int]:
-    """The variables that a query asks for, or all that are not set."""
+    """Return the variables that a query asks for, or all that are not set."""
     if isinstance(query, Marginal | Surprise):
         return []
     if query.variables:

@@ -1,4 +1,4 @@
-"""Queries to networks that are too large to be summed: answers from samples, each with its standard error."""
+"""Approximate answers for networks too large for exact sums, from samples, with standard errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCK = 1 << 13
 
 
 class NotSampled(LearnerError, ValueError):
-    """A query of a kind that has no answer from samples."""
+    """Raised for a query kind that sampling cannot answer."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class NotSampled(LearnerError, ValueError):
 
 
 class NoWorlds(LearnerError, ValueError):
-    """No sample agrees with the evidence."""
+    """Raised if no sample agrees with the evidence."""
 
     def __init__(self, n: int, seconds: float) -> None:
         super().__init__(
@@ -45,7 +45,9 @@ class NoWorlds(LearnerError, ValueError):
 
 
 class _Sums(NamedTuple):
-    """Sums over samples: their number, the weights, their squares; and of each asked value the weights and squares of its samples."""
+    """Sums over samples: their number, weights and squared weights; and, for each queried value, the weights and
+    squares of its samples.
+    """
 
     n: int
     weight: float
@@ -57,7 +59,7 @@ class _Sums(NamedTuple):
 def likelihood_weighting_answer(
     network: DiscreteNetwork, query: Query, sampling: Sampling, pause: Callable[[], None] | None = None
 ) -> Answer:
-    """The answer to a query by likelihood weighting, which ends at a standard error or a time.
+    """Answer a query by likelihood weighting until a standard error or time limit is reached.
 
     `query`: of evidence only: interventions are cut already.
     `sampling`: its `error` is of each probability; of a marginal it is a share of the probability.
@@ -143,7 +145,7 @@ def _starts(sizes: list[int]) -> Integers:
 def _sums(
     network: SampledNetwork, variables: list[int], sampling: Sampling, pause: Callable[[], None] | None, started: float
 ) -> tuple[_Sums, float]:
-    """Sums over as many blocks as are needed, and the largest standard error."""
+    """Sum over as many blocks as needed; returns the sums and the largest standard error."""
     codes, weights = np.zeros((network.sizes.size, BLOCK), np.uint16), np.empty(BLOCK)
     k = int(network.sizes[variables].sum()) if variables else 0
     sums, error = _Sums(0, 0.0, 0.0, np.zeros(k), np.zeros(k)), np.inf
@@ -172,7 +174,7 @@ def _sums(
 
 
 def _largest_error(sums: _Sums) -> float:
-    """Of the asked values; of a marginal as a share of its probability."""
+    """Return the largest standard error of the queried values; for a marginal, relative to its probability."""
     if sums.weights.size:
         return float(_shares(sums)[1].max())
     mean = sums.weight / sums.n
@@ -181,7 +183,7 @@ def _largest_error(sums: _Sums) -> float:
 
 
 def _shares(sums: _Sums) -> tuple[Floats, Floats]:
-    """The probability of each asked value, and its standard error: at least that of one sample more or less."""
+    """Return the probability of each queried value and its standard error, at least that of one sample more or less."""
     shares = sums.weights / sums.weight
     variance = sums.squares * (1.0 - shares) ** 2 + (sums.square - sums.squares) * shares**2
     least = sums.square / sums.weight**2  # 1 / effective sample size

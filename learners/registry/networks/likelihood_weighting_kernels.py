@@ -1,4 +1,4 @@
-"""Worlds drawn from a network of states, in the order of its arcs, each weighed by the evidence."""
+"""Draw samples from a discrete network in arc order, weighted by the evidence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from learners.kernels.random import STEP, uniform_variate
 
 
 class SampledNetwork(NamedTuple):
-    """A network as the kernel reads it."""
+    """Arrays of a network for the kernel."""
 
     order: Integers  # (m,) int64: the variables, parents first
     sizes: Integers  # (n_variables,) int64
@@ -32,7 +32,7 @@ class SampledNetwork(NamedTuple):
 def draw_likelihood_weighted_samples(
     network, counter, codes, weights
 ):  # SampledNetwork, uint64; OUT (n_variables, n) uint16, OUT (n,) float64
-    """Draw worlds and their weights: Fung, Chang (1989); Shachter, Peot (1989)."""
+    """Draw samples and their weights: Fung, Chang (1989); Shachter, Peot (1989)."""
     n = weights.size
     weights[:] = 1.0
     for v in network.order:

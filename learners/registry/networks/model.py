@@ -1,4 +1,4 @@
-"""A network as a model: its circuit where that is small, or its Gaussian, and the network that is summed out and cut."""
+"""A network as a model: its circuit if small, or its Gaussian, and the network for elimination and interventions."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ MOST_QUERIED_EDGES = 200_000
 
 
 class ArcModel(CircuitModel):
-    """A model that is made of a network."""
+    """Base of models made from a network."""
 
     network: ArcNetwork
 
     def answer(self, queries: Sequence[Query], pause: Callable[[], None] | None = None) -> list[Answer]:
-        """Answers as `queries.answer_all` tells them; those after an intervention as `interventions.answer_after_intervention` does."""
+        """Answer queries as `queries.answer_all` does, and after an intervention as
+        `interventions.answer_after_intervention` does.
+        """
         is_cut = [not isinstance(query, Surprise) and bool(query.do) for query in queries]
         plain = [query for query, cut in zip(queries, is_cut, strict=True) if not cut]
         whole = iter(self._answer_uncut(plain, pause))
@@ -48,7 +50,7 @@ class ArcModel(CircuitModel):
         return super().answer(queries, pause)
 
     def structure(self) -> dict[str, object]:
-        """The columns, the arcs, and what the circuit over them consists of."""
+        """Return the columns, the arcs, and a description of the circuit."""
         return super().structure() | {"edges": self._edges()}
 
     def _edges(self) -> list[dict[str, str]]:
@@ -59,8 +61,8 @@ class ArcModel(CircuitModel):
 class NetworkModel(ArcModel):
     """A Bayesian network of discrete variables.
 
-    Its circuit answers where it is small: it is compiled once, and then many times as fast for single rows. Else variables are summed
-    out for each question; and where that takes too much memory, samples answer.
+    A small network is compiled once to a circuit, which answers single rows many times faster. Larger networks
+    eliminate variables for each question, or sample if that takes too much memory.
 
     `circuit`: if it is compiled already.
     `max_edges`: of a circuit that `circuit` compiles.
@@ -86,22 +88,22 @@ class NetworkModel(ArcModel):
 
     @cached_property
     def circuit(self) -> Circuit:  # type: ignore[override]  # compiled when it is first needed
-        """The network as a circuit, compiled once. Raises NetworkTooLarge."""
+        """Circuit of the network, compiled once. Raises NetworkTooLarge."""
         return self.network.model(self.max_edges).circuit
 
     @cached_property
     def n_edges(self) -> int:
-        """The edges of the circuit, which need not be compiled yet."""
+        """Number of edges of the circuit, which need not be compiled."""
         return int(self.circuit.children.size) if self.is_compiled else self.network.n_circuit_edges()
 
     @property
     def is_compiled(self) -> bool:
-        """Whether there is a circuit already."""
+        """True if the circuit is compiled."""
         return "circuit" in vars(self)
 
     @property
     def has_small_circuit(self) -> bool:
-        """Whether the circuit answers queries."""
+        """True if the circuit is small enough to answer queries."""
         return self.n_edges <= min(MOST_QUERIED_EDGES, self.max_edges)
 
     def _answer_uncut(self, queries: Sequence[Query], pause: Callable[[], None] | None) -> list[Answer]:
@@ -113,17 +115,17 @@ class NetworkModel(ArcModel):
             return [answer_exactly_or_by_samples(self.columns, self.elimination, query, pause) for query in queries]
 
     def prepare(self) -> None:
-        """Compile a small circuit, so that the first query does not wait for it."""
+        """Compile a small circuit in advance, so that the first query is fast."""
         if self.has_small_circuit:
             super().prepare()
 
     @property
     def _is_summed(self) -> bool:
-        """Whether rows are answered without a circuit, which would be too large."""
+        """True if rows are answered by elimination because the circuit would be too large."""
         return not self.is_compiled and self.n_edges > self.max_edges
 
     def class_posterior(self, x: Array, variable: int) -> Floats:
-        """(n_rows, n_classes) float64: P(class | attributes) of rows (n_variables, n_rows) that are possible."""
+        """Return P(class | attributes) of possible rows (n_variables, n_rows), (n_rows, n_classes) float64."""
         if not self._is_summed:
             return super().class_posterior(x, variable)
         hidden = np.array(x)
@@ -131,24 +133,30 @@ class NetworkModel(ArcModel):
         return self.row_marginals(hidden, [variable])[0]
 
     def row_logs(self, x: Array) -> Floats:
-        """(n_rows,) float64: log probability of rows (n_variables, n_rows), what is missing summed out."""
+        """Return the log probability of rows (n_variables, n_rows), with missing values marginalized, (n_rows,)
+        float64.
+        """
         return self.elimination.row_logs(x, {}) if self._is_summed else super().row_logs(x)
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> list[Floats]:
-        """(n_rows, n_values) float64 of each variable by itself, given each row. Raises ImpossibleEvidence."""
+        """Return the distribution of each variable given each row, (n_rows, n_values) float64 each. Raises
+        ImpossibleEvidence.
+        """
         if not self._is_summed:
             return super().row_marginals(x, variables)
         return self.elimination.row_marginals(x, variables, {})[1]
 
     def row_draws(self, x: Array, n: int, seed: int, numbers: Integers) -> Floats:
-        """(n_rows, n, n_variables) float64 drawn given each row; `numbers` (n_rows,) are the rows' own. Raises ImpossibleEvidence."""
+        """Draw samples given each row, (n_rows, n, n_variables) float64; `numbers` (n_rows,) seed each row. Raises
+        ImpossibleEvidence.
+        """
         if not self._is_summed:
             return super().row_draws(x, n, seed, numbers)
         rngs = [np.random.default_rng([seed, number]) for number in numbers.tolist()]
         return np.array(self.elimination.row_draws(x, n, rngs, {})).reshape(x.shape[1], n, x.shape[0])
 
     def structure(self) -> dict[str, object]:
-        """The columns, the arcs, and what the circuit over them consists of, if it is not too large."""
+        """Return the columns, the arcs, and a description of the circuit, if it is not too large."""
         if not self._is_summed:
             return super().structure()
         nodes = [{"name": name, "role": "attribute"} for name in self.columns.names]
@@ -158,7 +166,9 @@ class NetworkModel(ArcModel):
         return {"nodes": nodes, "edges": self._edges(), "elimination": {"n_cells": n_cells}}
 
     def tables(self) -> dict[str, pa.Table]:
-        """`columns`, `nodes` and `edges` of the circuit, for SQL; if it is too large, `columns`, `arcs` and `probabilities`."""
+        """Return `columns`, `nodes` and `edges` of the circuit, for SQL; if it is too large, `columns`, `arcs` and
+        `probabilities`.
+        """
         if not self._is_summed:
             return super().tables()
         parents, tables = self.network.parents, self.network.tables
@@ -187,7 +197,7 @@ class NetworkModel(ArcModel):
         }
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
-        """Header and named arrays, from which `from_arrays` makes the model again."""
+        """Return a header and named arrays for `from_arrays`."""
         header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         circuit = {} if self._is_summed else dict(self.circuit.to_arrays())
         arrays = {"n_values": np.array(self.columns.n_values, np.int64)} | circuit
@@ -196,7 +206,7 @@ class NetworkModel(ArcModel):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`; the arrays may be memory-mapped and read-only."""
         stored = cast("CircuitHeader", header)
         schema = Schema.from_json(stored["schema"])
         has_circuit = all(name in arrays for name in CircuitArrays._fields)
@@ -211,7 +221,7 @@ class NetworkModel(ArcModel):
 
 
 class LinearModel(ArcModel, GaussianModel):
-    """A linear Gaussian network, as the joint Gaussian of its numbers.
+    """A linear Gaussian network, represented by its joint Gaussian.
 
     Raises InvalidCircuit if the covariance is not positive definite in floating point.
     """
@@ -224,7 +234,7 @@ class LinearModel(ArcModel, GaussianModel):
         self.network: GaussianNetwork = network
 
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
-        """Header and named arrays, from which `from_arrays` makes the model again."""
+        """Return a header and named arrays for `from_arrays`."""
         network = self.network
         header: CircuitHeader = {"kind": self.kind, "schema": network.schema.to_json(), "facts": self.facts}
         weights = [network.weights[v, list(own)] for v, own in enumerate(network.parents)]
@@ -233,7 +243,7 @@ class LinearModel(ArcModel, GaussianModel):
 
     @classmethod
     def from_arrays(cls, header: Mapping[str, object], arrays: Arrays) -> Self:
-        """The model of `to_arrays`; the arrays may be mapped and read-only."""
+        """Build the model from the output of `to_arrays`; the arrays may be memory-mapped and read-only."""
         stored = cast("CircuitHeader", header)
         d = arrays["intercepts"].size
         weights = np.zeros((d, d))
@@ -255,7 +265,7 @@ def _parents_of(arrays: Arrays) -> Graph:
 
 
 def check_linear_gaussian_network(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse arrays that are no linear Gaussian network; numbers that make no Gaussian, its mixture refuses.
+    """Refuse arrays that are not a linear Gaussian network; the mixture checks that the numbers form a Gaussian.
 
     Raises LearnerError.
     """
@@ -267,7 +277,7 @@ def check_linear_gaussian_network(header: Mapping[str, object], arrays: Arrays) 
 
 
 def check_discrete_network(header: Mapping[str, object], arrays: Arrays) -> None:
-    """Refuse arrays that are no network of the circuit beside them. Raises LearnerError."""
+    """Refuse arrays that are not a network matching the stored circuit. Raises LearnerError."""
     del header
     sizes = np.asarray(arrays["n_values"])
     _check_parents(arrays, sizes.size)

@@ -1,4 +1,4 @@
-"""The network within a model: of a classifier, of a file, and of any graph of a posterior over structures."""
+"""Networks inside models: of a classifier, of an imported file, and of any graph of a posterior over structures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TINY = 1e-300
 
 
 class TablesTooLarge(LearnerError, ValueError):
-    """The tables of a network are too large to be taken apart."""
+    """Raised if the tables of a network are too large to expand."""
 
     def __init__(self, n_cells: int, most: int) -> None:
         super().__init__(
@@ -42,10 +42,10 @@ class TablesTooLarge(LearnerError, ValueError):
 
 
 def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
-    """The joint distribution of attributes and class of a classifier, as a circuit.
+    """Compile the joint distribution of a classifier's attributes and class to a circuit.
 
-    Variable i is attribute i of the schema with all its codes, missing included; the last variable is the class.
-    Attributes that the classifier selected away have no leaf.
+    Variable i is attribute i of the schema with all its codes, including missing; the last variable is the class.
+    Attributes that feature selection removed have no leaf.
 
     Raises NetworkTooLarge.
     """
@@ -53,7 +53,7 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
 
 
 def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Of each attribute in tree order the class, its parents and itself, and the sizes of their domains."""
+    """Return for each attribute in tree order its family (class, parents and itself) and the domain sizes."""
     sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
     network, target = model.network, model.schema.n_attributes
     families = [(target, *own, v) for v, own in zip(network.order, network.parents, strict=True)]
@@ -61,18 +61,18 @@ def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]
 
 
 def _tables(model: LookupModel) -> Iterator[Floats]:
-    """The probabilities of each family."""
+    """Yield the probability table of each family."""
     for (_, shape), tree, estimates in zip(_families(model), model.trees, model.estimates, strict=True):
         yield context_tree_probabilities(tree, estimates, shape)
 
 
 def _prior(model: LookupModel) -> Floats:
-    """The classifier's own smoothing of the prior: see `look_up_tables.smoothed_log_class_prior`."""
+    """Return the classifier's smoothed class prior, as in `look_up_tables.smoothed_log_class_prior`."""
     return (model.class_counts + 1.0 / model.schema.n_classes) / (model.class_counts.sum() + 1.0)
 
 
 class NoJointDistribution(LearnerError, ValueError):
-    """The probabilities of a classifier's contexts do not add up to one."""
+    """Raised if the probabilities of a classifier's contexts do not sum to one."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -100,12 +100,12 @@ def classifier_network(model: LookupModel, most_cells: int) -> DiscreteNetwork:
 
 
 def _left_out(model: LookupModel) -> frozenset[int]:
-    """Attributes that the classifier selected away."""
+    """Return the attributes that feature selection removed."""
     return frozenset(range(model.schema.n_attributes)) - set(model.network.order)
 
 
 def classifier_circuit_edges(model: LookupModel) -> int:
-    """The edges of the circuit of a classifier, without its tables."""
+    """Return the number of edges of a classifier's circuit, without computing its tables."""
     sizes, target = [*model.schema.domain_sizes.tolist(), model.schema.n_classes], model.schema.n_attributes
     parents: list[tuple[int, ...]] = [()] * (target + 1)
     for family, _ in _families(model):
@@ -114,14 +114,16 @@ def classifier_circuit_edges(model: LookupModel) -> int:
 
 
 def classifier_network_columns(model: LookupModel) -> Columns:
-    """The columns as the network of a classifier has them, without its tables."""
+    """Return the columns of a classifier's network, without computing its tables."""
     sizes = [*model.schema.domain_sizes.tolist(), model.schema.n_classes]
     tables = tuple(np.full(size, 1.0 / size) for size in sizes)
     return DiscreteNetwork(model.schema, ((),) * len(sizes), tables, {}, _left_out(model)).columns
 
 
 def best_graph_network(model: OrderModel) -> ArcNetwork:
-    """The most probable graph of a posterior with its expected parameters. Raises NoTables if they were too large to be kept."""
+    """Return the most probable graph of a posterior with its expected parameters. Raises NoTables if these were too
+    large to store.
+    """
     if model.posterior.bge is not None:
         return GraphParameters(model).mean(model.best.parents)
     if not model.conditional_tables:
@@ -130,16 +132,16 @@ def best_graph_network(model: OrderModel) -> ArcNetwork:
 
 
 class GraphParameters:
-    """The parameters of any graph of a posterior; the counts of a family are made once."""
+    """Parameters of any graph of a posterior; the counts of each family are computed once."""
 
     def __init__(self, model: OrderModel) -> None:
         self.model = model
         self._counts: dict[tuple[int, tuple[int, ...]], Floats] = {}
 
     def mean(self, parents: Graph) -> ArcNetwork:
-        """A graph with its expected parameters.
+        """Return a graph with its expected parameters.
 
-        Raises NoRows if the model keeps no rows to count them from; NoTables if the tables are too large.
+        Raises NoRows if the model stores no rows to count; NoTables if the tables are too large.
         """
         bge = self.model.posterior.bge
         if bge is not None:
@@ -147,7 +149,7 @@ class GraphParameters:
         return _of_tables(self.model, parents, [_shares(counts) for counts in self._counts_of(parents)])
 
     def drawn(self, parents: Graph, rng: np.random.Generator) -> ArcNetwork:
-        """A graph with parameters drawn from their posterior. Raises NoRows or NoTables."""
+        """Return a graph with parameters drawn from their posterior. Raises NoRows or NoTables."""
         bge = self.model.posterior.bge
         if bge is not None:
             return _gaussian(self.model, parents, draw_posterior_coefficients(parents, bge, rng))
@@ -179,7 +181,7 @@ def _of_tables(model: OrderModel, parents: Graph, tables: Sequence[Floats]) -> D
 
 
 def _gaussian(model: OrderModel, parents: Graph, scored: Coefficients) -> GaussianNetwork:
-    """The network of coefficients in the units in which the columns were scored."""
+    """Convert coefficients from standardized to original units, as a network."""
     return GaussianNetwork(
         model.schema, parents, *unstandardise_coefficients(model.posterior.standard, scored), model.facts
     )

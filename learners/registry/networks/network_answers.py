@@ -1,4 +1,6 @@
-"""Answers of every model: by its circuit, after interventions, by any graph of a posterior, and averaged over graphs and their parameters."""
+"""Answers of every model: by its circuit, after interventions, with any graph of a posterior, or averaged over graphs
+and parameters.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +82,12 @@ def answer_network_queries(
 
 
 def is_circuit_query(query: Query) -> bool:
-    """Whether the model as it is answers a query, without another graph."""
+    """Return whether a query needs neither an intervention nor another graph."""
     return isinstance(query, Surprise) or (not query.do and query.graph == "best")
 
 
 def check_network_queries(model: Model, queries: Sequence[Query]) -> None:
-    """Refuse what `answer_network_queries` would refuse without looking at columns and probabilities.
+    """Refuse the queries that `answer_network_queries` would refuse without reading columns and probabilities.
 
     Raises NoArcs, NoGraphs, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
@@ -131,7 +133,9 @@ DEPENDENT = (
 
 
 class _Values(NamedTuple):
-    """What a network answers: of a marginal its logarithm; else probabilities, or means and then second moments (k,)."""
+    """Answer of one network: the log evidence of a marginal; else probabilities, or means followed by second moments
+    (k,).
+    """
 
     log_evidence: float
     values: Floats
@@ -144,10 +148,10 @@ def graph_averaged_answer(
     most_bytes: int | None = None,
     pause: Callable[[], None] | None = None,
 ) -> dict[str, Any]:
-    """The answer to a query averaged over drawn graphs, each with its expected parameters.
+    """Average the answer to a query over drawn graphs, each with its expected parameters.
 
-    A graph weighs as much as it is probable, and as it finds the evidence probable. Intervals hold what graphs with drawn
-    parameters answer.
+    A graph's weight is its posterior probability times the probability of the evidence. Intervals come from
+    graphs with drawn parameters.
 
     Returns dict: as of one network, with `standard_error` of the draws of graphs, `interval` of probability `level`, `n`
     draws, `n_graphs` different ones, and the posterior's `coverage`. `intervention` has probabilities: of each arc that is
@@ -210,7 +214,7 @@ def _in_arrays(answer: Answer) -> _Values:
 
 
 class _Weighed(NamedTuple):
-    """Graphs weighed by what they say of the evidence, (n, k) values, and the log probability of the evidence."""
+    """Graphs weighted by the probability of the evidence, their values (n, k), and the log evidence."""
 
     graphs: WeightedGraphs
     values: Floats
@@ -273,7 +277,7 @@ def _by_name(form: Answer, shown: _Weighed, spread: _Weighed, level: float) -> d
 
 
 def _interventions(every: Sequence[Mapping[str, Any]], weights: Floats) -> Mapping[str, Any]:
-    """`describe_intervention` all graphs, its arcs and columns with probabilities."""
+    """Merge `describe_intervention` of all graphs, with the probability of each arc and column."""
     if not every:
         return {}
     cut: dict[tuple[str, str], float] = {}

@@ -1,4 +1,6 @@
-"""A posterior over structures as a circuit: its variables are the columns' parent sets, its worlds the graphs."""
+"""A posterior over structures as a circuit whose variables are the columns' parent sets and whose assignments are
+graphs.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ NO_PARENTS = "(none)"
 
 
 class TooManyParentSets(LearnerError, ValueError):
-    """The circuit of a posterior would be too large."""
+    """Raised if the circuit of a posterior would be too large."""
 
     def __init__(self, n_parameters: int) -> None:
         super().__init__(
@@ -33,10 +35,11 @@ class TooManyParentSets(LearnerError, ValueError):
 
 
 def order_circuit(model: OrderModel) -> CircuitModel:
-    """The distribution of graphs under the order prior, exactly as the model holds it.
+    """Return the exact distribution of graphs under the order prior as a circuit.
 
-    Variable i is the parent set of column i. A sum for each set of columns that may come first chooses the next column; the
-    product below has a leaf, its parent sets within that set, and the sum for the set with this column.
+    Variable i is the parent set of column i. A sum node for each set of columns that may come first chooses the
+    next column; each product node below it has a leaf for the parent sets within that set, and the sum node of
+    the set with this column.
 
     Raises TooManyParentSets.
 
@@ -55,7 +58,7 @@ def order_circuit(model: OrderModel) -> CircuitModel:
 
 
 def _words(model: OrderModel, node: int, indices: list[int]) -> tuple[str, ...]:
-    """The parent sets of a column as values: names with commas, or lists where that tells two alike."""
+    """Name the parent sets of a column: names joined by commas, or JSON lists if that is ambiguous."""
     candidates = model.posterior.scores.candidates[node]
     sets = [[model.names[candidates[bit]] for bit in bitset_nodes(index)] for index in indices]
     words = [", ".join(own) or NO_PARENTS for own in sets]

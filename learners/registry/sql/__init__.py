@@ -1,1 +1,1 @@
-"""Networks as plain SQL: tables, and one view that answers every row of a table as the model does."""
+"""Export of networks to plain SQL: tables, and a view that predicts every row of a table as the model does."""

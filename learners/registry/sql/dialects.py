@@ -1,4 +1,4 @@
-"""Dialects of SQL, and a query in one of them as a chain of steps."""
+"""SQL dialects, and queries built as a chain of steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXACT = 1 << 53
 
 
 class UnknownDialect(LearnerError, ValueError):
-    """There is no such dialect."""
+    """Raised for an unknown SQL dialect."""
 
     def __init__(self, dialect: str) -> None:
         super().__init__(f"There is no dialect {dialect!r}. Choose one of {', '.join(DIALECTS)}.")
@@ -22,7 +22,7 @@ class UnknownDialect(LearnerError, ValueError):
 
 
 class UnwritableText(LearnerError, ValueError):
-    """A name or value has no literal in SQL."""
+    """Raised for a name or value that has no SQL literal."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class UnwritableText(LearnerError, ValueError):
 
 @dataclass(frozen=True)
 class Dialect:
-    """One way to write SQL."""
+    """Syntax of one SQL dialect."""
 
     name: str
     quote: str  # around names
@@ -54,17 +54,17 @@ class Dialect:
     parses_exactly: bool = True  # whether a decimal number becomes the nearest double
 
     def identifier(self, name: str) -> str:
-        """A name in quotes."""
+        """Quote an identifier."""
         return self.quote + self._escaped(name, self.name_escapes) + self.quote
 
     def literal(self, value: str | int | bool) -> str:
-        """A value of a column or a class."""
+        """Format a column value or class as a literal."""
         if isinstance(value, bool):
             return str(value).upper()
         return f"'{self._escaped(value, self.escapes)}'" if isinstance(value, str) else str(value)
 
     def number(self, x: float) -> str:
-        """Exactly this double."""
+        """Format a double exactly."""
         if math.isinf(x):
             x = math.copysign(1.7976931348623157e308, x)
         if not self.parses_exactly and x != int(x):
@@ -77,11 +77,11 @@ class Dialect:
         return text if "e" in (text := repr(float(x))) else f"{text}e0"
 
     def largest(self, terms: Sequence[str]) -> str:
-        """The greatest of some numbers."""
+        """Return the greatest of some expressions."""
         return terms[0] if len(terms) == 1 else f"{self.greatest}({', '.join(terms)})"
 
     def exp(self, term: str) -> str:
-        """The exponential, for which PostgreSQL raises an error where it would be zero."""
+        """Return the exponential, clipped because PostgreSQL raises an error on underflow."""
         return f"EXP({self.largest([term, '-7e2'])})"
 
     @staticmethod
@@ -144,7 +144,7 @@ DIALECTS = {
 
 
 def find_sql_dialect(name: str) -> Dialect:
-    """A dialect by its name. Raises UnknownDialect."""
+    """Return a dialect by name. Raises UnknownDialect."""
     if name not in DIALECTS:
         raise UnknownDialect(name)
     return DIALECTS[name]
@@ -157,9 +157,9 @@ LOG_ZERO, IMPOSSIBLE = -1e300, "-1e200"
 
 
 class Query:
-    """Common table expressions, one after the other.
+    """Builder of a query from a chain of common table expressions.
 
-    `prefix`: of the names of the tables that hold the model.
+    `prefix`: of the names of the model's tables.
     """
 
     def __init__(self, dialect: Dialect, n_classes: int, prefix: str) -> None:
@@ -169,7 +169,9 @@ class Query:
     def add(
         self, name: str, columns: Iterable[str], source: str, *, distinct: bool = False, is_shared: bool = False
     ) -> str:
-        """SELECT some columns from what follows FROM; returns a new name that begins so. Several steps read what is shared."""
+        """Add a step that selects columns from `source`; returns its name, which begins with `name`. Several steps may
+        read a shared one.
+        """
         name = f"{name}_{len(self._steps)}"
         selected = ",\n    ".join(columns)
         chosen = "SELECT DISTINCT" if distinct else "SELECT"
@@ -178,21 +180,23 @@ class Query:
         return name
 
     def text(self, columns: Iterable[str], source: str) -> str:
-        """The whole query, with the columns that it gives."""
+        """Return the complete query with its result columns."""
         selected = ",\n  ".join(columns)
         return "WITH " + ",\n".join(self._steps) + f"\nSELECT\n  {selected}\nFROM {source}"
 
     def table(self, of: str) -> str:
-        """The quoted name of one of the tables that hold the model."""
+        """Return the quoted name of one of the model's tables."""
         return quote_table_name(self.dialect, self.prefix, of)
 
     @property
     def classes(self) -> range:
-        """Numbers of the classes."""
+        """Class indices."""
         return range(self.n_classes)
 
     def softmax(self, source: str, kept: Sequence[str], prior: Sequence[float], *, is_shared: bool = False) -> str:
-        """The columns p0, p1, … and `evidence` of the log probabilities l0, l1, …; a row that no class can produce has the prior."""
+        """Add the columns p0, p1, … and `evidence` from the log probabilities l0, l1, …; a row that no class can
+        produce gets the prior.
+        """
         dialect, classes = self.dialect, self.classes
         logs = [f"l{k}" for k in classes]
         source = self.add("largest", [*kept, *logs, f"{dialect.largest(logs)} AS m"], source)
@@ -207,17 +211,17 @@ class Query:
 
 
 def quote_table_name(dialect: Dialect, prefix: str, of: str) -> str:
-    """The quoted name of a table that holds a part of the model; the prefix may name a schema."""
+    """Return the quoted name of a table with part of the model; the prefix may include a schema."""
     return quote_qualified_name(dialect, f"{prefix}_{of}")
 
 
 def quote_qualified_name(dialect: Dialect, name: str) -> str:
-    """A name that may have a schema and a catalogue before it, separated by dots."""
+    """Quote a name, optionally with schema and catalog separated by dots."""
     return ".".join(map(dialect.identifier, name.split(".")))
 
 
 def balanced_sql_sum(terms: Sequence[str]) -> str:
-    """The sum of some terms, so nested that no expression is deep."""
+    """Return the sum of terms, nested so that no expression is deep."""
     if len(terms) <= 2:
         return "(" + " + ".join(terms) + ")"
     half = len(terms) // 2

@@ -1,4 +1,4 @@
-"""From the columns of a table to the codes of a schema, in SQL."""
+"""Encode the columns of a table to the codes of a schema in SQL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from learners.schema.times_and_durations import DICTIONARY, is_date_or_timestamp
 
 
 class UnsupportedColumn(LearnerError, ValueError):
-    """Values of a column have no SQL that reads them as the model does in every database."""
+    """Raised if no portable SQL reads a column's values as the model does."""
 
     def __init__(self, column: str, arrow_type: str, kind: str) -> None:
         super().__init__(
@@ -25,7 +25,7 @@ class UnsupportedColumn(LearnerError, ValueError):
 def add_encoding_step(
     query: Query, schema: Schema, used: Sequence[int], source: str, kept: Sequence[str], absent: Collection[str]
 ) -> str:
-    """The step with the columns c0, c1, …: codes of the attributes in use, by their places in the schema.
+    """Add the step with columns c0, c1, …: codes of the attributes in use, by their positions in the schema.
 
     `source`: quoted name of the table.
     `kept`: what else to select from it, each with a new name.
@@ -68,7 +68,7 @@ def add_encoding_step(
 
 
 def value_encoding_rows(schema: Schema, used: Sequence[int], dialect: Dialect) -> list[str]:
-    """Rows of the table of values: attribute, text, whole number, code."""
+    """Return the rows of the table of values: attribute, text, integer, code."""
     rows = []
     for i in used:
         attribute = schema.attributes[i]
@@ -84,7 +84,9 @@ def _code(attribute: Attribute, x: str, code: str) -> str:
 
 
 def _raw(attribute: Attribute, dialect: Dialect) -> str:
-    """A column as it is compared: numbers as doubles, moments as seconds since 1970, booleans as whole numbers, NaN as NULL."""
+    """Return the expression that compares a column: numbers as doubles, timestamps as seconds since 1970, booleans as
+    integers, NaN as NULL.
+    """
     column = "t." + dialect.identifier(attribute.name)
     arrow_type = attribute.arrow_type.removeprefix(DICTIONARY)
     if arrow_type.startswith(("time32", "time64", "duration")):
@@ -117,7 +119,7 @@ def _without_nan(x: str, dialect: Dialect) -> str:
 
 
 def binary_search_sql(x: str, cuts: Sequence[str], first: int) -> str:
-    """`first` plus the number of ascending cut points below a number: a search by halves."""
+    """Return an expression for `first` plus the number of ascending cut points below a number, by binary search."""
     if not cuts:
         return str(first)
     middle = len(cuts) // 2

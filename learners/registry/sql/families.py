@@ -1,4 +1,4 @@
-"""Look-ups of a network's families in SQL, for rows that are complete and for rows of which something must be summed out."""
+"""Lookups of a network's families in SQL, for complete rows and for rows with missing values to marginalize."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPEN_COMBINATIONS = 256
 
 @dataclass(frozen=True, eq=False)
 class Families:
-    """Look-ups of some families, each of an attribute and its parents."""
+    """Lookups of several families, each an attribute with its parents."""
 
     order: tuple[int, ...]  # the attribute of each family
     above: tuple[tuple[int, ...], ...]  # its parents
@@ -36,18 +36,20 @@ class Families:
         return tuple(sorted(set[int]().union(*self.above)))
 
     def shape(self, family: int) -> tuple[int, ...]:
-        """How many codes each parent of a family has, and last its attribute."""
+        """Return the number of codes of each parent of a family, followed by its attribute's."""
         more = int(self.takes_unseen or self.takes_unseen_parents)
         parents = (self.sizes[i] + more for i in self.above[family])
         return (*parents, self.sizes[self.order[family]] + self.takes_unseen)
 
     @property
     def n_cells(self) -> int:
-        """Of all families together."""
+        """Total number of cells of all families."""
         return sum(math.prod(self.shape(family)) for family in range(len(self.order)))
 
     def cell(self, family: int, code: Callable[[int], str]) -> str:
-        """The number of a row's cell in a family, NULL if the attribute is missing; `code` names the code of an attribute."""
+        """Return the expression for a row's cell number in a family, NULL if the attribute is missing; `code` names an
+        attribute's code.
+        """
         attribute, place = self.order[family], ""
         for member, size in zip((*self.above[family], attribute), self.shape(family), strict=True):
             place = f"({place}) * {size} + {code(member)}" if place else code(member)
@@ -56,7 +58,7 @@ class Families:
         return f"CASE WHEN {code(attribute)} < {self.sizes[attribute]} THEN {place} END"
 
     def descendants(self, attribute: int) -> list[int]:
-        """Children of an attribute, their children, and so on."""
+        """Return the descendants of an attribute."""
         descendants = {attribute}
         for child, parents in zip(self.order, self.above, strict=True):
             if descendants.intersection(parents):
@@ -64,14 +66,16 @@ class Families:
         return [i for i in self.order if i in descendants - {attribute}]
 
     def rows(self, dialect: Dialect) -> Iterator[str]:
-        """Rows of the table of logarithms: family, cell, one logarithm for each class."""
+        """Yield the rows of the table of log probabilities: family, cell, one value per class."""
         for family in range(len(self.order)):
             for cell, logs in enumerate(np.maximum(self.logs(family), LOG_ZERO).tolist()):
                 yield ", ".join([str(self.first + family), str(cell), *map(dialect.number, logs)])
 
 
 def add_family_lookup_step(query: Query, families: Families, source: str, kept: Sequence[str]) -> str:
-    """The step with log probabilities l0, l1, … of rows whose parents are all known; `source` has l0, l1, … without the families."""
+    """Add the step with log probabilities l0, l1, … of rows whose parents are all known; `source` has l0, l1, … before
+    the families.
+    """
     pending = list(range(len(families.order)))
     codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
     while pending:
@@ -83,7 +87,7 @@ def add_family_lookup_step(query: Query, families: Families, source: str, kept: 
 
 
 def add_family_evidence_step(query: Query, families: Families, source: str, log_prior: Sequence[float]) -> str:
-    """As `add_family_elimination_step`, normalised, by look-ups, in which a missing parent ends the context."""
+    """Add the step of `add_family_elimination_step`, normalized, by lookups in which a missing parent ends the context."""
     codes = [f"c{i}" for i in sorted({*families.order, *families.parents})]
     logs = [f"{query.dialect.number(x)} AS l{k}" for k, x in enumerate(log_prior)]
     source = query.add("begun", ["row_key", *codes, *logs], source)
@@ -107,7 +111,9 @@ def _sums(query: Query, block: Sequence[int], source: str) -> list[str]:
 
 
 class Step(NamedTuple):
-    """Attributes whose missing values are opened, families that are looked up then, and attributes that are summed out after."""
+    """One elimination step: attributes whose missing values are expanded, families looked up, and attributes summed
+    out.
+    """
 
     opened: tuple[int, ...]
     families: tuple[int, ...]
@@ -115,7 +121,9 @@ class Step(NamedTuple):
 
 
 def family_elimination_steps(families: Families) -> list[Step]:
-    """An order in which few missing values are open at once: each time the family that needs the fewest more, and all that need none."""
+    """Order the steps so that few missing values are expanded at once: each takes the family that needs the fewest
+    more, and all that need none.
+    """
     parents = set(families.parents)
     needs = {
         family: {*own, attribute} & parents
@@ -142,9 +150,10 @@ def family_elimination_steps(families: Families) -> list[Step]:
 
 
 def add_family_elimination_step(query: Query, families: Families, source: str, prior: Sequence[float]) -> str:
-    """The step with `row_key` and l0, l1, …: log P(class, what is known) of rows of codes, missing attributes summed out.
+    """Add the step with `row_key` and l0, l1, …: log P(class, known values) of rows of codes, with missing attributes
+    summed out.
 
-    A missing attribute without a known descendant leaves the sum as it is: its code goes on as the unseen one.
+    A missing attribute without a known descendant does not affect the sum, so it keeps the unseen code.
     """
     sizes, order = families.sizes, families.order
     columns = ["s.row_key"]
@@ -185,7 +194,7 @@ def _members(families: Families, family: int) -> tuple[int, ...]:
 
 
 def _summed_out(query: Query, source: str, group: Sequence[str]) -> str:
-    """Rows that agree in some columns added up, in the range of doubles however small their probabilities are."""
+    """Add up rows that agree in some columns by log-sum-exp, which avoids underflow."""
     dialect, logs = query.dialect, [f"l{k}" for k in query.classes]
     by = ", ".join(group)
     largest = f"MAX({dialect.largest(logs)}) OVER (PARTITION BY {by}) AS m"
@@ -198,7 +207,7 @@ def _summed_out(query: Query, source: str, group: Sequence[str]) -> str:
 
 
 def compatible_code_rows(families: Families) -> list[str]:
-    """Rows of the table of codes: attribute, code that is given, code that it may be."""
+    """Return the rows of the table of compatible codes: attribute, given code, possible code."""
     rows = []
     for i in families.parents:
         size, number = families.sizes[i], families.first_code + i

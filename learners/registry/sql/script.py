@@ -1,4 +1,4 @@
-"""A trained network, or a pool of networks, as a script in SQL: its tables, and a view that gives the class probabilities of every row of a table."""
+"""SQL script of a network or pool: its tables, and a view of the class probabilities of every row of a table."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS_OF_INSERT, NUMBERS_OF_NODE = 500, 8
 
 
 class TooLargeForSQL(LearnerError, ValueError):
-    """The tables of a network are too large to be written as SQL."""
+    """Raised if the tables of a network are too large for SQL."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -56,11 +56,12 @@ def sql_script(
     absent: Collection[str] = (),
     logs_path: str | None = None,
 ) -> str:
-    """A network, or a pool of networks, as SQL that answers as `predict_proba` does.
+    """Export a network, or a pool of networks, to SQL that predicts as `predict_proba` does.
 
-    The script makes tables with the model's values and log probabilities, and a view. The view has the key columns (without any,
-    the model's own), `prediction`, and `probability_<class>` for each class; `_of_model` is added where a column of the table has that name. Types of columns are those of training. Where more is
-    missing than `predict` is sure to sum out exactly, the view gives NULL.
+    The script creates tables of the model's values and log probabilities, and a view. The view has the key
+    columns (by default the model's own), `prediction`, and `probability_<class>` for each class; the suffix
+    `_of_model` is added if a column of the table has that name. Column types are those of training. If more
+    values are missing than `predict` is sure to sum out exactly, the view returns NULL.
 
     `name`: of the view; the names of the tables begin with it. "schema.name" puts them into a schema.
     `table`: whose rows are answered; it may have a schema before it.
@@ -112,12 +113,12 @@ def sql_script(
 
 
 def is_too_large_for_script(model: Model) -> bool:
-    """Whether the tables of a model are too large for the script itself. Raises NoSQL."""
+    """Return whether the tables of a model are too large for the script itself. Raises NoSQL."""
     return _n_cells(kind_of(model).sql(model)) > MOST_CELLS
 
 
 def write_log_probabilities(model: Model, path: str | Path) -> None:
-    """Write the table of log probabilities into a Parquet file: family, cell, l0, l1, … Raises NoSQL."""
+    """Write the table of log probabilities to a Parquet file: family, cell, l0, l1, … Raises NoSQL."""
     writable = kind_of(model).sql(model)
     n_classes = writable.schema.n_classes
     names = [f"l{k}" for k in range(n_classes)]
@@ -136,7 +137,7 @@ def write_log_probabilities(model: Model, path: str | Path) -> None:
 
 
 def _n_cells(writable: Writable) -> int:
-    """Numbers of all tables together."""
+    """Return the number of values in all tables."""
     n_cells = sum(families.n_cells for families in writable.families) * writable.schema.n_classes
     return n_cells + (0 if writable.trees is None else len(writable.trees.nodes) * NUMBERS_OF_NODE)
 
@@ -154,7 +155,7 @@ def _check_names(dialect: Dialect, parameter: str, columns: Sequence[str]) -> No
 
 
 def _prediction(query: Query, schema: Schema) -> str:
-    """The class with the greatest probability, of several the first."""
+    """Return the expression for the most probable class; the first one on ties."""
     values = schema.class_values()
     shares = [f"p{k}" for k in query.classes]
     cases = " ".join(
@@ -164,7 +165,7 @@ def _prediction(query: Query, schema: Schema) -> str:
 
 
 def _tables(query: Query, writable: Writable, logs_path: str | None) -> Iterator[str]:
-    """The statements that make and fill the tables; that of the log probabilities from a Parquet file, if one is named."""
+    """Yield the statements that create and fill the tables; log probabilities are read from a Parquet file, if given."""
     dialect = query.dialect
     # Codes and their numbers are INTEGER, as expressions of literals are: DuckDB joins without a cast three times as fast.
     real, text = dialect.real, dialect.text

@@ -1,4 +1,4 @@
-"""What of a model SQL is written of: the families of a network, or those of a pool, added up into fewer tables."""
+"""Models prepared for SQL: the families of a network, or those of a pool merged into fewer tables."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from learners.schema.encoding.column_views import Views
 
 
 class Writable(Protocol):
-    """A model as steps of a query over its codes c0, c1, …"""
+    """A model as query steps over its codes c0, c1, …"""
 
     schema: Schema
     used: tuple[int, ...]  # attributes that the model looks at; a null among them is a value or hides one
@@ -38,13 +38,15 @@ class Writable(Protocol):
     prior: list[float]  # of the classes, where no class can produce a row
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
-        """The step with l0, l1, …: log P(class, row) but for a constant, of rows of which nothing that is needed is missing."""
+        """Add the step with l0, l1, …: unnormalized log P(class, row) of rows without missing needed attributes."""
 
     def add_evidence(self, query: Query, source: str) -> str:
-        """The step with `row_key` and `evidence` of rows, by look-ups in which a missing parent ends the context."""
+        """Add the step with `row_key` and `evidence` of rows, by lookups in which a missing parent ends the context."""
 
     def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
-        """The step with `row_key`, p0, p1, … and `evidence` of rows of which anything may be missing; by look-ups as of `add_evidence`."""
+        """Add the step with `row_key`, p0, p1, … and `evidence` of rows with any missing values; `by_look_ups` as in
+        `add_evidence`.
+        """
 
 
 class NetworkInSQL:
@@ -61,17 +63,17 @@ class NetworkInSQL:
         self.prior = np.exp(model.log_prior).tolist()
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
-        """As of `Writable`."""
+        """Add the step of `Writable.add_scores`."""
         codes = [f"c{i}" for i in self.used]
         source = query.add("begun", [*kept, *codes, *_prior(query, self._log_prior)], source)
         return add_family_lookup_step(query, self.joint, source, kept)
 
     def add_evidence(self, query: Query, source: str) -> str:
-        """As of `Writable`."""
+        """Add the step of `Writable.add_evidence`."""
         return add_family_evidence_step(query, self.joint, source, self._log_prior)
 
     def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
-        """As of `Writable`."""
+        """Add the step of `Writable.add_known`."""
         if by_look_ups:
             return self.add_evidence(query, source)
         source = add_family_elimination_step(query, self.joint, source, self._log_prior)
@@ -79,7 +81,9 @@ class NetworkInSQL:
 
 
 class PoolInSQL:
-    """A geometric pool of networks, corrected by trees or not, whose joint members answer for what is missing; see `EnsembleModel`."""
+    """A geometric pool of networks, optionally corrected by trees, with joint members for missing values; see
+    `EnsembleModel`.
+    """
 
     def __init__(self, model: EnsembleModel) -> None:
         self.schema, self._views, self._joints = model.schema, model.views, model.joints
@@ -97,7 +101,7 @@ class PoolInSQL:
         self.prior = np.exp(model.log_prior).tolist()
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
-        """As of `Writable`."""
+        """Add the step of `Writable.add_scores`."""
         n = self.schema.n_attributes
         seen = sorted({*self._pool.order, *self._pool.parents})
         codes = [f"s.c{i}" if i < n else _view(self._views, i - n, f"c{i}") for i in seen]
@@ -110,11 +114,11 @@ class PoolInSQL:
         return add_family_lookup_step(query, self._pool, source, kept)
 
     def add_evidence(self, query: Query, source: str) -> str:
-        """As of `Writable`, by the first joint member."""
+        """Add the step of `Writable.add_evidence`, with the first joint member."""
         return self._add_joint(query, source, 0, by_look_ups=True)
 
     def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
-        """As of `Writable`: answers of the pool and of the joint members; see `Joints.share_of_ensemble`."""
+        """Add the step of `Writable.add_known`, mixing the pool and the joint members; see `Joints.share_of_ensemble`."""
         source = self._add_share(query, source)
         pool = query.softmax(self.add_scores(query, source, ["row_key", "share"]), ["row_key", "share"], self.prior)
         joints = [self._add_joint(query, source, number, by_look_ups) for number in range(len(self.summing))]
@@ -139,7 +143,7 @@ class PoolInSQL:
         return query.add("pooled", ["row_key", *shares, "joint_evidence AS evidence"], pooled, is_shared=True)
 
     def _add_share(self, query: Query, source: str) -> str:
-        """The step with the codes and `share`: how much the pool is heard."""
+        """Add the step with the codes and `share`, the weight of the pool."""
         sizes, n = self.schema.domain_sizes.tolist(), max(1, self.schema.n_attributes)
 
         def known(weights: Sequence[float]) -> str:
@@ -159,7 +163,7 @@ class PoolInSQL:
         return query.add("shared", ["row_key", *codes, "less * less AS share"], source, is_shared=True)
 
     def _add_joint(self, query: Query, source: str, number: int, by_look_ups: bool) -> str:
-        """The step with the answer of a joint member."""
+        """Add the step with the answer of a joint member."""
         views, prior = self._joints.views[number], self._joints.models[number].log_prior.tolist()
         codes = [_view(views, i, f"c{i}") for i in self.used]
         coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
@@ -185,7 +189,7 @@ def _prior(query: Query, log_prior: Sequence[float]) -> list[str]:
 
 
 def _view(views: Views, view: int, name: str) -> str:
-    """The code of a view from the code of its attribute, under a name."""
+    """Return the expression for a view's code from its attribute's code, with an alias."""
     i = int(views.attribute[view])
     own, base = views.schema.attributes[view], views.base.attributes[i]
     if own.cuts == base.cuts:
@@ -203,9 +207,9 @@ MOST_NUMBERS = 1 << 18
 
 
 def merge_pool_families(model: EnsembleModel) -> Families:
-    """The terms of a pool as tables over codes: attributes come first among its columns, and behind them the views.
+    """Merge the terms of a pool into tables over codes; column indices are attributes first, then views.
 
-    A family whose table stays small is told by the codes of the attributes themselves, for which no view must be computed.
+    A family whose table stays small is indexed by attribute codes, so that no view must be computed.
     """
     n = model.schema.n_attributes
     sizes = (*model.schema.domain_sizes.tolist(), *model.views.schema.domain_sizes.tolist())
@@ -241,13 +245,13 @@ def _n_cells(columns: Sequence[int] | frozenset[int], sizes: Sequence[int]) -> i
 
 
 def _scope(model: EnsembleModel, n: int, members: Sequence[int], sizes: Sequence[int], most: int) -> frozenset[int]:
-    """The columns that tell a family: attributes if there are few combinations, else its views."""
+    """Return the columns that index a family: attributes if these have few combinations, else its views."""
     of_attributes = frozenset(int(model.views.attribute[view]) for view in members)
     return of_attributes if _n_cells(of_attributes, sizes) <= most else frozenset(n + view for view in members)
 
 
 def _grouped(scopes: Sequence[frozenset[int]], sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Families whose tables become one: each, the largest first, joins the first group that stays small with it."""
+    """Group families whose tables are merged: each, largest first, joins the first group that stays small."""
     groups: list[tuple[frozenset[int], list[int]]] = []
     for family in sorted(range(len(scopes)), key=lambda family: -_n_cells(scopes[family], sizes)):
         for place, (columns, group) in enumerate(groups):
@@ -261,7 +265,7 @@ def _grouped(scopes: Sequence[frozenset[int]], sizes: Sequence[int], most: int) 
 
 
 def _cells(model: EnsembleModel, n: int, members: Sequence[int], by_column: dict[int, Integers]) -> Integers:
-    """Of each combination of codes the cell of a family."""
+    """Return a family's cell for each combination of codes."""
     views = model.views
     n_rows = next(iter(by_column.values())).size
     x = np.zeros((n, n_rows), model.schema.code_dtype)

@@ -1,4 +1,4 @@
-"""Every row of a table, from its codes to its answer: rows that are complete, and rows that lack something."""
+"""Predict every row of a table from its codes: complete rows, and rows with missing values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from learners.registry.sql.sql_networks import Writable
 def add_table_row_answers(
     query: Query, writable: Writable, table: str, shown: Sequence[str], absent: Collection[str]
 ) -> str:
-    """The step with k0, k1, … and p0, p1, … of every row of a table: the columns that are shown, and class probabilities.
+    """Add the step with k0, k1, … and p0, p1, … of every row of a table: the shown columns, and class probabilities.
 
     `table`: in quotes.
     `shown`: columns of the table.
@@ -52,7 +52,7 @@ def add_table_row_answers(
 
 
 def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]) -> str:
-    """The step with the answers of rows that lack nothing."""
+    """Add the step that predicts rows without missing values."""
     codes, where = [f"c{i}" for i in writable.used], f"{marked}\n  WHERE mark = 0"
     if writable.trees is None:
         source = query.add("complete", [*kept, *codes], where)
@@ -66,10 +66,11 @@ def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]
 
 
 def _nulls(query: Query, writable: Writable, marked: str, kept: Sequence[str], nullable: Sequence[int]) -> str:
-    """The step with rows that have nulls: codes, answers where look-ups suffice, which is `is_told`, and else as what they are asked.
+    """Add the step for rows with nulls: codes, predictions where lookups suffice (`is_told`), and otherwise the mark
+    for the next step.
 
-    Of mark 3 are rows that lack nothing else; what is left of them is asked as that of mark 2. Rows of mark 2 whose nulls are
-    sure to be values are asked as of mark 1.
+    Mark 3 means that the row lacks nothing else; what remains of these rows is handled as mark 2. Rows of mark 2
+    whose nulls are certainly values are handled as mark 1.
     """
     dialect, codes = query.dialect, [f"c{i}" for i in writable.used]
     keyed = [*kept, *codes, f"{_key(dialect, codes)} AS row_key"]
@@ -105,19 +106,19 @@ def _nulls(query: Query, writable: Writable, marked: str, kept: Sequence[str], n
 
 
 def _weight(log_odds: str) -> str:
-    """The probability of log odds."""
+    """Convert log odds to a probability."""
     clipped = f"CASE WHEN {log_odds} > 7e2 THEN 7e2 WHEN {log_odds} < -7e2 THEN -7e2 ELSE {log_odds} END"
     return f"1e0 / (1e0 + EXP(-({clipped})))"
 
 
 def _hidden_codes(writable: Writable, nullable: Collection[int]) -> dict[int, str]:
-    """The code of each attribute in use, with nulls as missing values."""
+    """Return the code of each attribute in use, with nulls as missing values."""
     sizes = writable.schema.domain_sizes.tolist()
     return {i: f"CASE WHEN c{i} = 0 THEN {sizes[i]} ELSE c{i} END" if i in nullable else f"c{i}" for i in writable.used}
 
 
 def _counted(writable: Writable, nullable: Sequence[int]) -> list[str]:
-    """How many values of a row are known, and how many of these are nulls."""
+    """Count the known values of a row, and the nulls among them."""
     sizes = writable.schema.domain_sizes.tolist()
     n_known = balanced_sql_sum(["0", *(f"CASE WHEN c{i} < {sizes[i]} THEN 1 ELSE 0 END" for i in writable.used)])
     n_null = balanced_sql_sum(["0", *(f"CASE WHEN c{i} = 0 THEN 1 ELSE 0 END" for i in nullable)])
@@ -129,7 +130,7 @@ LOG_HIDDEN = "(f1.log_factorial + f2.log_factorial - f3.log_factorial)"
 
 
 def _factorials(query: Query) -> str:
-    """The joins that `LOG_HIDDEN` needs, with the counts of m."""
+    """Return the joins that `LOG_HIDDEN` needs, with the counts of m."""
     factorials = query.table("factorials")
     return (
         f"\n    LEFT JOIN {factorials} AS f1 ON f1.n = m.n_null"
@@ -139,10 +140,11 @@ def _factorials(query: Query) -> str:
 
 
 def _incomplete(query: Query, writable: Writable, rest: str, kept: Sequence[str], nullable: Sequence[int]) -> str:
-    """The step with the answers of the rest: rows that lack something, or whose nulls may hide something.
+    """Add the step that predicts the remaining rows: those with missing values, or with nulls that may hide a value.
 
-    Each row is asked as it is, and if it has a null that training saw as a value, also as if the null hid the value
-    (see `learners.classifiers.lookup.completeness.Completeness`). Rows with the same codes are asked once.
+    Each row is evaluated unchanged and, if it has a null that training saw as a value, also as if the null hid
+    the value (see `learners.classifiers.lookup.completeness.Completeness`). Rows with the same codes are
+    evaluated once.
     """
     dialect, used = query.dialect, writable.used
     hidden = _hidden_codes(writable, nullable)
@@ -184,7 +186,7 @@ def _key(dialect: Dialect, codes: Iterable[str]) -> str:
 
 
 def _is_too_much(query: Query, writable: Writable, codes: Mapping[int, str]) -> str:
-    """1 where the values of missing parents have more combinations than `predict` sums over exactly, 0 elsewhere."""
+    """Return an expression that is 1 if the missing parents have more combinations than `predict` sums exactly, else 0."""
     limit, sizes = math.log(MOST_COMBINATIONS / query.n_classes), writable.schema.domain_sizes.tolist()
     conditions = []
     for families in writable.summing:

@@ -1,4 +1,4 @@
-"""Boosted trees as tables of nodes, which a query goes down level by level."""
+"""Boosted trees as a table of nodes, which a query descends level by level."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ GO = (
 
 
 class _Node(NamedTuple):
-    """One row of the table of nodes: codes from `low` to `high` go left, and those whose place in `mask` has a 1.
+    """One row of the node table: codes from `low` to `high` go left, and codes whose position in `mask` is 1.
 
-    A leaf is its own left node, and has a score.
+    A leaf is its own left child, and has a score.
     """
 
     low: int
@@ -38,9 +38,9 @@ class _Node(NamedTuple):
 
 
 class TreesInSQL:
-    """Trees whose splits look at codes; subtrees that end in one score are one leaf.
+    """Trees whose splits use codes; subtrees with a single score are merged to one leaf.
 
-    `sizes`: domains of the attributes; a code that is not below its size is missing.
+    `sizes`: domain sizes of the attributes; a code that is not below its size is missing.
     """
 
     def __init__(self, forest: Forest, sizes: Sequence[int]) -> None:
@@ -52,7 +52,7 @@ class TreesInSQL:
         self._depth = max(map(self._depth_of, self._roots), default=0)
 
     def _add(self, tree: int, place: int) -> int:
-        """The number of the node at a place of a tree, of leaf l at -1 - l."""
+        """Add the node at a place of a tree, or leaf l at -1 - l, and return its number."""
         forest = self._forest
         if place < 0:
             label = int(forest.labels[tree])
@@ -96,11 +96,13 @@ class TreesInSQL:
         return 0 if node.attribute < 0 else 1 + max(self._depth_of(node.left), self._depth_of(node.right))
 
     def root_rows(self) -> list[str]:
-        """Rows of the table of trees: root, its attribute."""
+        """Return the rows of the table of trees: root, its attribute."""
         return [f"{root}, {self.nodes[root].attribute}" for root in self._roots]
 
     def node_rows(self, dialect: Dialect) -> list[str]:
-        """Rows of the table of nodes: node, low, high, mask, left, its attribute, right, its attribute, left share, label, score."""
+        """Return the rows of the node table: node, low, high, mask, left, its attribute, right, its attribute, left
+        share, label, score.
+        """
         rows = []
         for number, node in enumerate(self.nodes):
             below = [f"{side}, {self.nodes[side].attribute}" for side in (node.left, node.right)]
@@ -109,9 +111,9 @@ class TreesInSQL:
         return rows
 
     def add_scores(self, query: Query, source: str) -> str:
-        """The step with `row_key` and t0, t1, …: what the trees add to the score of each class.
+        """Add the step with `row_key` and t0, t1, …: the trees' contribution to the score of each class.
 
-        A row whose attribute is missing goes both ways at a split, in the shares of the training rows.
+        A row with a missing attribute follows both branches of a split, weighted by the shares of training rows.
 
         `source`: the step with `row_key` and the codes c0, c1, … of rows that differ.
         """
@@ -130,7 +132,7 @@ class TreesInSQL:
         return query.add("trees", ["s.row_key", *sums], f"{source} AS s\n    {nodes}\n  GROUP BY s.row_key")
 
     def _code(self, attribute: str) -> str:
-        """The code of an attribute, of a leaf 0."""
+        """Return the expression for an attribute's code; 0 for a leaf."""
         cases = [
             f"WHEN {i} THEN CASE WHEN s.c{i} < {self._sizes[i]} THEN s.c{i} ELSE {MISSING} END"
             for i in self._attributes

@@ -1,1 +1,1 @@
-"""Raw values to codes: Arrow, records, JSON, text."""
+"""Encoding of raw values to codes: Arrow, records, JSON, text."""

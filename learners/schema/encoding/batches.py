@@ -1,4 +1,4 @@
-"""Batches to codes: what a batch of some Arrow schema needs is found once and kept."""
+"""Encode batches; the plan for each Arrow schema is computed once and cached."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 class BatchPlan(NamedTuple):
-    """What to do with the columns of batches of one Arrow schema."""
+    """Plan for encoding batches of one Arrow schema."""
 
     arrow_schema: pa.Schema
     columns: kernels.Plan  # for the kernel
@@ -53,7 +53,7 @@ class BatchPlan(NamedTuple):
 
 
 class BatchEncoder:
-    """Codes of some attributes, batch after batch; threads may share one.
+    """Encoder of some attributes, batch by batch; threads may share one.
 
     `dtype`: of the codes.
     `slowly`: `slowly(i, column, codes)` writes the codes of a column of any type, or raises SchemaError.
@@ -83,15 +83,15 @@ class BatchEncoder:
         self.plans: list[BatchPlan] = []
 
     def codes(self, batch: pa.RecordBatch, is_trusted: bool = True) -> Codes:
-        """Codes (n_attributes, n_rows) of a batch; absent columns get the unseen code. See `codes_and_most`."""
+        """Return the codes (n_attributes, n_rows) of a batch; absent columns get the unseen code. See `codes_and_most`."""
         return self.codes_and_most(batch, is_trusted)[0]
 
     def codes_and_most(self, batch: pa.RecordBatch, is_trusted: bool = True) -> tuple[Codes, Integers]:
-        """Codes (n_attributes, n_rows) of a batch, and the largest of each attribute (n_attributes,) int64.
+        """Return the codes (n_attributes, n_rows) of a batch, and each attribute's largest code (n_attributes,) int64.
 
-        `is_trusted`: false if it comes from outside: it is then checked as `batch.validate(full=True)` does. Indices into
-        dictionaries are checked in any case: Parquet's pages may be damaged.
-        Raises SchemaError if the type of a column does not fit; InvalidBuffers if a buffer holds what it must not.
+        `is_trusted`: if false, the batch is checked as `batch.validate(full=True)` does. Dictionary indices are
+        always checked, because Parquet pages may be damaged. Raises SchemaError if the type of a column does not fit;
+        InvalidBuffers if a buffer is invalid.
         """
         plan = self.plan_of(batch.schema)
         if not is_trusted:
@@ -125,8 +125,8 @@ class BatchEncoder:
         return x, most
 
     def tails(self, batch: pa.RecordBatch) -> tuple[Integers, Mask]:
-        """How many numbers of a batch whose codes were made are below the least of training, above the greatest, and in its
-        outermost quantiles, (n_attributes, 4) int64; and of which attributes that is known, (n_attributes,) bool.
+        """Count the numbers of an encoded batch below the training minimum, above the maximum, and in the outermost
+        quantiles, (n_attributes, 4) int64; also returns for which attributes this is known, (n_attributes,) bool.
         """
         columns = self.plan_of(batch.schema).columns
         counts = np.zeros((len(self.attributes), 4), np.int64)
@@ -153,7 +153,7 @@ class BatchEncoder:
                 self.slowly(i, batch.column(place), x[i])
 
     def plan_of(self, arrow_schema: pa.Schema) -> BatchPlan:
-        """The plan of an Arrow schema, made once."""
+        """Return the plan for an Arrow schema, cached."""
         for plan in self.plans:
             if plan.arrow_schema.equals(arrow_schema):
                 return plan
@@ -201,7 +201,7 @@ class BatchEncoder:
         )
 
     def _kinds(self, i: int, arrow_type: pa.DataType) -> tuple[int, int]:
-        """The kinds of a column's values and indices, as the kernel knows them; NOTHING if it does not."""
+        """Return the kernel's kinds of a column's values and indices; NOTHING if it does not support them."""
         attribute, nothing = self.attributes[i], kernels.NOTHING
         if attribute.part is not None:
             return nothing, nothing
@@ -218,13 +218,13 @@ class BatchEncoder:
 
 
 class IndexCheck:
-    """Looks for indices beyond their dictionaries, batch after batch; threads may share one."""
+    """Checks dictionary indices for validity, batch by batch; threads may share one."""
 
     def __init__(self) -> None:
         self._indexed: tuple[pa.Schema, Integers, Integers] | None = None
 
     def require_sound(self, batch: pa.RecordBatch, path: str) -> None:
-        """Refuse a batch of the file at a path with such indices. Raises SourceError."""
+        """Refuse a batch with dictionary indices out of range. Raises SourceError naming the path."""
         place = self.unsound_column(batch)
         if place >= 0:
             raise SourceError(
@@ -232,7 +232,7 @@ class IndexCheck:
             )
 
     def unsound_column(self, batch: pa.RecordBatch) -> int:
-        """The place of the first column that has an index beyond its dictionary; -1 if there is none."""
+        """Return the position of the first column with a dictionary index out of range; -1 if there is none."""
         _, places, kinds = self._of(batch.schema)
         if not places.size:
             return -1
@@ -240,7 +240,9 @@ class IndexCheck:
         return int(kernels.first_invalid_dictionary_column(np.uint64(_pointer(lent[1], b"arrow_array")), places, kinds))
 
     def _of(self, arrow_schema: pa.Schema) -> tuple[pa.Schema, Integers, Integers]:
-        """Which columns have indices, and the kinds of these: kept, as all batches of a file have one schema."""
+        """Return the dictionary columns and the kinds of their indices, cached because the batches of a file share a
+        schema.
+        """
         known = self._indexed
         if known is None or not known[0].equals(arrow_schema):
             # pa.types.is_dictionary would take as long as looking at the indices.
@@ -251,7 +253,7 @@ class IndexCheck:
 
 
 def check_arrow_buffers(values: pa.RecordBatch | pa.Array, full: bool = True) -> None:
-    """Let Arrow look at a batch or a column: only at lengths, or at every value. Raises InvalidBuffers."""
+    """Validate the lengths of a batch or column or, with `full`, every value. Raises InvalidBuffers."""
     try:
         values.validate(full=full)
     except pa.ArrowInvalid as error:
@@ -259,7 +261,7 @@ def check_arrow_buffers(values: pa.RecordBatch | pa.Array, full: bool = True) ->
 
 
 def check_batch_column(batch: pa.RecordBatch, place: int) -> None:
-    """Let Arrow look at every value of a column. Raises InvalidBuffers naming the column."""
+    """Validate every value of a column. Raises InvalidBuffers naming the column."""
     try:
         check_arrow_buffers(batch.column(place))
     except InvalidBuffers as error:
@@ -267,7 +269,7 @@ def check_batch_column(batch: pa.RecordBatch, place: int) -> None:
 
 
 def column_with_sound_indices(batch: pa.RecordBatch, place: int) -> pa.Array:
-    """A column, whose indices into a dictionary, if it has any, have been looked at. Raises InvalidBuffers."""
+    """Return a column after validating its dictionary indices, if any. Raises InvalidBuffers."""
     column = batch.column(place)
     if isinstance(column, pa.DictionaryArray):
         check_batch_column(batch, place)
@@ -275,13 +277,15 @@ def column_with_sound_indices(batch: pa.RecordBatch, place: int) -> pa.Array:
 
 
 def is_text_attribute(attribute: Attribute) -> bool:
-    """Whether the values of an attribute are words, and no times, which may be written otherwise."""
+    """Return whether an attribute's values are text other than times, which have several spellings."""
     is_text = attribute.kind == "nominal" and bool(attribute.values) and isinstance(attribute.values[0], str)
     return is_text and time_kind_and_ticks(attribute.arrow_type) is None
 
 
 def text_hash_table(values: Sequence[str], first_code: int) -> Words:
-    """The table of distinct texts, whose codes ascend from `first_code` on; it has a power of two of slots."""
+    """Build the hash table of distinct texts with ascending codes from `first_code`; the number of slots is a power of
+    two.
+    """
     encoded = [value.encode() for value in values]
     text = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
     starts = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
@@ -299,7 +303,7 @@ def text_hash_table(values: Sequence[str], first_code: int) -> Words:
 
 
 def concatenate_text_tables(tables: Sequence[Words]) -> tuple[Words, Integers, Integers]:
-    """Several tables in one, and the first slot and the mask of each."""
+    """Concatenate several tables; returns also the first slot and the mask of each."""
     if not tables:
         tables = [text_hash_table([], 0)]
     n_slots = np.array([len(table.slots) for table in tables], np.int64)

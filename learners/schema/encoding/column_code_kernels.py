@@ -1,7 +1,7 @@
-"""Codes of all columns of an Arrow batch in one call, read where Arrow's C data interface says that they are.
+"""Encode all columns of an Arrow batch in one call, reading memory through Arrow's C data interface.
 
-Addresses of fields are those of `struct ArrowArray`. Buffers have been checked to be as long as their columns say
-(`RecordBatch.validate()`); what stands in them is checked here before it leads anywhere.
+Addresses of fields are those of `struct ArrowArray`. Buffers were checked to be as long as their columns
+require (`RecordBatch.validate()`); their content is checked here before it is used as an index.
 
 References
 ----------
@@ -41,7 +41,7 @@ FINE, FOREIGN, STRANGE = range(3)  # FOREIGN: unseen text that is not ASCII, and
 
 
 class Plan(NamedTuple):
-    """Where each of m columns is and what becomes of it, all (m,) int64."""
+    """Position and treatment of each of m columns, all (m,) int64."""
 
     # `children`, `rows`: its place in the batch, and in the codes.
     children: Integers
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
 
 @inner_kernel
 def is_null_in_bitmap(validity, row):
-    """Whether the bit of a row is 0; without a bitmap nothing is null."""
+    """Return whether a row's bit is 0; without a bitmap no row is null."""
     return (
         validity != 0
         and (load_number(validity + np.uint64(row >> 3), np.uint8) >> np.uint8(row & 7)) & np.uint8(1) == 0
@@ -69,14 +69,14 @@ def is_null_in_bitmap(validity, row):
 
 @inner_kernel
 def is_null_count_consistent(array, n_nulls):
-    """Whether a column has as many nulls as it says, if it says."""
+    """Return whether a column has as many nulls as it declares, if it does."""
     told = load_number(array + NULL_COUNT, np.int64)
     return told < 0 or told == n_nulls
 
 
 @inner_kernel
 def load_arrow_integer(values, row, kind):
-    """A whole number of a buffer, as int64."""
+    """Return an integer of a buffer as int64."""
     if kind == INT8:
         return np.int64(load_number(values + np.uint64(row), np.int8))
     if kind == UINT8:
@@ -94,7 +94,7 @@ def load_arrow_integer(values, row, kind):
 
 @inner_kernel
 def load_arrow_text_offset(ends, row, is_large):
-    """Where the text of a row begins."""
+    """Return the offset at which a row's text begins."""
     return (
         load_number(ends + np.uint64(8 * row), np.int64)
         if is_large
@@ -106,7 +106,7 @@ def load_arrow_text_offset(ends, row, is_large):
 def text_column_codes(
     array, kind, missing, unseen, table, mask, more, codes
 ):  # OUT codes of as many rows as the array has
-    """Codes of a column of text; how it was found."""
+    """Encode a text column; returns its status."""
     n, offset = load_number(array, np.int64), load_number(array + OFFSET, np.int64)
     if n == 0:
         return FINE
@@ -141,7 +141,7 @@ def text_column_codes(
 
 @inner_kernel
 def dictionary_column_codes(array, indices, lut, missing, codes):  # (n_values,) codes of the values; OUT (n,) codes
-    """Codes of a column of indices into a dictionary; whether all of them are in it."""
+    """Encode a column of dictionary indices; returns whether all are within the dictionary."""
     offset, buffers = load_number(array + OFFSET, np.int64), load_number(array + BUFFERS, np.uint64)
     validity, values, n_nulls = load_number(buffers, np.uint64), load_number(buffers + SECOND, np.uint64), 0
     if validity == 0 and indices == INT32:  # as Parquet's text is read: loops without branches
@@ -169,10 +169,10 @@ def dictionary_column_codes(array, indices, lut, missing, codes):  # (n_values,)
 
 @kernel
 def first_invalid_dictionary_column(batch, columns, kinds):
-    """The first of some columns, (m,) int64 of dictionaries, that has an index beyond its dictionary; else -1.
+    """Return the first of some dictionary columns, (m,) int64, with an index out of range; else -1.
 
-    batch: address of a struct ArrowArray; kinds: of the indices, (m,) int64. Arrow itself does not look at the indices that
-    damaged pages hold.
+    batch: address of a struct ArrowArray; kinds: of the indices, (m,) int64. Arrow itself does not check the
+    indices of damaged pages.
     """
     children = load_number(batch + CHILDREN, np.uint64)
     for j in range(columns.size):
@@ -197,7 +197,7 @@ def first_invalid_dictionary_column(batch, columns, kinds):
 
 @inner_kernel
 def load_arrow_number_block(validity, values, start, kind, numbers):  # OUT (b,) float64
-    """Numbers of a buffer from a row on, NaN for null, times in seconds; returns how many are null."""
+    """Read a block of numbers from a buffer, with nulls as NaN and times in seconds; returns the number of nulls."""
     rows = np.uint64(start)
     if kind == FLOAT64:  # a loop for each of the usual kinds, which then takes many numbers at a time
         for row in range(numbers.size):
@@ -246,7 +246,7 @@ def load_arrow_number_block(validity, values, start, kind, numbers):  # OUT (b,)
 
 @inner_kernel
 def numeric_column_codes(array, kind, cuts, first, missing, codes):  # (c,) float64; OUT (n,) codes
-    """Codes of the intervals of a column of numbers; NaN and null are missing."""
+    """Encode a numeric column by intervals; NaN and null are missing."""
     offset, buffers = load_number(array + OFFSET, np.int64), load_number(array + BUFFERS, np.uint64)
     validity, values, n_nulls = load_number(buffers, np.uint64), load_number(buffers + SECOND, np.uint64), 0
     numbers = np.empty(min(codes.size, BLOCK_ROWS))
@@ -269,7 +269,9 @@ def numeric_column_codes(array, kind, cuts, first, missing, codes):  # (c,) floa
 
 @kernel
 def numeric_tail_counts(batch, plan, edges, found):  # (n_attributes, 4) float64; OUT (n_attributes, 4) int64
-    """Of each column of numbers how many are below the first edge, above the last, up to the second, above the third."""
+    """Count for each numeric column the values below the first edge, above the last, up to the second, and above the
+    third.
+    """
     children = load_number(batch + CHILDREN, np.uint64)
     numbers = np.empty(BLOCK_ROWS)
     for j in range(plan.children.size):
@@ -298,7 +300,7 @@ def numeric_tail_counts(batch, plan, edges, found):  # (n_attributes, 4) float64
 
 @inner_kernel
 def byte_column_codes(array, lut, largest, missing, codes):  # (256,) codes; OUT (n,) codes
-    """Codes of a column of bytes; where `largest` is not negative, lut is min(byte, largest) and need not be looked up."""
+    """Encode a column of bytes; if `largest` is not negative, lut is min(byte, largest) and is not read."""
     if codes.size == 0:
         return FINE
     offset, buffers = load_number(array + OFFSET, np.int64), load_number(array + BUFFERS, np.uint64)
@@ -321,7 +323,7 @@ def byte_column_codes(array, lut, largest, missing, codes):  # (256,) codes; OUT
 
 @inner_kernel
 def boolean_column_codes(array, lut, missing, codes):  # codes of False and True first; OUT (n,) codes
-    """Codes of a column of booleans."""
+    """Encode a boolean column."""
     offset, buffers = load_number(array + OFFSET, np.int64), load_number(array + BUFFERS, np.uint64)
     validity, values, n_nulls = load_number(buffers, np.uint64), load_number(buffers + SECOND, np.uint64), 0
     for row in range(codes.size):
@@ -338,7 +340,7 @@ def boolean_column_codes(array, lut, missing, codes):  # codes of False and True
 
 @kernel
 def batch_codes(batch, plan, words, of_bytes, cuts, x, found, most):  # OUT x, (m,) uint8 found, (m,) int64 most
-    """Codes of the columns of a plan, how each of them was found, and its largest code; what is STRANGE has no codes.
+    """Encode the columns of a plan; writes each column's status and largest code. STRANGE columns get no codes.
 
     batch: address of a struct ArrowArray; of_bytes: tables (., 256) codes and the largest code of each; cuts: of all
     columns; OUT x (n_attributes, n) codes.

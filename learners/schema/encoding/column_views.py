@@ -1,4 +1,4 @@
-"""The same columns by several cut points each: what the members of an ensemble see."""
+"""Views: the same columns with several sets of cut points, used by the members of an ensemble."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ Integers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class Views:
-    """Every grouping of every attribute of a schema as an attribute of its own.
+    """A schema with one attribute for every grouping of every attribute.
 
-    An attribute without groupings has one view, its own codes; one with groupings has a view for each different one.
+    An attribute without groupings has one view, its own codes; one with groupings has a view for each distinct
+    grouping.
 
     `base`: the schema by which rows are encoded.
     `only`: of each attribute just the view by this grouping.
@@ -50,12 +51,12 @@ class Views:
         self._tables = np.concatenate([*tables, np.empty(0)]).astype(self.schema.code_dtype)
 
     def of(self, attribute: int, grouping: int) -> int:
-        """The view of an attribute by a grouping; one without groupings has a single view."""
+        """Return the view of an attribute for a grouping; an attribute without groupings has a single view."""
         places = self._places[attribute]
         return places[grouping] if len(places) > grouping else places[0]
 
     def chunk(self, rows: Chunk) -> Chunk:
-        """The rows by all views."""
+        """Translate the rows to all views."""
         x = np.empty((self.schema.n_attributes, rows.n_rows), self.schema.code_dtype)
         translate_view_codes(rows.x, self.attribute, self._starts, self._tables, x)
         # Views have fewer cut points than their columns, so their codes may be of a narrower type.
@@ -63,7 +64,7 @@ class Views:
 
 
 def _codes(attribute: Attribute, view: Attribute, grouping: tuple[int, ...]) -> Any:
-    """The view's code of each code of the attribute, the unseen one included."""
+    """Return the view's code for each code of the attribute, including the unseen one."""
     first = int(attribute.has_missing)
     intervals = np.searchsorted(np.array(grouping, np.int64), np.arange(len(attribute.cuts) + 1), side="left")
     return np.concatenate([np.zeros(first, np.int64), intervals + first, [view.n_values]])

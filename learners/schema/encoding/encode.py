@@ -1,4 +1,4 @@
-"""Raw values to codes: the same for training and for serving."""
+"""Encode raw values to codes, identically for training and serving."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ ValueTypes = {str: pa.string(), bool: pa.bool_(), int: pa.int64()}
 
 
 def numeric_column_as_floats(column: pa.Array, name: str, arrow_type: str = "") -> Floats:
-    """A column as (n,) float64: null becomes NaN, times become seconds since 1970.
+    """Convert a column to (n,) float64: null becomes NaN, times become seconds since 1970.
 
-    `arrow_type`: of the column in training, whose unit times of day and durations have; by default in their own. Text
-    is read as times, times of day and durations where these are the column's, as JSON has them.
-    Raises SchemaError if the column is not numeric.
+    `arrow_type`: type of the column in training, whose unit is used for times of day and durations; by default
+    the column's own. If training had times, times of day or durations, text is parsed as such, as in JSON. Raises
+    SchemaError if the column is not numeric.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -81,7 +81,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _floats_of_text(column: pa.Array, attribute: Attribute) -> Floats:
-    """(n,) float64 of texts that stand for numbers, each different text read once."""
+    """Parse texts that denote numbers to (n,) float64, each distinct text once."""
     read, coded = json_number_reader(attribute), column.dictionary_encode()
     numbers = np.array([*map(read, coded.dictionary.to_pylist()), np.nan])
     places = pc.fill_null(coded.indices, len(coded.dictionary)).to_numpy(zero_copy_only=False)
@@ -89,7 +89,7 @@ def _floats_of_text(column: pa.Array, attribute: Attribute) -> Floats:
 
 
 def _moments(column: pa.Array) -> pa.Array:
-    """Seconds since 1970 of timestamps, to the microsecond."""
+    """Convert timestamps to seconds since 1970, to the microsecond."""
     kind = column.type
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         column, kind = pc.cast(column, pa.timestamp("us", tz=kind.tz), safe=False), pa.timestamp("us")
@@ -100,7 +100,7 @@ def _moments(column: pa.Array) -> pa.Array:
 
 
 def _are_times(own: str, other: str) -> bool:
-    """Whether the times of one type compare with those of another: moments, times of day, durations."""
+    """Return whether times of two types are comparable: timestamps, times of day, durations."""
     of, to = clock_kind_and_ticks(own), clock_kind_and_ticks(other)
     if of is None or to is None:
         return of is to and is_date_or_timestamp(other)
@@ -108,7 +108,7 @@ def _are_times(own: str, other: str) -> bool:
 
 
 def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
-    """Counts of one unit of time in another."""
+    """Convert counts of one time unit to another."""
     of, to = clock_kind_and_ticks(own), clock_kind_and_ticks(other)
     if of is None or to is None or of == to:
         return counts
@@ -117,12 +117,12 @@ def _counted(counts: pa.Array, own: str, other: str) -> pa.Array:
 
 
 def _read_only(column: pa.Array) -> Floats:
-    """Always read-only, as Arrow's own memory is: to numba a writable array is another type."""
+    """Return a read-only array, like Arrow's memory; numba treats a writable array as another type."""
     return read_only_array(column.to_numpy(zero_copy_only=False))
 
 
 class _NominalEncoder:
-    """Codes of one nominal column, batch after batch."""
+    """Encoder of one nominal column, batch by batch."""
 
     def __init__(self, attribute: Attribute, dtype: type[np.uint8] | type[np.uint16]) -> None:
         self.attribute, self.dtype = attribute, dtype
@@ -147,9 +147,10 @@ class _NominalEncoder:
         codes[is_null] = attribute.missing_code
 
     def byte_table(self, kind: pa.DataType) -> tuple[Codes, int]:
-        """The code of each byte of a column of int8 or uint8; and the largest code if each value is its own code, else -1.
+        """Return the code of each byte of an int8 or uint8 column, and the largest code if each value is its own code,
+        else -1.
 
-        Of booleans the codes of False and True come first.
+        For booleans, the codes of False and True come first.
         """
         if pa.types.is_boolean(kind):
             return np.resize(self._codes_of(pa.array([False, True]), kind), 256), -1
@@ -160,7 +161,7 @@ class _NominalEncoder:
         return codes, largest if is_own else -1
 
     def _codes_of(self, values: pa.Array, kind: pa.DataType) -> Codes:
-        """The code of each distinct value of a column of some type."""
+        """Return the code of each distinct value of a column."""
         attribute, domain = self.attribute, self.domain
         if attribute.values and values.type != self.value_type:
             if {values.type, self.value_type} != {pa.bool_(), pa.int64()}:
@@ -183,7 +184,7 @@ class _NominalEncoder:
 
 
 class _Columns:
-    """Codes of single columns of any type, one pyarrow call after the other."""
+    """Encoder of single columns of any type, by pyarrow calls."""
 
     def __init__(self, attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> None:
         self.attributes, self.dtype = attributes, dtype
@@ -205,20 +206,22 @@ class _Columns:
         interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
 
     def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:
-        """The code of each byte, as `_NominalEncoder.byte_table` has it; thousands of attributes may have the same values."""
+        """Return the table of `_NominalEncoder.byte_table`, cached because thousands of attributes may share their
+        values.
+        """
         own, encoder = self.attributes[i], self.nominal[i]
         key = (encoder.value_type, own.values, own.has_missing, own.n_folded > 0, kind)
         return self._byte_tables.get(key) or self._byte_tables.setdefault(key, encoder.byte_table(kind))
 
 
 def batch_encoder(attributes: tuple[Attribute, ...], dtype: type[np.uint8] | type[np.uint16]) -> BatchEncoder:
-    """Of some attributes, batch after batch; threads may share one."""
+    """Create an encoder of some attributes; threads may share it."""
     columns = _Columns(attributes, dtype)
     return BatchEncoder(attributes, dtype, columns, columns.byte_table)
 
 
 class Encoder:
-    """Encodes batch after batch by one schema; threads may share one."""
+    """Encoder of batches by one schema; threads may share one."""
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
@@ -228,7 +231,7 @@ class Encoder:
         self.target = batch_encoder((Attribute(schema.target or "", "nominal", values),), schema.code_dtype)
 
     def numbers(self, batch: pa.RecordBatch) -> Floats | None:
-        """The numbers that a chunk of the schema has beside the codes, if any.
+        """Return the continuous numbers of a batch, or None if the schema has none.
 
         Raises SchemaError if the type of a column does not fit.
         """
@@ -244,9 +247,9 @@ class Encoder:
         return own
 
     def classes(self, batch: pa.RecordBatch) -> Codes:
-        """Codes (n_rows,) of the class, of the type that those of the attributes have.
+        """Return the class codes (n_rows,), of the same type as the attribute codes.
 
-        Raises SchemaError if a row has no class, or one that the model does not know.
+        Raises SchemaError if a row has no class, or an unknown one.
         """
         if self.schema.target is None:
             return np.zeros(batch.num_rows, self.schema.code_dtype)
@@ -266,7 +269,7 @@ class Encoder:
         return y
 
     def training_chunk(self, batch: pa.RecordBatch, where: str) -> Chunk:
-        """A chunk all of whose values are in the domains, as counting needs.
+        """Encode a batch whose values are all in their domains, as counting requires.
 
         Raises SchemaError if a value is not in its domain, naming column and file; UnknownColumn if a column is absent.
         """
@@ -294,7 +297,7 @@ class Encoder:
 
 
 def cached_schema_encoder(schema: Schema) -> Encoder:
-    """The encoder of a schema, kept with it: making its tables takes longer than encoding a request's rows."""
+    """Return the encoder of a schema, cached in it, because building its tables takes longer than encoding a request."""
     encoder: Encoder | None = vars(schema).get("_encoder")
     if encoder is None:
         encoder = vars(schema)["_encoder"] = Encoder(schema)
@@ -304,7 +307,7 @@ def cached_schema_encoder(schema: Schema) -> Encoder:
 def encode(
     batch: pa.RecordBatch | pa.Table, schema: Schema, is_trusted: bool = True, *, with_class: bool = True
 ) -> Chunk:
-    """Encode rows for a model: values that training never saw and absent columns get the unseen code.
+    """Encode rows for a model; unseen values and absent columns get the unseen code.
 
     Parameters
     ----------
@@ -347,7 +350,7 @@ def encode(
 
 
 def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
-    """Codes (n_rows,) of the class, `n_classes` or more where it is null or was never seen in training.
+    """Return the class codes (n_rows,); null and unseen classes get `n_classes` or more.
 
     Raises SchemaError if the type of the class column does not fit.
     """
@@ -355,7 +358,7 @@ def class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
 
 
 def nonnull_class_codes(batch: pa.RecordBatch, schema: Schema) -> Codes:
-    """Codes (n_rows,) of the class, `n_classes` where it was never seen in training.
+    """Return the class codes (n_rows,); unseen classes get `n_classes`.
 
     Raises SchemaError if a row has no class, or its type does not fit.
     """

@@ -1,4 +1,4 @@
-"""Records and columns of raw Python values to codes, as requests bring them."""
+"""Encode records and columns of raw Python values, as in requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | N
 
 
 def short_value_text(value: object) -> str:
-    """A value as a message shows it."""
+    """Format a value for a message, shortened."""
     try:
         text = repr(value)
     except ValueError:  # more digits than Python writes
@@ -73,7 +73,7 @@ def _wrong(attribute: Attribute, value: object) -> SchemaError:
 
 
 def _known_codes(attribute: Attribute) -> dict[object, int]:
-    """The code of None and of each value of a nominal attribute's domain."""
+    """Map None and each value of a nominal attribute's domain to its code."""
     codes: dict[object, int] = {None: attribute.missing_code}
     codes.update({value: j + int(attribute.has_missing) for j, value in enumerate(attribute.values)})
     return codes
@@ -105,10 +105,11 @@ def _nominal_value_code(attribute: Attribute) -> Callable[[object], int]:
 
 
 def json_number_reader(attribute: Attribute) -> Callable[[object], float]:
-    """A function that makes the number of a raw value of a numeric attribute, NaN of None; seconds since 1970 of times.
+    """Return a function that converts a raw value of a numeric attribute to a float: NaN for None, seconds since 1970
+    for times.
 
-    Text is read where JSON has no other form: times, times of day, decimal numbers. The function raises SchemaError
-    naming the column of a value that is none.
+    Text is parsed where JSON has no other form: times, times of day, decimal numbers. The function raises
+    SchemaError naming the column for an invalid value.
     """
     read, (what, ticks) = _text_reader(attribute), clock_kind_and_ticks(attribute.arrow_type) or ("", 0)
     is_time = attribute.is_time
@@ -136,12 +137,14 @@ def json_number_reader(attribute: Attribute) -> Callable[[object], float]:
 
 
 def has_numbers_as_text(attribute: Attribute) -> bool:
-    """Whether text may stand for a number of the attribute, as JSON has no other form for it: a time, a decimal number."""
+    """Return whether the attribute accepts numbers as text because JSON lacks another form: times and decimal numbers."""
     return attribute.kind == "numeric" and _text_reader(attribute) is not _refused
 
 
 def _text_reader(attribute: Attribute) -> Callable[[str], time | date | float]:
-    """A function that reads what JSON has as text only: times, times of day, decimal numbers. It raises ValueError."""
+    """Return a function that parses values which JSON has only as text: times, times of day, decimal numbers. It raises
+    ValueError.
+    """
     if attribute.is_time:
         return datetime.fromisoformat
     clock = clock_kind_and_ticks(attribute.arrow_type)
@@ -160,7 +163,7 @@ def _time_of_day(text: str) -> time:
 
 
 def _duration(ticks: int, text: str) -> float:
-    """In the column's own unit, in which a plain number is, too."""
+    """Parse a duration in the column's unit; plain numbers have this unit as well."""
     return float(text) if DECIMAL.fullmatch(text) else parse_duration_seconds(text) * ticks
 
 
@@ -199,7 +202,7 @@ def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
 
 
 def _float64(value: float | Decimal | np.number) -> float:
-    """As columns are compared, in float64: a whole number above 2^53 may be rounded."""
+    """Convert to float64, in which columns are compared; integers above 2^53 may be rounded."""
     try:
         return float(value)
     except OverflowError:
@@ -207,7 +210,7 @@ def _float64(value: float | Decimal | np.number) -> float:
 
 
 def _seconds(moment: date) -> float:
-    """Seconds since 1970, as `encode.numeric_column_as_floats` has them; a time without a zone is one of UTC."""
+    """Convert to seconds since 1970 as `encode.numeric_column_as_floats` does; a time without a zone is UTC."""
     if not isinstance(moment, datetime):
         moment = datetime(moment.year, moment.month, moment.day)
     if moment.tzinfo is None:
@@ -216,7 +219,7 @@ def _seconds(moment: date) -> float:
 
 
 def json_value_encoders(schema: Schema) -> list[tuple[str, Callable[[object], int], int]]:
-    """For each attribute its name, the code of a value, and the code of an absent one."""
+    """Return for each attribute its name, a function that encodes a value, and the code of an absent value."""
     return [(attribute.name, _value_code(attribute), attribute.n_values) for attribute in schema.attributes]
 
 
@@ -241,7 +244,7 @@ def encode_json_records(records: Sequence[Mapping[str, object]], schema: Schema)
 
 
 def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[object]]) -> Floats | None:
-    """What a chunk has beside the codes: (len(schema.continuous), n_rows) float64 if there are any."""
+    """Return the continuous numbers of a chunk, (len(schema.continuous), n_rows) float64, or None."""
     if not schema.continuous:
         return None
     own = np.empty((len(schema.continuous), n_rows))
@@ -252,7 +255,9 @@ def _numbers(schema: Schema, n_rows: int, values_of: Callable[[str], Sequence[ob
 
 
 def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -> bool:
-    """Encode a column of known values or of plain numbers, several times faster than one by one; False if it is not."""
+    """Encode a column of known values or plain numbers at once, several times faster; returns False if it has other
+    values.
+    """
     if attribute.kind == "nominal":
         try:
             codes[:] = np.fromiter(map(_known_codes(attribute).__getitem__, values), codes.dtype, len(values))
@@ -273,9 +278,9 @@ def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -
 
 
 def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema) -> Chunk:
-    """Encode rows given as mappings from column to the list of its raw values.
+    """Encode rows given as a mapping from column to its list of raw values.
 
-    Raises SchemaError if lengths differ, or naming the row and the column of a value of the wrong type.
+    Raises SchemaError if lengths differ, or naming the row and column of a value of the wrong type.
     """
     n_rows = check_column_lengths({name: len(values) for name, values in columns.items()})
     x = np.empty((schema.n_attributes, n_rows), schema.code_dtype)
@@ -296,18 +301,18 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
 
 
 class Classifier(Protocol):
-    """A model with classes."""
+    """Model with classes."""
 
     @property
     def schema(self) -> Schema:
-        """Of its columns."""
+        """Schema of the columns."""
 
     def predict_proba(self, chunk: Chunk) -> Floats:
-        """(n_rows, n_classes) float64."""
+        """Return the class probabilities, (n_rows, n_classes) float64."""
 
 
 class Observing(Protocol):
-    """Takes every record that was classified; both are called for each, so they are quick."""
+    """Receives every record that was classified; both functions are called for each record and must be fast."""
 
     next_id: Callable[[], int]
     append: Callable[[Observed], None]
@@ -316,7 +321,7 @@ class Observing(Protocol):
 def record_classifier(
     model: Classifier, observing: Observing | None = None
 ) -> Callable[[Mapping[str, object]], Floats]:
-    """The fast way for one row at a time.
+    """Return a function that classifies one row at a time with the least overhead.
 
     Parameters
     ----------
@@ -364,10 +369,10 @@ def _check_record(record: object) -> None:
 
 
 def json_record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list[int]]:
-    """A function that gives the codes of one record's values; absent columns get the unseen code.
+    """Return a function that encodes one record; absent columns get the unseen code.
 
-    Where all attributes are nominal and a record has every column with known values, it is one dictionary look-up per
-    attribute.
+    If all attributes are nominal and the record has known values in every column, this takes one dictionary
+    lookup per attribute.
     """
     encoders = json_value_encoders(schema)
 

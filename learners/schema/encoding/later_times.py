@@ -1,4 +1,4 @@
-"""Whether all rows of a table are later than those that a model learned from."""
+"""Detect tables whose rows are all later than the training rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from learners.schema.times_and_durations import DAY, TICKS
 
 
 class LaterTimes:
-    """Columns of times of which no row seen so far has a value of training or an earlier one.
+    """Tracks the time columns in which every row so far is later than training.
 
-    A column is looked at until a row has such a value, so of rows that are not later one batch is looked at.
+    A column is dropped once a row has an earlier value, so if rows are not later, only one batch is inspected.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -25,14 +25,14 @@ class LaterTimes:
         self.firsts: dict[str, float] = {}
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, each looked at on its way."""
+        """Yield the batches, inspecting each."""
         for batch in batches:
             if self.attributes:
                 self.add(batch)
             yield batch
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Look at more rows; rows without a time say nothing."""
+        """Inspect more rows; rows without a time are ignored."""
         for name, attribute in list(self.attributes.items()):
             if name not in batch.schema.names:
                 continue
@@ -58,7 +58,7 @@ class LaterTimes:
         self.firsts.pop(name, None)
 
     def warnings(self) -> list[str]:
-        """One sentence if all rows that were looked at are later in some column, else none."""
+        """Return one sentence if all inspected rows are later in some column, else an empty list."""
         spans = [_span(self.attributes[name], first) for name, first in self.firsts.items()]
         if not spans:
             return []
@@ -69,7 +69,7 @@ class LaterTimes:
 
 
 def _first(column: pa.Array) -> float:
-    """Seconds since 1970 of the first row; infinite where it has no time or holds one in another form."""
+    """Return the first row's time in seconds since 1970; infinite if it is null or of another type."""
     kind = column.type
     ticks = TICKS[kind.unit] if pa.types.is_timestamp(kind) else 1 / DAY if pa.types.is_date32(kind) else None
     value = column[0].value if ticks is not None and len(column) else None

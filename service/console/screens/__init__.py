@@ -1,1 +1,1 @@
-"""The screens by what they show: the model of each page, made of what the product answers."""
+"""Screens by topic: each builds a page model from the product's answers."""

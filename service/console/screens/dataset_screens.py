@@ -1,4 +1,4 @@
-"""Registered data sets: their columns, what is left out and why, and which models learned from them."""
+"""Screens of registered data sets: columns, excluded columns with reasons, and models trained on them."""
 
 from starlette.requests import Request
 
@@ -15,7 +15,7 @@ FEW_CLASSES = 20  # of a column that may be meant as the one to predict
 
 @render_as_page("data.html")
 def datasets_screen(request: Request) -> JSONObject:
-    """By name."""
+    """List the data sets by name."""
     workspace = workspace_from_request(request)
     listed = product.list_datasets(workspace, *page_limit_and_cursor(request))
     return {"datasets": listed.items, "next_cursor": listed.next_cursor, "calls": [Call("GET", "/v1/datasets")]}
@@ -23,7 +23,7 @@ def datasets_screen(request: Request) -> JSONObject:
 
 @render_as_page("dataset.html")
 def dataset_screen(request: Request) -> JSONObject:
-    """One data set: files, target, and the schema if a pass has found it."""
+    """Show one data set: files, target, and the schema if a pass has found it."""
     workspace, name = workspace_from_request(request), request.path_params["name"]
     dataset = product.get_dataset(workspace, name)
     schema = None if dataset.schema_json is None else Schema.from_json(dataset.schema_json)
@@ -46,7 +46,7 @@ def dataset_screen(request: Request) -> JSONObject:
 
 @render_as_page("rows.html")
 def dataset_rows_screen(request: Request) -> JSONObject:
-    """Some rows of a data set, and a histogram of each column by class."""
+    """Show some rows of a data set, and a histogram of each column by class."""
     workspace, name = workspace_from_request(request), request.path_params["name"]
     target, search = request.query_params.get("target") or None, request.query_params.get("search", "")
     dataset = product.get_dataset(workspace, name)
@@ -68,12 +68,14 @@ def dataset_rows_screen(request: Request) -> JSONObject:
 
 
 def guess_target_column(n_values: dict[str, int]) -> str:
-    """The column that may be meant as the one to predict: the last of few values; none if there is none such."""
+    """Guess the target: the last column with few values; empty if there is none."""
     return next((name for name in reversed(n_values) if n_values[name] <= FEW_CLASSES), "")
 
 
 def stacked_histogram_bars(labels: list[str], counts: list[list[int]], n_shown: int) -> list[JSONObject]:
-    """A bar a value in a picture of 100 by 40, a piece for each class; beyond `n_shown` classes the last piece holds the rest."""
+    """Return one bar per value in a picture of 100 by 40, stacked by class; beyond `n_shown` classes the last piece
+    holds the rest.
+    """
     shown = [*counts[: n_shown - 1], [sum(each) for each in zip(*counts[n_shown - 1 :], strict=True)]]
     totals = [sum(each) for each in zip(*shown, strict=True)]
     most, width, bars = max(totals, default=0) or 1, 100 / max(1, len(labels)), []
@@ -89,7 +91,7 @@ def stacked_histogram_bars(labels: list[str], counts: list[list[int]], n_shown: 
 
 
 def describe_dataset_columns(schema: Schema) -> list[JSONObject]:
-    """Each attribute in words."""
+    """Describe each attribute in words."""
     return [
         {
             "name": attribute.name,

@@ -1,4 +1,6 @@
-"""The graph of a model, by which it is asked: columns in layers or regions of a circuit, the table behind each column, and what can be supposed of it; POST /v1/models/{name}/whatif answers."""
+"""The explorer of a model's graph: columns in layers or circuit regions, the table behind each column, and values to
+suppose; POST /v1/models/{name}/whatif answers.
+"""
 
 import re
 from collections.abc import Mapping
@@ -36,7 +38,7 @@ DRIFT_PARAMETERS = ("drift", "until", "against")
 
 @render_as_page("graph.html")
 def explorer_graph_screen(request: Request) -> JSONObject:
-    """All columns, or those around one, with a bar for each value; of a circuit its regions."""
+    """Show all columns, or those around one, with a bar for each value; for a circuit, its regions."""
     reference = request.path_params["reference"]
     served = served_model_from_request(request, reference)
     kind = kind_of(served.model)
@@ -89,7 +91,7 @@ def explorer_graph_screen(request: Request) -> JSONObject:
 
 @render_as_page("graph.html")
 def explorer_circuit_screen(request: Request) -> JSONObject:
-    """The circuit of a model, or the one that its network compiles to, by regions that unfold."""
+    """Show the circuit of a model, or the one its network compiles to, as regions that expand."""
     return _regions(request)
 
 
@@ -121,7 +123,7 @@ def _regions(request: Request) -> JSONObject:
 
 
 def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObject, dict[str, Bars]]:
-    """What every picture of a model needs that can be asked by clicks, and the bars in its boxes."""
+    """Return the state shared by all clickable pictures of a model, and the bars in its boxes."""
     start = initial_explorer_state(served, reference)
     shown = product.find_version(workspace_from_request(request), reference)
     calls = [
@@ -134,7 +136,7 @@ def _explorer(request: Request, served: Served, reference: str) -> tuple[JSONObj
 
 
 def explorer_value_bars(start: JSONObject) -> dict[str, Bars]:
-    """A bar for each value that the explorer knows; of numbers without intervals, where most of them lie."""
+    """Return a bar for each value known to the explorer; for numbers without intervals, a bar over their central range."""
     bars = {}
     for column in start["columns"]:
         is_numeric = column["kind"] == "numeric"
@@ -149,7 +151,7 @@ def explorer_value_bars(start: JSONObject) -> dict[str, Bars]:
 def drift_alarm_columns(
     workspace: Workspace, reference: str, parameters: Mapping[str, str], until: datetime | None
 ) -> dict[str, str]:
-    """The columns with an alarm in a window of served rows, each with how much it has changed given its parents.
+    """Return the columns with an alarm in a window of served rows, each with its change given its parents.
 
     `parameters` name the window (`drift`) and what it is compared with (`against`; by default what the alerts of the
     model compare with).
@@ -169,7 +171,7 @@ def drift_alarm_columns(
 
 @render_as_page("family.html")
 def explorer_family_screen(request: Request) -> JSONObject:
-    """The table behind one column: rows and probabilities in each context of its parents."""
+    """Show the table behind one column: rows and probabilities in each context of its parents."""
     reference, column = request.path_params["reference"], request.path_params["column"]
     shown = product.find_version(workspace_from_request(request), reference)
     return {
@@ -189,7 +191,7 @@ MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)\S*")
 
 @render_as_page("what_if.html")
 def what_if_explorer_screen(request: Request) -> JSONObject:
-    """The columns of a model with their values, for the explorer to begin with."""
+    """Show the columns of a model with their values, as the start of the explorer."""
     reference = request.path_params["reference"]
     served = served_model_from_request(request, reference)
     workspace = workspace_from_request(request)
@@ -203,7 +205,7 @@ def what_if_explorer_screen(request: Request) -> JSONObject:
 
 
 def initial_explorer_state(served: Served, reference: str) -> JSONObject:
-    """What the explorer knows before it asks: the columns, and what a click on a value supposes.
+    """Return the initial state of the explorer: the columns, and the evidence that a click on a value sets.
 
     Values are those in which the joint distribution answers. Of too many intervals none is listed; a number can be typed.
     """
@@ -238,7 +240,7 @@ def initial_explorer_state(served: Served, reference: str) -> JSONObject:
 
 
 def value_label_text(attribute: Attribute, label: str) -> str:
-    """The label of a value as people write it: intervals as such, and of moments the day where all cuts have days of their own."""
+    """Format the label of a value: intervals in words, and times as days if all cut points fall on different days."""
     if attribute.kind == "nominal" or attribute.part is not None:
         return label
     words = interval_words(label)
@@ -249,7 +251,7 @@ def value_label_text(attribute: Attribute, label: str) -> str:
 
 
 def _ends(attribute: Attribute) -> tuple[str, str] | None:
-    """The least and the greatest number that training saw, in words."""
+    """Return the smallest and largest number seen in training, formatted; None without quantiles."""
     if not attribute.quantiles:
         return None
     least, most = (attribute.number_in_words(end) for end in (attribute.quantiles[0], attribute.quantiles[-1]))

@@ -1,4 +1,4 @@
-"""Jobs: the form that starts a training, a list that does not scroll away, and one job with its passes and its log."""
+"""Job screens: the training form, the list of jobs, and one job with its passes and its log."""
 
 import json
 from typing import cast, get_args
@@ -19,7 +19,7 @@ SHOWN = 5
 
 @render_as_page("train.html")
 def train_form_screen(request: Request) -> JSONObject:
-    """Which learners there are, and the parameters of the chosen one with what each means."""
+    """Show the learners, and the parameters of the chosen one with their descriptions."""
     workspace = workspace_from_request(request)
     learner = request.query_params.get("learner", recipes.DEFAULT)
     chosen = learner if learner in recipes.LEARNERS else recipes.DEFAULT
@@ -40,7 +40,7 @@ def train_form_screen(request: Request) -> JSONObject:
 
 
 def parameter_form_field(parameter: ParameterField) -> JSONObject:
-    """A parameter as a field of the form: what may be chosen, what it is unless given, and what it means."""
+    """Return a parameter as a form field: choices, default and description."""
     return {
         "name": parameter.name,
         "default": "" if parameter.default in (None, "", (), {}) else format_form_value(parameter.default),
@@ -54,7 +54,7 @@ def parameter_form_field(parameter: ParameterField) -> JSONObject:
 
 
 def format_form_value(value: object) -> str:
-    """A value as people say it."""
+    """Format a parameter value for the form."""
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
@@ -66,7 +66,7 @@ OTHER_FIELDS = ("timestamp", "level", "event", "job", "exception", "trace_id", "
 
 @render_as_page("jobs.html")
 def jobs_screen(request: Request) -> JSONObject:
-    """Newest first, of one state if asked."""
+    """List the jobs, newest first, optionally of one state."""
     workspace, parameters = workspace_from_request(request), request.query_params
     state = cast("State", parameters["state"]) if parameters.get("state") in STATES else None
     limit, cursor = page_limit_and_cursor(request)
@@ -82,7 +82,7 @@ def jobs_screen(request: Request) -> JSONObject:
 
 @render_as_page("job.html")
 def job_screen(request: Request) -> JSONObject:
-    """One job: what was asked, how far it is, what came of it, and the end of its log."""
+    """Show one job: request, progress, result, and the end of its log."""
     workspace, job_id = workspace_from_request(request), request.path_params["job_id"]
     job = product.job_queue(workspace).get(job_id)
     lines = product.read_job_log(workspace, job_id).splitlines()
@@ -97,7 +97,7 @@ def job_screen(request: Request) -> JSONObject:
 
 
 def parse_job_log_line(line: str) -> JSONObject:
-    """A line of a log: when, how severe, what in a sentence, and the traceback apart."""
+    """Parse a log line into time, level, sentence and traceback."""
     try:
         record = json.loads(line)
     except ValueError:
@@ -114,7 +114,7 @@ def parse_job_log_line(line: str) -> JSONObject:
 
 
 def job_log_sentence(event: str, rest: JSONObject) -> str:
-    """What a line of a log says: "Pass 2 of 3 started: growing trees"."""
+    """Describe a log event in a sentence: "Pass 2 of 3 started: growing trees"."""
     rest = dict(rest)
     step, number, n = rest.pop("step", None), rest.pop("number", None), rest.pop("of", None)
     if event == "pass started" and number is not None:

@@ -1,4 +1,6 @@
-"""The models: a line for each, and what is at work; of one its versions and their metrics, its aliases and the decisions about them, where a version comes from."""
+"""Model screens: the list of models and running jobs; for one model its versions and metrics, aliases, decisions and
+lineage.
+"""
 
 import math
 from collections import Counter
@@ -38,7 +40,7 @@ SORTS: dict[str, Callable[[JSONObject], float]] = {
 
 @render_as_page("overview.html")
 def models_overview_screen(request: Request) -> JSONObject:
-    """Models by name, with what is served of each; jobs that run or wait."""
+    """List the models by name with their served versions, and the running and queued jobs."""
     workspace, parameters = workspace_from_request(request), request.query_params
     search, sort = parameters.get("q", "").strip(), parameters.get("sort", "")
     limit, cursor = page_limit_and_cursor(request)
@@ -70,7 +72,7 @@ def models_overview_screen(request: Request) -> JSONObject:
 
 
 def matches_model_search(line: JSONObject, search: str) -> bool:
-    """Whether a model has all the words in its name, its learner, its aliases or its tags ("tag: what it says")."""
+    """Return whether a model has all search words in its name, learner, aliases or tags ("tag: value")."""
     served = line["served"]
     tags = [] if served is None else [served.learner, *(f"{tag}: {value}" for tag, value in served.tags.items())]
     text = " ".join([line["name"], *line["aliases"], *tags]).lower()
@@ -82,17 +84,17 @@ def _or_last(value: float | None) -> float:
 
 
 def sort_model_summaries(lines: list[JSONObject], sort: str) -> list[JSONObject]:
-    """The lines by what is asked for."""
+    """Sort the model summaries by the requested key."""
     return sorted(lines, key=SORTS[sort]) if sort in SORTS else lines
 
 
 def open_alert_counts(workspace: Workspace) -> dict[str, int]:
-    """How many alerts of each model are open."""
+    """Count the open alerts of each model."""
     return dict(Counter(alert["model"] for alert in product.list_alerts(workspace, is_open=True)))
 
 
 def model_summary(workspace: Workspace, model: RegisteredModel) -> JSONObject:
-    """What is served under a model's bare name, and how good it was when it was trained."""
+    """Summarise the version served under a model's bare name, with its metrics from training."""
     try:
         version = product.find_version(workspace, model.name)
     except NotFound:  # its last version was deleted since the list was read
@@ -122,7 +124,9 @@ FLOORS = {"log_loss": "class_shares_log_loss"}
 
 @render_as_page("model.html")
 def model_screen(request: Request) -> JSONObject:
-    """How good a version is, by its report; versions, newest first, with their metrics; aliases, decisions and lineage."""
+    """Show the quality report of a version; all versions, newest first, with their metrics; aliases, decisions and
+    lineage.
+    """
     workspace, reference = workspace_from_request(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     name = shown.name
@@ -168,7 +172,7 @@ def model_screen(request: Request) -> JSONObject:
 
 @render_as_page("compare.html")
 def compare_versions_screen(request: Request) -> JSONObject:
-    """Two versions beside each other: metrics, parameters, and the edges that only one has."""
+    """Compare two versions: metrics, parameters, and the edges that only one has."""
     workspace, name = workspace_from_request(request), request.path_params["name"]
     left, right = (_version(workspace, name, request.query_params.get(side)) for side in ("left", "right"))
     here, there = (version_graph_edges(workspace, side) for side in (left, right))
@@ -199,14 +203,14 @@ def _version(workspace: Workspace, name: str, text: str | None) -> ModelVersion:
 
 
 def version_graph_edges(workspace: Workspace, version: ModelVersion) -> set[tuple[str, str]]:
-    """The edges of a version's graph between columns."""
+    """Return the edges between columns in a version's graph."""
     structure = product.version_structure(workspace, f"{version.name}@{version.version}")
     edges: Sequence[JSONMapping] = structure.get("edges", ())
     return {(str(edge["from"]), str(edge["to"])) for edge in edges if "from" in edge}
 
 
 def version_differences(left: JSONMapping, right: JSONMapping) -> list[JSONObject]:
-    """What each of two has of every name, and their difference where both have numbers."""
+    """Return both values of every name, and their difference if both are numbers."""
     differences = []
     for name in sorted(left.keys() | right.keys(), key=_rank):
         a, b = left.get(name), right.get(name)
@@ -216,18 +220,18 @@ def version_differences(left: JSONMapping, right: JSONMapping) -> list[JSONObjec
 
 
 def is_plain_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value can be drawn and subtracted."""
+    """Return whether a value is a number that can be drawn and subtracted."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def version_metric_names(versions: Sequence[ModelVersion]) -> list[str]:
-    """The metrics that any of the versions has as a number, those that people ask for first."""
+    """Return the metrics that any version has as a number, the most important first."""
     names = {name for version in versions for name, value in version.metrics.items() if is_plain_number(value)}
     return sorted(names, key=_rank)
 
 
 def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> JSONObject | None:
-    """One metric of the versions by when they were made, in a picture of 100 by 30; None where fewer than two have it."""
+    """Draw one metric of the versions in order of creation, in a picture of 100 by 30; None with fewer than two values."""
     ascending = [version for version in reversed(versions) if is_plain_number(version.metrics.get(metric))]
     if len(ascending) < 2:
         return None
@@ -248,7 +252,9 @@ def version_metric_sparkline(versions: Sequence[ModelVersion], metric: str) -> J
 
 
 def example_predict_call(version: ModelVersion) -> Call | None:
-    """A prediction to copy: a row with a value of each of the first columns; None of a model without a class."""
+    """Return an example prediction to copy, with a value of each of the first columns; None for a model without a
+    class.
+    """
     schema = map_model_version(version).schema
     if schema.target is None:
         return None

@@ -1,4 +1,4 @@
-"""Whether the models are still right: what was served, what has changed and why, what labels say, and alerts."""
+"""Monitoring screens: served rows, what changed and why, accuracy on labels, and alerts."""
 
 from datetime import datetime
 
@@ -25,7 +25,7 @@ N_PICTURES = 6  # of the columns that have changed most
 
 @render_as_page("monitoring.html")
 def monitoring_overview_screen(request: Request) -> JSONObject:
-    """Every model with its open alerts."""
+    """Show every model with its open alerts."""
     workspace = workspace_from_request(request)
     return {
         "models": [model_summary(workspace, model) for model in product.list_models(workspace, MOST).items],
@@ -38,7 +38,7 @@ def monitoring_overview_screen(request: Request) -> JSONObject:
 
 @render_as_page("monitoring_model.html")
 def model_monitoring_screen(request: Request) -> JSONObject:
-    """One model: rows, causes, columns by effect, a timeline, labels, alerts."""
+    """Show the monitoring of one model: rows, causes, columns by effect, a timeline, labels, alerts."""
     workspace, reference = workspace_from_request(request), request.path_params["reference"]
     shown = product.find_version(workspace, reference)
     window = request.query_params.get("window", "24h")
@@ -94,7 +94,7 @@ def model_monitoring_screen(request: Request) -> JSONObject:
 
 
 def parse_until_parameter(text: str | None) -> datetime | None:
-    """The moment that an address names, now if it names none; InvalidRequest if it is no moment."""
+    """Parse the moment in a URL; None (now) if it is absent, InvalidRequest if it is invalid."""
     if not text:
         return None
     try:
@@ -104,7 +104,7 @@ def parse_until_parameter(text: str | None) -> datetime | None:
 
 
 def _predicted(workspace: Workspace, reference: str, window: str, until: datetime | None) -> JSONObject | None:
-    """Predicted classes by confidence, in bins that somebody predicted in; None of a model without a class."""
+    """Return predicted classes by confidence, in the bins that have predictions; None for a model without a class."""
     try:
         predictions = product.prediction_confidence_counts(workspace, reference, window=window, until=until)
     except InvalidRequest:
@@ -117,7 +117,7 @@ def _predicted(workspace: Workspace, reference: str, window: str, until: datetim
 
 
 def _performance(workspace: Workspace, reference: str, window: str) -> JSONObject:
-    """What labels say; of a model without a class, why they say nothing."""
+    """Return the performance on labels; for a model without a class, the reason for its absence."""
     try:
         return dict(product.monitoring_performance(workspace, reference, window=window))
     except InvalidRequest as reason:
@@ -127,7 +127,7 @@ def _performance(workspace: Workspace, reference: str, window: str) -> JSONObjec
 def _column(
     workspace: Workspace, reference: str, column: str, window: str, against: str, until: datetime | None
 ) -> JSONObject:
-    """The shares of each value in the window and in the reference; None of cells that are too small to show."""
+    """Return the shares of each value in the window and in the reference; None for cells too small to show."""
     shares = product.monitoring_column_counts(workspace, reference, column, window=window, until=until, against=against)
     for name in ("window", "expected"):
         total = sum(n for n in shares[name] if n is not None) or 1.0

@@ -1,4 +1,4 @@
-"""Schedules, keys, webhooks, and how this server is set up."""
+"""Settings screen: schedules, keys, webhooks, and the server's configuration."""
 
 from datetime import UTC, datetime
 from typing import get_args
@@ -22,7 +22,7 @@ NIGHTLY = "0 3 * * *"
 
 @render_as_page("settings.html")
 def settings_screen(request: Request) -> JSONObject:
-    """What each role may see of them: keys are for administrators."""
+    """Show the settings that the visitor's role may see; keys are for administrators."""
     workspace, role = workspace_from_request(request), role_from_request(request)
     is_admin = role is not None and role.covers(Role.ADMIN)
     schedules = product.list_schedules(workspace, MOST).items
@@ -67,7 +67,7 @@ def settings_screen(request: Request) -> JSONObject:
 
 
 def next_schedule_times(cron: str, timezone: str) -> list[datetime]:
-    """When a schedule is due next, in UTC; InvalidRequest if its times cannot be read."""
+    """Return the next due times of a schedule, in UTC; InvalidRequest if its expression is invalid."""
     times, moments = Cron(cron, timezone), [datetime.now(UTC)]
     while len(moments) <= N_NEXT:
         moments.append(times.after(moments[-1]))

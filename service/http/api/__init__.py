@@ -1,1 +1,1 @@
-"""REST: one file per resource, routes and shapes together."""
+"""The REST API: one module per resource, with its routes and its request and response shapes."""

@@ -1,4 +1,6 @@
-"""/v1/keys, and /v1/datasets/{name}/rules, /v1/models/{name}/rules, by which rules of forgotten rows are taken back; for the role admin."""
+"""/v1/keys, and /v1/datasets/{name}/rules and /v1/models/{name}/rules, which withdraw rules of forgotten rows; for the
+role admin.
+"""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -18,7 +20,7 @@ router = APIRouter(prefix="/v1")
 
 
 class KeyRequest(RequestShape):
-    """A new key; each role may also do what those before it may: read, predict, train, admin."""
+    """A request for a new key. Each role includes the ones before it: read, predict, train, admin."""
 
     name: Name
     role: Role
@@ -43,7 +45,7 @@ class NewKeyShape(KeyShape):
 
 
 def guard_from_request(request: Request) -> Guard:
-    """The guard of this process, so that who changes a key sees the change at once."""
+    """Return the guard of this process, which applies changes of keys at once."""
     guard: Guard = request.app.guard
     return guard
 
@@ -53,7 +55,7 @@ Door = Annotated[Guard, Depends(guard_from_request)]
 
 @router.post("/keys", name="create", tags=["keys"], status_code=201, summary="Make an API key")
 def create_api_key_endpoint(request: KeyRequest, workspace: Ours, guard: Door) -> NewKeyShape:
-    """The token is in this answer and never again."""
+    """Create an API key. The answer holds its token, which is never shown again."""
     key, token = product.create_key(workspace, request.name, request.role, request.days)
     guard.load(workspace.control)
     return NewKeyShape(**vars(key), token=token)
@@ -61,27 +63,31 @@ def create_api_key_endpoint(request: KeyRequest, workspace: Ours, guard: Door) -
 
 @router.get("/keys", name="list_all", tags=["keys"], summary="List API keys")
 def list_api_keys_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[KeyShape]:
-    """By name, also the revoked ones; never the tokens."""
+    """List the keys by name, including revoked ones, without their tokens."""
     return PageShape[KeyShape].model_validate(product.list_keys(workspace, limit, cursor))
 
 
 @router.delete("/keys/{name}", name="revoke", tags=["keys"], summary="Revoke an API key")
 def revoke_api_key_endpoint(name: str, workspace: Ours, guard: Door) -> KeyShape:
-    """Refused at once by the serving process that answers, by others within the poll interval; its name stays taken."""
+    """Revoke a key. The serving process that answers refuses it at once, others within the poll interval; its name
+    stays taken.
+    """
     key = product.revoke_key(workspace, name)
     guard.load(workspace.control)
     return KeyShape.model_validate(key)
 
 
 class WithdrawRequest(RequestShape):
-    """A rule that shall no longer stand."""
+    """A rule of forgotten rows to withdraw."""
 
     where: str = Field(min_length=1, max_length=10_000, description="The condition.", examples=["user_id = 7"])
     reason: str = Field(min_length=1, max_length=10_000, description="Why; kept with the rule.", examples=["a test"])
 
 
 class WithdrawnShape(Shape):
-    """A rule that was taken back: by the key `by`; `still_under` are other names under which the same rule stands."""
+    """A withdrawn rule: `by` is the key that withdrew it; `still_under` lists other names under which the same rule
+    still applies.
+    """
 
     name: str
     where: str
@@ -98,7 +104,9 @@ class WithdrawnShape(Shape):
     summary="Take back a rule of forgotten rows",
 )
 def forget_dataset_rows_endpoint(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
-    """Later trainings read those rows again; models stay. Also for a data set that was deleted."""
+    """Withdraw a rule of forgotten rows of a data set, even a deleted one. Later trainings read those rows again;
+    existing models stay.
+    """
     return _withdrawn(workspace, "dataset", name, body, request)
 
 
@@ -106,7 +114,9 @@ def forget_dataset_rows_endpoint(name: str, body: WithdrawRequest, request: Requ
     "/models/{name}/rules/withdraw", name="of_model", tags=["models"], summary="Take back a rule of forgotten rows"
 )
 def forget_model_rows_endpoint(name: str, body: WithdrawRequest, request: Request, workspace: Ours) -> WithdrawnShape:
-    """Of a model that was trained on files: later trainings read those rows again; versions stay."""
+    """Withdraw a rule of forgotten rows of a model trained on files. Later trainings read those rows again; existing
+    versions stay.
+    """
     return _withdrawn(workspace, "model", name, body, request)
 
 

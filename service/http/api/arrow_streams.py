@@ -1,4 +1,5 @@
-"""Arrow IPC streams from outside: read whole, and told from those that could take long.
+"""Arrow IPC streams from clients: read completely, with small plain streams distinguished from those that could take
+long.
 
 References
 ----------
@@ -29,7 +30,7 @@ _unsigned, _signed, _short = (Struct(kind).unpack_from for kind in ("<I", "<i", 
 
 
 def read_arrow_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
-    """The table of an Arrow IPC stream; what stands in its buffers is checked when it is encoded.
+    """Read the table of an Arrow IPC stream; its buffers are checked later, when the table is encoded.
 
     Nothing of it is compressed, so it holds the bytes of the body and no others, however often it shows them. Raises
     MalformedBody, BodyTooLarge or UnsupportedMediaType.
@@ -49,7 +50,7 @@ def read_arrow_stream(body: bytes, max_rows: int, max_bytes: int) -> pa.Table:
 
 
 def refuse_compressed_arrow_stream(body: bytes) -> None:
-    """Refuse a stream of which any batch is compressed: a small one may hold gigabytes.
+    """Refuse a stream that has a compressed batch: a small one may expand to gigabytes.
 
     Raises UnsupportedMediaType; pyarrow.ArrowException, struct.error or IndexError if it is no stream.
     """
@@ -71,7 +72,7 @@ def _has_views(kind: pa.DataType) -> bool:
 
 
 def _viewed_bytes(column: pa.Array) -> int:
-    """Bytes of the texts of a column of views, of which many may show the same bytes; 0 for any other column."""
+    """Bytes of the texts of a column of views, many of which may share the same bytes; 0 for any other column."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary
     if not _has_views(column.type):
@@ -84,7 +85,7 @@ def _viewed_bytes(column: pa.Array) -> int:
 
 
 class QuickStreams:
-    """Reads the streams that most clients send: a schema, one batch that is not compressed, the end.
+    """Fast reader for the streams that most clients send: a schema, one uncompressed batch, the end.
 
     Such a stream holds as many bytes as its body and no more. The schema of one client is always the same, so it is
     parsed once.
@@ -94,7 +95,7 @@ class QuickStreams:
         self.schemas: dict[bytes, tuple[pa.Schema, tuple[str, ...]]] = {}
 
     def read(self, body: bytes) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
-        """The batch and the names of its columns; None for any other stream, and for whatever is not understood."""
+        """Return the batch and its column names; None for any other stream and for one that cannot be parsed."""
         try:
             begin = arrow_message_end(body, 0)
             end = arrow_message_end(body, begin)
@@ -123,7 +124,9 @@ class QuickStreams:
 
 
 def arrow_message_end(body: bytes, place: int) -> int:
-    """Where the message at a place of a stream ends, with its buffers; struct.error or IndexError if there is none."""
+    """Return the offset at which the message at `place` ends, with its buffers; raises struct.error or IndexError
+    without a message.
+    """
     marker, size = _prefix(body, place)
     if marker != CONTINUED or size <= 0:
         raise IndexError
@@ -136,7 +139,7 @@ def arrow_message_end(body: bytes, place: int) -> int:
 
 
 def _is_swapped(schema: bytes) -> bool:
-    """Whether the message of a schema says that numbers have their highest byte first."""
+    """Return whether a schema message declares big-endian numbers."""
     header = _field(schema, _table_at(schema, 8), HEADER)
     order = _field(schema, _table_at(schema, header), BYTE_ORDER) if header else 0
     return bool(order and _short(schema, order)[0])
@@ -153,12 +156,14 @@ def _is_compressed(body: bytes, header: int) -> bool:
 
 
 def _table_at(body: bytes, place: int) -> int:
-    """Where the table is to which the offset at a place leads; struct.error beyond the body, as in all of these."""
+    """Return the position of the table that the offset at `place` points to; struct.error beyond the body, as in all
+    these functions.
+    """
     return place + int(_unsigned(body, place)[0])
 
 
 def _field(body: bytes, table: int, number: int) -> int:
-    """Where a field of a table is; 0 if it has none such."""
+    """Return the position of a field of a table; 0 if the table lacks it."""
     layout = table - _signed(body, table)[0]
     entry = 4 + 2 * number
     if layout < 0 or entry >= _short(body, layout)[0]:

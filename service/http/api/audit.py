@@ -1,4 +1,4 @@
-"""/v1/audit: who changed what, for the role admin."""
+"""/v1/audit: the log of changes, for the role admin."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ router = APIRouter(prefix="/v1")
 
 
 class AuditLineShape(Shape):
-    """One act. `sha256` covers all other fields, `previous_sha256` links it to the line before."""
+    """One line of the audit log. `sha256` covers all other fields; `previous_sha256` links it to the previous line."""
 
     id: int
     at: datetime
@@ -31,5 +31,5 @@ class AuditLineShape(Shape):
 def list_audit_lines_endpoint(
     workspace: Ours, limit: Limit = 100, cursor: str | None = None, actor: str | None = None
 ) -> PageShape[AuditLineShape]:
-    """Newest first; with `actor`, the acts of one key, job or user."""
+    """List the audit log, newest first; with `actor`, only the changes by one key, job or user."""
     return PageShape[AuditLineShape].model_validate(product.list_audit_lines(workspace, limit, cursor, actor))

@@ -1,4 +1,4 @@
-"""Bodies of requests within limits: what all of them hold together, and large ones piece by piece; answers."""
+"""Request and response bodies: a limit on the bytes that all requests hold, and large bodies decoded piece by piece."""
 
 import json
 import re
@@ -20,14 +20,14 @@ UNCOUNTED = 64 << 10  # the thousands of small requests are not worth a lock
 
 
 class InFlight:
-    """The bytes that requests of this process hold, at most `max_bytes` together: bodies, and what they are decoded to."""
+    """Bytes held by the requests of this process (bodies and their decoded values), at most `max_bytes` in total."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes, self.n_bytes = max_bytes, 0
         self._lock = threading.Lock()
 
     def take(self, n_bytes: int) -> None:
-        """Add to what is held, or give back where it is negative; Overloaded if that is too much."""
+        """Add `n_bytes` to the bytes held, or release them if negative; raises Overloaded above the limit."""
         with self._lock:
             if n_bytes > 0 and self.n_bytes + n_bytes > self.max_bytes:
                 raise Overloaded(
@@ -39,13 +39,13 @@ class InFlight:
 
 
 class Hold:
-    """What one request holds, given back when it ends."""
+    """Bytes held by one request, released when it ends."""
 
     def __init__(self, of: InFlight) -> None:
         self.of, self.n_bytes = of, 0
 
     def add(self, n_bytes: int) -> None:
-        """Hold so many bytes more; Overloaded if that is too much."""
+        """Hold `n_bytes` more; raises Overloaded above the limit."""
         if n_bytes:
             self.of.take(n_bytes)
             self.n_bytes += n_bytes
@@ -61,26 +61,28 @@ class Hold:
 
 
 def check_csv_body_size(body: bytes, max_bytes: int) -> int:
-    """Refuse a CSV of too many values (BodyTooLarge); returns about the bytes that they will take."""
+    """Refuse a CSV with too many values (BodyTooLarge); return roughly the bytes that its values will take."""
     n_bytes = len(body) + 16 * (body.count(b",") + body.count(b"\n"))
     check_decoded_size(n_bytes, max_bytes)
     return n_bytes
 
 
 def check_content_encoding(scope: Scope) -> None:
-    """Refuse a body that is packed (UnsupportedMediaType)."""
+    """Refuse a compressed body (UnsupportedMediaType)."""
     encoding = scope["fewpass.headers"].get(b"content-encoding", b"").decode("latin-1").strip()
     if encoding.lower() not in ("", "identity"):
         raise UnsupportedMediaType(f"Content-Encoding {encoding[:80]!r} is not read here. Send the body as it is.")
 
 
 def content_length(scope: Scope) -> int | None:
-    """The announced length of the body."""
+    """Return the Content-Length of the request; None without one."""
     return next((int(value) for name, value in scope["headers"] if name == b"content-length"), None)
 
 
 async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: Hold) -> bytes:
-    """The whole request body, refused as soon as it is known to be too long; a large one is held piece by piece."""
+    """Read the whole request body, holding a large one piece by piece; a body that is too long is refused as early as
+    possible.
+    """
     if length is not None and length > max_bytes:
         raise BodyTooLarge(f"The body has {length} bytes; at most {max_bytes} are read.", max_bytes=max_bytes)
     parts: list[bytes] = []
@@ -100,7 +102,7 @@ async def read_body(receive: Receive, length: int | None, max_bytes: int, hold: 
 
 
 async def send_problem_body(error: Exception, scope: Scope, send: Send) -> None:
-    """Answer with the problem of an exception."""
+    """Answer with the problem document of an exception."""
     problem = problems.problem_from_error(error)
     body = json.dumps(problem.body(scope["path"])).encode()
     extra = [(name.encode(), value.encode()) for name, value in problems.problem_response_headers(problem).items()]
@@ -127,7 +129,7 @@ PLACE = re.compile(r"\$\[(\d+)\]")
 
 
 class Split(msgspec.Struct):
-    """A data frame as pandas' orient="split" writes it; the index is overlooked."""
+    """A data frame in the form of pandas' orient="split"; the index is ignored."""
 
     columns: list[str]
     data: list[list[Value]]
@@ -135,7 +137,7 @@ class Split(msgspec.Struct):
 
 
 class RawSplit(msgspec.Struct):
-    """The same, its rows not decoded yet."""
+    """A split data frame whose rows are not decoded yet."""
 
     columns: list[str]
     data: list[msgspec.Raw]
@@ -158,7 +160,8 @@ DECODE_VALUES = msgspec.json.Decoder(Column | Value).decode  # MLflow's clients 
 
 
 def row_body_decoder(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows]:
-    """What reads bodies of a msgspec struct whose rows are in members of `RAW`: short ones at once, long ones piece by piece.
+    """Return a decoder of bodies into a msgspec struct with rows in its members `RAW`: short bodies at once, long ones
+    piece by piece.
 
     It raises BodyTooLarge if there are more records than rows may be, of a long body before any is decoded; and
     msgspec.DecodeError.
@@ -177,13 +180,13 @@ def row_body_decoder(shape: type[Rows], max_rows: int) -> Callable[[bytes], Rows
 
 
 def check_n_rows(n_rows: int, max_rows: int) -> None:
-    """Refuse too many rows (BodyTooLarge)."""
+    """Refuse more than `max_rows` rows (BodyTooLarge)."""
     if n_rows > max_rows:
         raise BodyTooLarge(f"{n_rows} rows in one request; the limit is {max_rows}.", max_rows=max_rows)
 
 
 def _rows(name: str, raw: Any, max_rows: int) -> Any:
-    """A member that holds rows, decoded piece by piece."""
+    """Decode a member that holds rows, piece by piece."""
     if isinstance(raw, list):
         return _listed(DECODE_RECORDS, raw, f"$.{name}", max_rows)
     if isinstance(raw, RawSplit):
@@ -205,7 +208,7 @@ def _listed(
 
 
 def _decoded(decode: Callable[[bytes | msgspec.Raw], Item], piece: bytes | msgspec.Raw, place: str, first: int) -> Item:
-    """A piece; an error names its place in the body."""
+    """Decode one piece of a body; an error names its place in the whole body."""
     try:
         return decode(piece)
     except msgspec.ValidationError as error:

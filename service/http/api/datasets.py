@@ -1,4 +1,4 @@
-"""/v1/datasets: files under a name."""
+"""/v1/datasets: named sets of files."""
 
 from datetime import datetime
 from functools import partial
@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
 
 
 class DatasetShape(Shape):
-    """A registered data set; `files` are those that the last pass found, or else registering it."""
+    """A registered data set; `files` are those found by the last pass, or by the registration before any pass."""
 
     name: str
     uris: list[str]
@@ -28,14 +28,14 @@ class DatasetShape(Shape):
 
 
 class UploadShape(Shape):
-    """A file that was taken, and the URI under which it can be registered."""
+    """An uploaded file, and the URI under which it can be registered."""
 
     uri: str
     n_bytes: int
 
 
 class ColumnProfile(Shape):
-    """A column: the share of rows without a value, and rows by class and label."""
+    """Profile of a column: its share of missing rows, and its rows by class and label."""
 
     name: str
     kind: str
@@ -46,14 +46,14 @@ class ColumnProfile(Shape):
 
 
 class LeftOutShape(Shape):
-    """A column that models leave out, and why."""
+    """A column excluded from models, and the reason."""
 
     name: str
     reason: str
 
 
 class ProfileShape(Shape):
-    """Rows of a data set, and how its columns are spread over the classes."""
+    """Rows of a data set, and the distribution of its columns over the classes."""
 
     dataset: str
     target: str | None
@@ -70,7 +70,9 @@ class ProfileShape(Shape):
 async def register_dataset_endpoint(
     request: DatasetRequest, workspace: Ours, opening: Opening, response: Response
 ) -> DatasetShape:
-    """Files, globs, folders or object store URIs; repeating the same registration changes nothing."""
+    """Register files, globs, folders or object store URIs under a name. Repeating the same registration changes
+    nothing.
+    """
     dataset = await opening.of(request.uris, are_read=True).run(
         partial(product.register_dataset, workspace, request, is_remote=True)
     )
@@ -80,7 +82,7 @@ async def register_dataset_endpoint(
 
 @router.post("/example", name="example", status_code=201, summary="Load the example")
 async def load_example_dataset_endpoint(workspace: Ours, opening: Opening) -> DatasetShape:
-    """A table of 4,000 customers who leave or stay, written beside uploaded files and registered as `customers`."""
+    """Write a table of 4,000 customers who leave or stay beside uploaded files, and register it as `customers`."""
     return DatasetShape.model_validate(await opening.of([]).run(partial(product.register_example_dataset, workspace)))
 
 
@@ -88,7 +90,9 @@ async def load_example_dataset_endpoint(workspace: Ours, opening: Opening) -> Da
 async def upload_dataset_file_endpoint(
     name: str, file: Annotated[str, Path(max_length=128)], workspace: Ours, request: Request
 ) -> UploadShape:
-    """Into a folder below the first data root, piece by piece; register it then by its URI. A file of that name is not replaced."""
+    """Upload a file, streamed into a folder below the first data root; then register it by its URI. An existing file of
+    that name is not replaced.
+    """
     place = product.dataset_upload_path(workspace, name, file)
     with write_file_atomically(place) as draft:
         n_bytes = await write_body_to_file(request, draft, workspace.settings.max_upload_bytes)
@@ -97,19 +101,19 @@ async def upload_dataset_file_endpoint(
 
 @router.get("", name="list_all", summary="List data sets")
 def list_datasets_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[DatasetShape]:
-    """By name."""
+    """List the data sets by name."""
     return PageShape[DatasetShape].model_validate(product.list_datasets(workspace, limit, cursor))
 
 
 @router.get("/{name}", name="show", summary="Show a data set")
 def show_dataset_endpoint(name: str, workspace: Ours) -> DatasetShape:
-    """Its target, overrides, and files as of the last pass over it, or else of its registration."""
+    """Show the target, the overrides and the files of a data set, as of the last pass over it or else its registration."""
     return DatasetShape.model_validate(product.get_dataset(workspace, name))
 
 
 @router.get("/{name}/schema", name="schema", summary="Show the inferred schema")
 def show_dataset_schema_endpoint(name: str, workspace: Ours) -> JSONObject:
-    """Attributes with their kinds and values, classes, and the columns that are left out and why."""
+    """Show the attributes with their kinds and values, the classes, and the excluded columns with the reasons."""
     return product.dataset_schema(workspace, name)
 
 
@@ -117,7 +121,7 @@ def show_dataset_schema_endpoint(name: str, workspace: Ours) -> JSONObject:
 async def profile_dataset_endpoint(
     name: str, workspace: Ours, opening: Opening, target: str | None = None, search: str = ""
 ) -> ProfileShape:
-    """Ten rows, and of each column the share that is missing and its values by class, over at most 5,000 rows."""
+    """Show ten rows, and for each column its share of missing values and its values by class, over at most 5,000 rows."""
     look = partial(product.dataset_profile, workspace, name, target, search)
     uris = product.get_dataset(workspace, name).uris
     return ProfileShape.model_validate(await opening.of(uris, are_read=True).run(look))
@@ -125,5 +129,5 @@ async def profile_dataset_endpoint(
 
 @router.delete("/{name}", name="delete", status_code=204, summary="Forget a data set")
 def delete_dataset_endpoint(name: str, workspace: Ours) -> None:
-    """The files and the models trained on them stay."""
+    """Delete a data set. Its files and the models trained on them stay."""
     product.delete_dataset(workspace, name)

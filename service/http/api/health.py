@@ -1,4 +1,4 @@
-"""Liveness, readiness, metrics and what the server is."""
+"""Liveness, readiness, metrics and the index of the server."""
 
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -25,14 +25,14 @@ DAMAGED = "A version that is asked for cannot be used; if another was served bef
 
 
 class Health(BaseModel):
-    """The process answers."""
+    """Liveness of the process."""
 
     status: Literal["ok"] = "ok"
     version: str = Field(examples=[VERSION])
 
 
 class Readiness(BaseModel):
-    """Whether requests should come here, and what does not work while they may."""
+    """Readiness of the server for requests, and the reason if it is degraded."""
 
     status: Literal["ok", "degraded"] = "ok"
     version: str = Field(examples=[VERSION])
@@ -40,7 +40,7 @@ class Readiness(BaseModel):
 
 
 class Index(BaseModel):
-    """Where things are."""
+    """Name and version of the server, and its entry paths."""
 
     name: Literal["fewpass"] = "fewpass"
     version: str
@@ -52,7 +52,7 @@ class Index(BaseModel):
 
 @router.get("/", name="index", summary="What this server is", response_model=Index)
 async def service_index_endpoint(request: Request) -> Index | RedirectResponse:
-    """Name, version and the paths to start from; a browser is sent to the console."""
+    """Show the name, the version and the entry paths; a browser is redirected to the console."""
     if "text/html" in request.headers.get("accept", ""):
         is_small = request.app.state.settings.predict_only
         return RedirectResponse("/docs" if is_small else "/console", HTTPStatus.SEE_OTHER)
@@ -61,13 +61,13 @@ async def service_index_endpoint(request: Request) -> Index | RedirectResponse:
 
 @router.get("/healthz", name="healthz", summary="Is the process alive?")
 async def healthz_endpoint() -> Health:
-    """Always ok while the process can answer at all."""
+    """Answer "ok" as long as the process can answer at all."""
     return Health(version=VERSION)
 
 
 @router.get("/readyz", name="readyz", summary="Should requests be sent here?")
 async def readyz_endpoint(request: Request) -> Readiness:
-    """Ok once the registry is open and the kernels are warm; 503 before that and while stopping.
+    """Answer "ok" once the registry is open and the kernels are warm; 503 before that and while the server stops.
 
     Degraded, and still 200, while the control database does not answer, a version that is asked for cannot be used, or jobs
     wait and no worker lives: predictions go on, and to send them elsewhere would not help, as all servers share that
@@ -81,7 +81,7 @@ async def readyz_endpoint(request: Request) -> Readiness:
 
 
 def update_health_gauges(request: Request) -> None:
-    """Set the gauges of what the control database knows; on a thread, since it asks."""
+    """Set the gauges that come from the control database; runs on a thread, since it queries the database."""
     workspace: Workspace = request.app.state.workspace
     CONTROL_UP.set(request.app.state.degraded is None)
     try:
@@ -118,5 +118,7 @@ def _look_at_jobs(workspace: Workspace) -> None:
 
 @router.get("/metrics", name="metrics", summary="Prometheus metrics", response_class=Response)
 def prometheus_metrics_endpoint(_: Annotated[None, Depends(update_health_gauges)]) -> Response:
-    """Requests, latencies, predicted rows, models and their age, jobs and their passes, in Prometheus' text format."""
+    """Return metrics in Prometheus' text format: requests, latencies, predicted rows, models and their age, jobs and
+    their passes.
+    """
     return Response(metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")

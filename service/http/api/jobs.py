@@ -54,7 +54,9 @@ async def submit_job_endpoint(
     priority: Priority = "normal",
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
-    """Train, evaluate, refresh, or infer a schema; the same Idempotency-Key with the same body starts nothing new."""
+    """Submit a job that trains, evaluates, refreshes, or infers a schema. The same Idempotency-Key with the same body
+    starts nothing new.
+    """
     submission = partial(product.submit_job, workspace, request, idempotency_key, is_remote=True, priority=priority)
     named = getattr(request, "train", request)
     uris = [*(getattr(named, "uris", None) or ()), *(getattr(named, "test_uris", None) or ())]
@@ -69,7 +71,7 @@ def list_jobs_endpoint(
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     cursor: str | None = None,
 ) -> PageShape[JobShape]:
-    """Newest first."""
+    """List the jobs, newest first."""
     return PageShape[JobShape].model_validate(
         product.job_queue(workspace).list(state=state, limit=limit, cursor=cursor)
     )
@@ -77,24 +79,26 @@ def list_jobs_endpoint(
 
 @router.get("/{job_id}", name="show", summary="Show a job")
 def show_job_endpoint(job_id: str, workspace: Ours) -> JobShape:
-    """State, pass k of n, rows done, rows/s, ETA, result or error."""
+    """Show a job: state, pass k of n, rows done, rows/s, ETA, result or error."""
     return JobShape.model_validate(product.job_queue(workspace).get(job_id))
 
 
 @router.post("/{job_id}/cancel", name="cancel", summary="Cancel a job")
 def cancel_job_endpoint(job_id: str, workspace: Ours) -> JobShape:
-    """A queued job never starts; a running one stops between two chunks. Cancelling twice is not an error."""
+    """Cancel a job. A queued one never starts; a running one stops between two chunks. Cancelling twice is not an
+    error.
+    """
     return JobShape.model_validate(product.cancel_job(workspace, job_id))
 
 
 @router.post("/{job_id}/retry", name="retry", status_code=202, summary="Run a failed or cancelled job again")
 def retry_job_endpoint(job_id: str, workspace: Ours, response: Response) -> JobShape:
-    """A new job with the same request; finished passes are taken from the data set's statistics."""
+    """Submit a new job with the same request. Finished passes are taken from the stored statistics of the data set."""
     return _accepted(product.retry_job(workspace, job_id), response)
 
 
 async def find_job_or_404(job_id: str, request: Request) -> Job:
-    """The job before its stream begins, so that an unknown one is a 404 and not a broken stream."""
+    """Find the job before its stream begins, so that an unknown id is a 404 and not a broken stream."""
     return await anyio.to_thread.run_sync(product.job_queue(workspace_from_request(request)).get, job_id)
 
 
@@ -105,8 +109,9 @@ async def job_events_endpoint(
     job: Annotated[Job, Depends(find_job_or_404)],
     last_event_id: Annotated[str | None, Header(max_length=64)] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Server-sent events: `job` on every change, and `end` with the final job. An id says what the job was like then, so
-    that a client that comes back with Last-Event-ID hears nothing twice and misses nothing that still holds.
+    """Stream a job as server-sent events: `job` on every change, and `end` with the final job. The event id identifies
+    the state of the job, so a client that reconnects with Last-Event-ID gets no event twice and misses no current
+    state.
     """
     queue = product.job_queue(workspace_from_request(request))
     previous = last_event_id
@@ -133,7 +138,7 @@ async def job_events_endpoint(
     responses=media_type_responses("application/x-ndjson"),
 )
 def job_log_endpoint(job_id: str, workspace: Ours) -> Response:
-    """What its worker has logged so far: steps, passes, warnings, the traceback of a failure; a JSON object a line."""
+    """Return the log of the job's worker so far, as JSON lines: steps, passes, warnings, the traceback of a failure."""
     return Response(product.read_job_log(workspace, job_id), media_type="application/x-ndjson")
 
 
@@ -145,7 +150,7 @@ def job_log_endpoint(job_id: str, workspace: Ours) -> Response:
     responses=media_type_responses("application/vnd.apache.parquet"),
 )
 def job_output_endpoint(job_id: str, workspace: Ours) -> File:
-    """The Parquet file of a job of kind score or impute, once it has succeeded; kept as long as the job is known."""
+    """Download the Parquet file of a score or impute job that has succeeded; it is kept as long as the job is listed."""
     path = product.job_output_path(workspace, job_id)
     return File(path, media_type="application/vnd.apache.parquet", filename=path.name)
 

@@ -1,4 +1,4 @@
-"""JSON bodies: within limits of size and depth, and what is wrong with one, with its place."""
+"""JSON bodies: limits on size and depth, and error messages that name the place."""
 
 import codecs
 import json
@@ -23,7 +23,8 @@ SHAPED = 2  # as JSON has the values, and as the shape of the request keeps them
 
 
 def check_json_size(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> int:
-    """Refuse JSON of too many values, or of records of too many members; returns about the bytes that its values will take.
+    """Refuse JSON with too many values, or with records of too many members; return roughly the bytes that its values
+    will take.
 
     Punctuation is counted also in texts, so a body is held to be larger than it is, never smaller. `is_shaped` says that
     Python reads it on the event loop, and a shape of pydantic checks and copies it. Raises BodyTooLarge.
@@ -52,7 +53,7 @@ def check_json_size(body: bytes, max_bytes: int, *, is_shaped: bool = False) -> 
 
 
 def check_decoded_size(n_bytes: int, max_bytes: int) -> None:
-    """Refuse what would hold too much (BodyTooLarge)."""
+    """Refuse a body that takes more than `max_bytes` decoded (BodyTooLarge)."""
     if n_bytes > max_bytes:
         raise BodyTooLarge(
             f"The body would take {n_bytes:,} bytes decoded; at most {max_bytes:,} are (FEWPASS_MAX_DECODED_BYTES). Send fewer "
@@ -71,7 +72,7 @@ HALF_A_CHARACTER = "The body escapes half of a character (\\ud800 to \\udfff wit
 
 
 def check_json_structure(body: bytes) -> None:
-    """Refuse a JSON text that cannot be stored and shown as it was meant (MalformedBody).
+    """Refuse JSON that cannot be stored and shown unchanged (MalformedBody).
 
     Such are values nested more than `MOST_NESTED` deep, objects with two members of one name, of which readers keep one or
     the other, and halves of characters, which no database and no file name can hold. What is no JSON at all is for others to
@@ -95,7 +96,7 @@ def check_json_structure(body: bytes) -> None:
 
 
 def _object_of_distinct_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of some members (MalformedBody)."""
+    """Build the object from its members; a duplicate name raises MalformedBody."""
     whole = dict(members)
     if len(whole) < len(members):
         names = [name for name, _ in members]
@@ -105,7 +106,9 @@ def _object_of_distinct_names(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: str) -> Decoded:
-    """What a decoder of msgspec makes of a JSON body (InvalidRequest, MalformedBody); `remedy` says what to send instead."""
+    """Decode a JSON body with a msgspec decoder; raises InvalidRequest or MalformedBody. `remedy` names what to send
+    instead.
+    """
     body = body.removeprefix(codecs.BOM_UTF8)
     try:
         return decode(body)
@@ -121,7 +124,7 @@ def decode_json_body(decode: Callable[[bytes], Decoded], body: bytes, remedy: st
 
 
 def json_error_with_column(words: str, body: bytes) -> str:
-    """What is wrong in a record, with its column in place of msgspec's `[...]`; of bodies that are quick to read again."""
+    """Return the error message with the column in place of msgspec's `[...]`, for bodies that are quick to parse again."""
     place = IN_RECORD.search(words)
     if place is None or len(body) > MOST_READ_AGAIN:
         return words
@@ -134,7 +137,7 @@ def json_error_with_column(words: str, body: bytes) -> str:
 
 
 def overlong_json_integer_text(body: bytes) -> str:
-    """Where a JSON text has a whole number of more digits than Python reads, in words; none if there is none."""
+    """Describe where a JSON text has an integer with more digits than Python reads; empty if nowhere."""
     most, too_long = sys.get_int_max_str_digits(), object()
     try:
         content = json.loads(body, parse_int=lambda digits: too_long if len(digits.lstrip("-")) > most else 0)
@@ -151,13 +154,13 @@ def overlong_json_integer_text(body: bytes) -> str:
 
 
 def invalid_json_hint(body: bytes) -> str:
-    """What may be wrong with a body that is not JSON."""
+    """Return a hint at what may be wrong with a body that is not JSON."""
     if body.startswith(b"\x1f\x8b"):
         return " It is compressed with gzip: send it as it is."
     return " Write null for NaN and infinities." if b"NaN" in body or b"Infinity" in body else ""
 
 
 def is_json_content_type(content_type: str | None) -> bool:
-    """Whether a content type says JSON: application/json, or application/…+json."""
+    """Return whether a content type is JSON: application/json or application/…+json."""
     media_type = (content_type or "").partition(";")[0].strip().lower()
     return media_type.startswith("application/") and media_type.endswith(("/json", "+json"))

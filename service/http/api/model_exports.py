@@ -19,7 +19,7 @@ Known = Annotated[list[str], Query(examples=[["a->b"]])]
 
 @router.get("/{reference}/structure.svg", name="picture", summary="Draw the graph of a version", **SVG)
 def draw_model_picture_endpoint(reference: str, workspace: Ours, member: Member = None) -> Response:
-    """The attributes around the class, with an arrow from each parent; of a circuit its nodes, or its regions."""
+    """Draw the attributes around the class, with an arrow from each parent; for a circuit, its nodes or its regions."""
     return Response(product.draw_version_structure(workspace, reference, member), media_type="image/svg+xml")
 
 
@@ -27,14 +27,16 @@ def draw_model_picture_endpoint(reference: str, workspace: Ours, member: Member 
     "/{reference}/edges.svg", name="edges_picture", summary="Draw how probable the edges of a posterior are", **SVG
 )
 def draw_model_edges_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
-    """Of a posterior over structures: a heat map, given edges that are present or absent."""
+    """Draw the edge probabilities of a posterior over structures as a heat map, given edges that are present or absent."""
     content = product.draw_edge_posterior(workspace, reference, "edges", present, absent)
     return Response(content, media_type="image/svg+xml")
 
 
 @router.get("/{reference}/graph.svg", name="graph_picture", summary="Draw the edges of a posterior as a graph", **SVG)
 def draw_model_graph_endpoint(reference: str, workspace: Ours, present: Known = [], absent: Known = []) -> Response:  # noqa: B006
-    """Of a posterior over structures: arrows as wide as they are probable, given edges that are present or absent."""
+    """Draw a posterior over structures as a graph whose arrow widths are edge probabilities, given edges that are
+    present or absent.
+    """
     content = product.draw_edge_posterior(workspace, reference, "graph", present, absent)
     return Response(content, media_type="image/svg+xml")
 
@@ -47,7 +49,9 @@ def draw_model_graph_endpoint(reference: str, workspace: Ours, present: Known = 
     responses=media_type_responses(*(known.media_type for known in FORMATS.values())),
 )
 def export_model_network_endpoint(reference: str, form: NetworkFormat, workspace: Ours) -> Response:
-    """As BIF, XMLBIF or XDSL (GeNIe); of an ensemble its joint member, of a posterior its most probable graph."""
+    """Export a network as BIF, XMLBIF or XDSL (GeNIe): the joint member of an ensemble, the most probable graph of a
+    posterior.
+    """
     return Response(product.export_version_network(workspace, reference, form), media_type=FORMATS[form].media_type)
 
 
@@ -67,7 +71,9 @@ def export_model_sql_endpoint(
     key: Known = [],  # noqa: B006
     absent: Known = [],  # noqa: B006
 ) -> Response:
-    """A network or an ensemble as tables and a view that gives the class probabilities of every row of a table in a warehouse."""
+    """Export a network or an ensemble as SQL: tables and a view with the class probabilities of every row of a table in
+    a warehouse.
+    """
     return Response(
         product.export_version_sql(workspace, reference, table, dialect, view, key, absent), media_type="text/plain"
     )
@@ -75,7 +81,7 @@ def export_model_sql_endpoint(
 
 @router.get("/{reference}/trace.svg", name="trace", summary="Draw the chains of a version", **SVG)
 def draw_model_trace_endpoint(reference: str, workspace: Ours) -> Response:
-    """Of a sampled circuit: the log joint of every sweep, and which share of proposals was accepted."""
+    """Draw the log joint of every sweep of a sampled circuit, and the share of accepted proposals."""
     return Response(product.draw_chain_trace(workspace, reference), media_type="image/svg+xml")
 
 
@@ -89,7 +95,8 @@ def draw_model_trace_endpoint(reference: str, workspace: Ours) -> Response:
 def export_model_circuit_endpoint(
     reference: str, workspace: Ours, form: Annotated[Form, Query(alias="format")] = "text", of: CircuitOf = "columns"
 ) -> Response:
-    """Of a network, the circuit that it is compiled to. `text` and `json` can be trained and served anywhere.
+    """Export a circuit; for a network, the circuit that it compiles to. `text` and `json` can be trained and served
+    anywhere.
 
     `of=graphs`: the graphs of a posterior over structures, with the parents of each column as variables.
     """

@@ -1,4 +1,4 @@
-"""/v1/models: the registry."""
+"""/v1/models: the model registry."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -33,7 +33,7 @@ Tag = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,64}$", examples=["checked-
 
 
 class ModelShape(Shape):
-    """A name in the registry."""
+    """A model in the registry."""
 
     name: str
     latest_version: int
@@ -43,13 +43,13 @@ class ModelShape(Shape):
 
 
 class AliasRequest(Body):
-    """Where an alias shall point."""
+    """The version that an alias should point to."""
 
     version: int = Field(ge=1)
 
 
 class AliasesShape(Shape):
-    """What each alias of a model means."""
+    """The version that each alias of a model points to."""
 
     aliases: dict[str, int] = Field(examples=[{"champion": 3}])
 
@@ -88,19 +88,19 @@ class TagRequest(Body):
 
 
 class Retention(Body):
-    """How many versions of a model are kept, besides those that an alias points at; null for all."""
+    """Number of versions of a model to keep, besides those that an alias points to; null for all."""
 
     keep: int | None = Field(ge=1, le=1_000_000, examples=[10])
 
 
 class Pruned(BaseModel):
-    """The versions that were removed."""
+    """The removed versions."""
 
     removed: list[int]
 
 
 class ContextShape(Shape):
-    """One context: what is given, and of each value its rows and its probability."""
+    """One context of the parents: their values, and the rows and the probability of each value of the column."""
 
     given: dict[str, str] = Field(examples=[{"class": "yes", "outlook": "sunny"}])
     n_rows: list[int]
@@ -134,7 +134,7 @@ class LineageShape(Shape):
 
 
 def predictor_from_request(request: Request) -> Predictor:
-    """The predictor of this process, so that who moved an alias sees the move at once."""
+    """Return the predictor of this process, which applies moved aliases at once."""
     predictor: Predictor = request.app.state.predictor
     return predictor
 
@@ -144,13 +144,15 @@ Ahead = Annotated[Predictor, Depends(predictor_from_request)]
 
 @router.get("", name="list_all", summary="List models")
 def list_models_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ModelShape]:
-    """By name."""
+    """List the models by name."""
     return PageShape[ModelShape].model_validate(product.list_models(workspace, limit, cursor))
 
 
 @router.get("/{reference}", name="show", summary="Show a model version")
 def show_model_endpoint(reference: str, workspace: Ours, response: Response) -> ModelVersionShape:
-    """`name`, `name@3` or `name@champion`; the bare name means the champion, or else the latest version."""
+    """Show a version: `name`, `name@3` or `name@champion`. The bare name is the champion, or the latest version without
+    one.
+    """
     version = product.find_version(workspace, reference)
     response.headers["etag"] = version_tag(version)
     return ModelVersionShape.model_validate(version)
@@ -160,25 +162,27 @@ def show_model_endpoint(reference: str, workspace: Ours, response: Response) -> 
 def list_model_versions_endpoint(
     name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
 ) -> PageShape[ModelVersionShape]:
-    """Newest first."""
+    """List the versions of a model, newest first."""
     return PageShape[ModelVersionShape].model_validate(product.list_versions(workspace, name, limit, cursor))
 
 
 @router.get("/{reference}/metrics", name="metrics", summary="Show the metrics of a version")
 def show_model_metrics_endpoint(reference: str, workspace: Ours) -> JSONObject:
-    """As measured when it was trained."""
+    """Show the metrics of a version, as measured when it was trained."""
     return dict(product.find_version(workspace, reference).metrics)
 
 
 @router.get("/{reference}/report", name="report", summary="Show how good a version is")
 def show_model_report_endpoint(reference: str, workspace: Ours) -> JSONObject:
-    """On the rows that its training was measured on: verdict, losses, calibration, confusion, what columns tell."""
+    """Show how good a version is on the rows its training was measured on: verdict, losses, calibration, confusion,
+    column importances.
+    """
     return product.version_report(workspace, reference)
 
 
 @router.get("/{reference}/structure", name="structure", summary="Show the graph of a version")
 def show_model_structure_endpoint(reference: str, workspace: Ours, member: Member = None) -> JSONObject:
-    """Nodes and edges; of an ensemble the member that answers queries, and all families with their weights."""
+    """Show nodes and edges; for an ensemble, the member that answers queries and all families with their weights."""
     return product.version_structure(workspace, reference, member)
 
 
@@ -186,13 +190,13 @@ def show_model_structure_endpoint(reference: str, workspace: Ours, member: Membe
 def show_model_family_endpoint(
     reference: str, column: str, workspace: Ours, limit: Annotated[int, Query(ge=1, le=10_000)] = 200
 ) -> FamilyShape:
-    """Of a network: rows and probabilities of each value in each context of the parents, the largest first."""
+    """Show rows and probabilities of each value in each context of the parents, largest contexts first; for networks."""
     return FamilyShape.model_validate(product.version_family_table(workspace, reference, column, limit))
 
 
 @router.get("/{reference}/download", name="download", summary="Download a version", response_class=File)
 def download_model_endpoint(reference: str, workspace: Ours) -> File:
-    """Its DuckDB file, which `fewpass` and any DuckDB can read."""
+    """Download the DuckDB file of a version, which `fewpass` and any DuckDB can read."""
     version = product.find_version(workspace, reference)
     return File(
         version.duckdb_path, media_type="application/vnd.duckdb", filename=f"{version.name}-{version.version}.duckdb"
@@ -225,7 +229,7 @@ def _check(only_if: Preconditions, name: str, alias: str) -> Callable[[Mapping[s
 def set_model_alias_endpoint(
     name: str, alias: str, request: AliasRequest, workspace: Ours, predictor: Ahead, only_if: OnlyIf, response: Response
 ) -> AliasesShape:
-    """Every serving process follows within the poll interval, this one at once."""
+    """Point an alias at a version. This serving process follows at once, the others within the poll interval."""
     product.set_alias(workspace, name, alias, request.version, check=_check(only_if, name, alias))
     predictor.refresh()
     return _aliases(workspace, name, response)
@@ -233,21 +237,21 @@ def set_model_alias_endpoint(
 
 @router.delete("/{name}/aliases/{alias}", name="delete_alias", status_code=204, summary="Remove an alias")
 def delete_model_alias_endpoint(name: str, alias: str, workspace: Ours, predictor: Ahead, only_if: OnlyIf) -> None:
-    """The version stays."""
+    """Delete an alias. Its version stays."""
     product.delete_alias(workspace, name, alias, _check(only_if, name, alias))
     predictor.refresh()
 
 
 @router.delete("/{name}/versions/{version}", name="delete_version", status_code=204, summary="Delete a version")
 def delete_model_version_endpoint(name: str, version: int, workspace: Ours, predictor: Ahead) -> None:
-    """Refused while an alias points at it."""
+    """Delete a version; refused while an alias points to it."""
     product.delete_version(workspace, name, version)
     predictor.refresh()
 
 
 @router.delete("/{name}", name="delete_model", summary="Delete a model")
 def delete_model_endpoint(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
-    """All its versions, aliases and history; refused while a job is at work on it."""
+    """Delete a model with all its versions, aliases and history; refused while a job is working on it."""
     removed = product.delete_model(workspace, name)
     predictor.refresh()
     return Pruned(removed=removed)
@@ -255,7 +259,7 @@ def delete_model_endpoint(name: str, workspace: Ours, predictor: Ahead) -> Prune
 
 @router.get("/{reference}/lineage", name="lineage", summary="Show where a version comes from")
 def show_model_lineage_endpoint(reference: str, workspace: Ours) -> LineageShape:
-    """Files, job, schema, what was asked for, and with which libraries it was made."""
+    """Show where a version comes from: files, job, schema, request and library versions."""
     return LineageShape.model_validate(product.version_lineage(workspace, reference))
 
 
@@ -263,7 +267,7 @@ def show_model_lineage_endpoint(reference: str, workspace: Ours) -> LineageShape
 def set_model_tag_endpoint(
     reference: str, tag: Tag, request: TagRequest, workspace: Ours, only_if: OnlyIf, response: Response
 ) -> ModelVersionShape:
-    """The other tags stay."""
+    """Set one tag of a version. Its other tags stay."""
     return _tagged(workspace, reference, tag, request.value, only_if, response)
 
 
@@ -283,7 +287,7 @@ def _tagged(
 def delete_model_tag_endpoint(
     reference: str, tag: Tag, workspace: Ours, only_if: OnlyIf, response: Response
 ) -> ModelVersionShape:
-    """The other tags stay."""
+    """Delete one tag of a version. Its other tags stay."""
     return _tagged(workspace, reference, tag, None, only_if, response)
 
 
@@ -301,7 +305,7 @@ def roll_back_model_endpoint(
 def list_model_alias_history_endpoint(
     name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
 ) -> PageShape[MoveShape]:
-    """Newest first, with the reason of each."""
+    """List the moves of a model's aliases, newest first, each with its reason."""
     return PageShape[MoveShape].model_validate(product.alias_history(workspace, name, limit, cursor))
 
 
@@ -309,19 +313,21 @@ def list_model_alias_history_endpoint(
 def list_model_promotions_endpoint(
     name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
 ) -> PageShape[PromotionShape]:
-    """Champion against challenger, newest first: the numbers, the rule, and the reason."""
+    """List the decisions between champion and challenger, newest first, with the numbers, the rule and the reason."""
     return PageShape[PromotionShape].model_validate(product.list_promotions(workspace, name, limit, cursor))
 
 
 @router.get("/{name}/retention", name="retention", summary="Show how many versions of a model are kept")
 def show_model_retention_endpoint(name: str, workspace: Ours) -> Retention:
-    """Null for all."""
+    """Show how many versions of a model are kept; null for all."""
     return Retention(keep=product.retention_of(workspace, name))
 
 
 @router.put("/{name}/retention", name="set_retention", summary="Say how many versions of a model are kept")
 def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours) -> Retention:
-    """Nothing is removed before the model is pruned, by request or after its next refresh."""
+    """Set how many versions of a model are kept. Nothing is removed until the model is pruned, by request or after its
+    next refresh.
+    """
     product.set_retention(workspace, name, request.keep)
     return request
 
@@ -330,7 +336,7 @@ def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours)
 def prune_model_versions_endpoint(
     name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
 ) -> Pruned:
-    """All but the newest `keep`, by default as its retention says; never one that an alias points at."""
+    """Remove all versions but the newest `keep`, by default as the retention says; never one that an alias points to."""
     removed = product.prune_model_versions(workspace, name, keep)
     predictor.refresh()
     return Pruned(removed=removed)
@@ -344,7 +350,7 @@ def prune_model_versions_endpoint(
     responses=media_type_responses(TAR),
 )
 def export_model_version_endpoint(reference: str, workspace: Ours) -> StreamingResponse:
-    """A tar of its DuckDB file and a manifest with the SHA-256; `import` takes it."""
+    """Export a version as a tar of its DuckDB file and a manifest with the SHA-256, which `import` accepts."""
     version, n_bytes, chunks = product.export_version(workspace, reference)
     name = f"{version.name}-{version.version}.fewpass.tar"
     headers = {"content-length": str(n_bytes), "content-disposition": f'attachment; filename="{name}"'}
@@ -361,7 +367,9 @@ def export_model_version_endpoint(reference: str, workspace: Ours) -> StreamingR
 def import_model_version_endpoint(
     name: str, workspace: Ours, upload: Upload, response: Response, predictor: Ahead
 ) -> ModelVersionShape:
-    """The next version of the name; refused unless every byte is as it was exported and the model answers."""
+    """Import an exported version as the next version of the model; refused unless every byte is unchanged and the model
+    answers.
+    """
     version = product.import_version(workspace, upload, name, is_remote=True)
     predictor.refresh()
     response.headers["location"] = f"/v1/models/{name}@{version.version}"

@@ -1,4 +1,6 @@
-"""/v1/models/{reference}/monitoring: what was served, compared; /v1/alerts, /v1/alert-rules, /v1/webhooks, and the labels that come later."""
+"""/v1/models/{reference}/monitoring: served rows compared with a reference; /v1/alerts, /v1/alert-rules, /v1/webhooks,
+and labels that arrive later.
+"""
 
 from datetime import datetime
 from typing import Annotated, Literal, cast
@@ -27,14 +29,14 @@ Answer = dict[str, object]
 
 
 class MonitorRequest(Body, extra="forbid"):
-    """What is kept of the served rows of one model."""
+    """A change of what is kept of the served rows of one model."""
 
     mode: Literal["off", "counts", "rows"] = "counts"
     denied: list[str] = Field(default=[], max_length=10_000, description="Columns whose values are not counted.")
 
 
 class MonitorShape(Shape):
-    """What is kept of the served rows of one model."""
+    """Monitoring choice of one model: what is kept of its served rows."""
 
     mode: str
     denied: list[str]
@@ -44,7 +46,7 @@ class MonitorShape(Shape):
 def monitor_model_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
-    """Rows, alarms, causes (the likeliest first), columns and estimates of the last hours."""
+    """Report the last hours of served rows: row counts, alarms, causes (most likely first), columns and estimates."""
     return product.monitoring_window_report(workspace, reference, window=window, until=until, against=against)
 
 
@@ -57,7 +59,7 @@ def list_monitoring_windows_endpoint(
     until: Until = None,
     against: Against = "training",
 ) -> Answer:
-    """For each step rows, rates, surprise, estimates and causes; steps are tested where there are at most 72."""
+    """Report rows, rates, surprise, estimates and causes for each step; steps are tested only if there are at most 72."""
     return product.monitoring_windows(workspace, reference, since=since, step=step, until=until, against=against)
 
 
@@ -69,7 +71,7 @@ def list_monitoring_windows_endpoint(
 def show_family_drift_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None, against: Against = "training"
 ) -> Answer:
-    """In nats, with its parents: for a picture of the model's graph."""
+    """Report the drift of each family (a column with its parents) in nats, for a picture of the model's graph."""
     return product.monitoring_family_drift(workspace, reference, window=window, until=until, against=against)
 
 
@@ -84,7 +86,7 @@ def show_monitored_column_endpoint(
     until: Until = None,
     against: Against = "training",
 ) -> Answer:
-    """Counts of each value in the window and in the reference; cells of fewer than five rows are null."""
+    """Show the counts of each value in the window and in the reference; cells of fewer than five rows are null."""
     return product.monitoring_column_counts(workspace, reference, column, window=window, until=until, against=against)
 
 
@@ -94,7 +96,7 @@ def show_monitored_column_endpoint(
 def list_monitored_predictions_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None
 ) -> Answer:
-    """How often each class was predicted with how much confidence; counts of fewer than five rows are null."""
+    """Show how often each class was predicted at each confidence; counts of fewer than five rows are null."""
     return product.prediction_confidence_counts(workspace, reference, window=window, until=until)
 
 
@@ -108,8 +110,8 @@ def list_monitored_predictions_endpoint(
 def show_accuracy_over_time_endpoint(
     reference: str, workspace: Ours, window: Span = "24h", until: Until = None
 ) -> Response:
-    """An Arrow stream of start, end, process, block, place and count of each hour and process. They add up exactly: small
-    cells are not hidden, so the call needs the role `train`.
+    """Stream the hourly counts of each process as Arrow: start, end, process, block, place, count. They add up exactly,
+    so small cells are not hidden and the call needs the role `train`.
     """
     table = product.hourly_monitoring_counts(workspace, reference, window=window, until=until)
     sink = pa.BufferOutputStream()
@@ -120,13 +122,15 @@ def show_accuracy_over_time_endpoint(
 
 @router.get("/models/{name}/monitor", name="show_choice", summary="Show what is kept of served rows")
 def show_monitoring_choice_endpoint(name: str, workspace: Ours) -> MonitorShape:
-    """As decided for the model, or else as the server has it."""
+    """Show the monitoring choice of a model, or the server's default."""
     return MonitorShape.model_validate(product.monitoring_choice(workspace, name))
 
 
 @router.put("/models/{name}/monitor", name="choose", summary="Decide what is kept of served rows")
 def set_monitoring_choice_endpoint(name: str, request: MonitorRequest, workspace: Ours) -> MonitorShape:
-    """Processes follow at their next writing, within a minute; what was counted stays."""
+    """Set what is kept of the served rows of a model. Processes follow at their next write, within a minute; existing
+    counts stay.
+    """
     choice: MonitorChoice = {"mode": request.mode, "denied": request.denied}
     return MonitorShape.model_validate(product.set_monitoring_choice(workspace, name, choice))
 
@@ -135,7 +139,7 @@ MOST_LABELS = 100_000
 
 
 class LabelEntry(Body, extra="forbid"):
-    """The class that one prediction turned out to be of."""
+    """The true class of one prediction."""
 
     id: str | None = Field(default=None, min_length=1, max_length=256, description="As the prediction answered it.")
     key: str | None = Field(default=None, min_length=1, max_length=280, description="Or your own key.")
@@ -149,19 +153,19 @@ class LabelEntry(Body, extra="forbid"):
         return self
 
     def read(self) -> Label:
-        """As the product takes it."""
+        """Convert the entry to a `Label`."""
         kind = "id" if self.id is not None else "key"
         return Label(kind, str(self.id if self.id is not None else self.key), self.label, self.at)
 
 
 class LabelsRequest(Body, extra="forbid"):
-    """Labels of predictions."""
+    """Labels for earlier predictions."""
 
     labels: list[LabelEntry] = Field(max_length=MOST_LABELS)
 
 
 class RuleRequest(Body, extra="forbid"):
-    """When a model alerts; what is left out stays as it is."""
+    """Rules for when a model raises alerts; omitted fields stay unchanged."""
 
     window: str | None = Field(default=None, pattern=SPAN, examples=["24h"])
     against: str | None = Field(default=None, max_length=64, examples=["same-hour:4w"])
@@ -188,7 +192,9 @@ class WebhookRequest(Body, extra="forbid"):
 
 @router.post("/models/{reference}/labels", name="labels", summary="Send labels of earlier predictions")
 def add_labels_endpoint(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str, int]:
-    """By the id of `?id=true` or the key of `X-Prediction-Key`; sending one again changes nothing, the last one counts."""
+    """Add labels by the id of `?id=true` or the key of `X-Prediction-Key`. Sending a label again changes nothing; the
+    last one counts.
+    """
     return product.add_prediction_labels(workspace, reference, [entry.read() for entry in request.labels])
 
 
@@ -201,56 +207,60 @@ def show_monitored_performance_endpoint(
     window: Annotated[str, Query(pattern=SPAN)] = "7d",
     step: Annotated[str, Query(pattern=SPAN, description="Of `over_time`.")] = "24h",
 ) -> Answer:
-    """Accuracy, log loss and calibration of labelled predictions, counted when the prediction was made; coverage and delay."""
+    """Report accuracy, log loss and calibration of labelled predictions by the time of prediction; also label coverage
+    and delay.
+    """
     return product.monitoring_performance(workspace, reference, window=window, step=step)
 
 
 @router.get("/models/{name}/alert-rule", name="show_rule", summary="Show when a model alerts")
 def show_alert_rule_endpoint(name: str, workspace: Ours) -> Answer:
-    """As decided, or else the defaults."""
+    """Show the alert rule of a model, or the defaults."""
     return dict(product.alert_rule(workspace, name))
 
 
 @router.put("/models/{name}/alert-rule", name="set_rule", summary="Say when a model alerts")
 def set_alert_rule_endpoint(name: str, request: RuleRequest, workspace: Ours) -> Answer:
-    """Window, reference, limits, and whether webhooks stay silent."""
+    """Set the window, the reference and the limits of a model's alerts, and whether its webhooks stay silent."""
     rule = cast("RuleRecord", request.model_dump(exclude_none=True))
     return dict(product.set_alert_rule(workspace, name, rule))
 
 
 @router.get("/alerts", name="alerts", summary="List alerts")
 def list_alerts_endpoint(workspace: Ours, model: str | None = None, is_open: bool | None = None) -> list[Answer]:
-    """The newest first."""
+    """List the alerts, newest first."""
     return [dict(one) for one in product.list_alerts(workspace, model, is_open=is_open)]
 
 
 @router.post("/alerts/{alert}/acknowledge", name="acknowledge", summary="Note that an alert was seen")
 def acknowledge_alert_endpoint(alert: str, workspace: Ours) -> Answer:
-    """It stays open until it is over."""
+    """Mark an alert as seen. It stays open until its alarm ends."""
     return dict(product.acknowledge_alert(workspace, alert))
 
 
 @router.post("/alerts/{alert}/mute", name="mute", summary="Send no more about an alert")
 def mute_alert_endpoint(alert: str, workspace: Ours) -> Answer:
-    """Webhooks hear neither that it is resolved nor that the same alarm of the model fires again."""
+    """Mute an alert: webhooks are sent neither its resolution nor a new firing of the same alarm of the model."""
     return dict(product.mute_alert(workspace, alert))
 
 
 @router.post("/alerts/{alert}/unmute", name="unmute", summary="Send about an alert again")
 def unmute_alert_endpoint(alert: str, workspace: Ours) -> Answer:
-    """Webhooks hear of it as of any other."""
+    """Unmute an alert: webhooks are sent its events again."""
     return dict(product.mute_alert(workspace, alert, is_muted=False))
 
 
 @router.post("/alerts/{alert}/resolve", name="resolve", summary="Close an alert")
 def resolve_alert_endpoint(alert: str, workspace: Ours) -> Answer:
-    """If its alarm goes on, it must last anew before it fires again; webhooks hear of it after the next look."""
+    """Resolve an alert. If its alarm continues, it must persist for the full time again before it fires; webhooks are
+    notified after the next check.
+    """
     return dict(product.resolve_alert(workspace, alert))
 
 
 @router.get("/webhooks", name="webhooks", summary="List webhooks")
 def list_webhooks_endpoint(workspace: Ours) -> list[Answer]:
-    """Without their secrets."""
+    """List the webhooks, without their secrets."""
     return product.list_webhooks(workspace)
 
 
@@ -262,17 +272,17 @@ def create_webhook_endpoint(request: WebhookRequest, workspace: Ours) -> Answer:
 
 @router.delete("/webhooks/{webhook}", name="delete", status_code=204, summary="Send nothing there any more")
 def delete_webhook_endpoint(webhook: str, workspace: Ours) -> None:
-    """What was sent stays in the log."""
+    """Delete a webhook. Its past deliveries stay in the log."""
     product.delete_webhook(workspace, webhook)
 
 
 @router.post("/webhooks/{webhook}/test", name="send_test", summary="Send a test event")
 def test_webhook_endpoint(webhook: str, workspace: Ours) -> Answer:
-    """What came of it, after five attempts at most."""
+    """Send a test event and show the delivery result, after at most five attempts."""
     return dict(product.test_webhook(workspace, webhook))
 
 
 @router.get("/webhooks/{webhook}/deliveries", name="deliveries", summary="Show what was sent")
 def list_webhook_deliveries_endpoint(webhook: str, workspace: Ours) -> list[Answer]:
-    """The newest first."""
+    """List the deliveries of a webhook, newest first."""
     return [dict(one) for one in product.list_webhook_deliveries(workspace, webhook)]

@@ -1,4 +1,4 @@
-"""What the resources have in common: shapes of answers, the workspace, threads for what may hang, and files as bodies."""
+"""Shared parts of the resources: response shapes, the workspace, threads for calls that may hang, and files as bodies."""
 
 import asyncio
 import contextlib
@@ -32,20 +32,20 @@ UNREADABLE_RANGES = (400, 416)
 
 
 class Shape(BaseModel):
-    """Base of the answers: read from our frozen dataclasses."""
+    """Base class of responses, read from frozen dataclasses."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 class PageShape(Shape, Generic[Item]):
-    """Some items of a list; `next_cursor` asks for those that follow, and is null at the end."""
+    """A page of a list; pass `next_cursor` to get the next page. It is null on the last page."""
 
     items: list[Item]
     next_cursor: str | None = None
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem+json; members beyond these name the offending thing, such as `column` or `field`."""
+    """RFC 9457 problem+json; extra members name the offending item, such as `column` or `field`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -74,7 +74,7 @@ class ModelVersionShape(Shape):
 
 
 def media_type_responses(*media_types: str) -> dict[int | str, JSONObject]:
-    """What OpenAPI says of an answer of one of some media types, whose shape it does not tell."""
+    """Return the OpenAPI responses of an endpoint that answers in some media types, without a schema of its content."""
     binary: JSONObject = {"type": "string", "format": "binary"}
     schemas = {each: {} if each.endswith("json") else binary for each in media_types}
     return {200: {"content": {each: {"schema": schema} for each, schema in schemas.items()}}}
@@ -84,7 +84,7 @@ Answer = TypeVar("Answer")
 
 
 class Threads:
-    """At most so many threads at the same time, apart from those of all other requests.
+    """A pool of at most `n_most` concurrent threads, separate from those of all other requests.
 
     A request that is given up leaves its thread behind, and the thread its place only when it has ended: else requests
     to a silent store would make more and more threads.
@@ -95,7 +95,7 @@ class Threads:
         self._unlimited = anyio.CapacityLimiter(math.inf)  # the places are the limit
 
     async def run(self, function: Callable[..., Answer], *arguments: object) -> Answer:
-        """What the function returns, when there is a place for it."""
+        """Run a function on a thread once one is free, and return its result."""
         await self._places.acquire()
         loop, begun = asyncio.get_running_loop(), threading.Lock()  # or given up: whichever comes first
 
@@ -118,7 +118,7 @@ class Threads:
 
 
 class Openings:
-    """Threads on which data sets are opened, at most `n_most` of each kind: object stores, which hang, have their own.
+    """Threads that open data sets, at most `n_most` of each kind: object stores, which may hang, have separate threads.
 
     So have files that are read, which may take as long as a request may, beside those that are only looked for; and queries and
     what-ifs, which compute: whoever lists or submits something does not wait for them.
@@ -129,16 +129,16 @@ class Openings:
         self.computing = Threads(max(LEAST_COMPUTING, available_cores()))
 
     def of(self, uris: Iterable[str], *, are_read: bool = False) -> Threads:
-        """Where to open these; what is named and not told is taken for one of this machine's."""
+        """Return the pool in which to open these URIs; a name without a scheme counts as local."""
         is_elsewhere = any("://" in uri and not uri.lower().startswith("file://") for uri in uris)
         return self.elsewhere if is_elsewhere else self.reading if are_read else self.here
 
 
 class File(FileResponse):
-    """A file as an answer, or a part of it; an invalid range is answered by a problem document, too."""
+    """A file, or a range of it, as a response; an invalid range is answered with a problem document."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer with the file."""
+        """Send the file, or the problem of an invalid range."""
         refusal: list[Message] = []
 
         async def send_problem_instead(message: Message) -> None:
@@ -170,7 +170,7 @@ TAR_BODY, BYTES_BODY = _body_of(TAR), _body_of("application/octet-stream")
 
 
 async def receive_tar_upload(request: Request) -> AsyncIterator[Path]:
-    """The body in a file; UnsupportedMediaType or BodyTooLarge if it is none that is read."""
+    """Receive a tar upload into a file; raises UnsupportedMediaType or BodyTooLarge if it cannot be read."""
     workspace = workspace_from_request(request)
     max_bytes = workspace.settings.max_import_bytes
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -184,7 +184,7 @@ async def receive_tar_upload(request: Request) -> AsyncIterator[Path]:
 
 
 async def write_body_to_file(request: Request, path: Path, max_bytes: int) -> int:
-    """Write the body to a file, piece by piece; returns its bytes. BodyTooLarge ends it."""
+    """Write the body to a file piece by piece and return its size in bytes; raises BodyTooLarge above `max_bytes`."""
     n_bytes = content_length(request.scope) or 0
     with path.open("wb") as file:
         async for chunk in request.stream():
@@ -203,7 +203,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 async def openings_from_request(request: Request) -> Openings:
-    """The threads on which data sets are opened, which may take as long as a store does not answer."""
+    """Return the thread pools that open data sets, which may wait as long as a store does not answer."""
     opening: Openings = request.app.state.opening
     return opening
 

@@ -1,4 +1,4 @@
-"""/v1/schedules: jobs that are submitted again and again."""
+"""/v1/schedules: recurring jobs."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -19,7 +19,7 @@ router = APIRouter(prefix="/v1/schedules", tags=["schedules"])
 
 
 class RunShape(Shape):
-    """What came of one time that a schedule was due."""
+    """Outcome of one due time of a schedule."""
 
     due_at: datetime
     outcome: Literal["on_time", "caught_up", "skipped", "refused", "asked"]
@@ -47,7 +47,7 @@ class ScheduleShape(Shape):
 def create_schedule_endpoint(
     request: ScheduleRequest, workspace: Ours, only_if: OnlyIf, response: Response
 ) -> ScheduleShape:
-    """Repeating the same definition changes nothing."""
+    """Create a schedule. Repeating the same definition changes nothing."""
     schedule = product.create_schedule(workspace, request, is_remote=True, check=_check(only_if, request.name))
     response.headers["location"] = f"/v1/schedules/{schedule.name}"
     return _shown(schedule, response)
@@ -68,7 +68,7 @@ def _shown(schedule: Schedule, response: Response) -> ScheduleShape:
 
 @router.get("", name="list_all", summary="List schedules")
 def list_schedules_endpoint(workspace: Ours, limit: Limit = 100, cursor: str | None = None) -> PageShape[ScheduleShape]:
-    """By name, each with its newest run."""
+    """List the schedules by name, each with its newest run."""
     return PageShape[ScheduleShape].model_validate(product.list_schedules(workspace, limit, cursor))
 
 
@@ -89,7 +89,7 @@ def change_schedule_endpoint(
 
 @router.delete("/{name}", name="delete", status_code=204, summary="Delete a schedule")
 def delete_schedule_endpoint(name: str, workspace: Ours, only_if: OnlyIf) -> None:
-    """Its jobs and models stay."""
+    """Delete a schedule. Its jobs and models stay."""
     product.delete_schedule(workspace, name, _check(only_if, name))
 
 
@@ -97,13 +97,13 @@ def delete_schedule_endpoint(name: str, workspace: Ours, only_if: OnlyIf) -> Non
 def list_schedule_runs_endpoint(
     name: str, workspace: Ours, limit: Limit = 100, cursor: str | None = None
 ) -> PageShape[RunShape]:
-    """Newest first, also those that were skipped or refused; the newest 1,000 are kept."""
+    """List the runs of a schedule, newest first, including skipped and refused ones; the newest 1,000 are kept."""
     return PageShape[RunShape].model_validate(product.list_schedule_runs(workspace, name, limit, cursor))
 
 
 @router.post("/{name}/pause", name="pause", summary="Pause a schedule")
 def pause_schedule_endpoint(name: str, workspace: Ours, only_if: OnlyIf, response: Response) -> ScheduleShape:
-    """A job that is queued or running goes on. Pausing twice is no error."""
+    """Pause a schedule. A queued or running job continues. Pausing twice is not an error."""
     return _shown(product.pause_schedule(workspace, name, _check(only_if, name)), response)
 
 
@@ -121,7 +121,9 @@ async def run_schedule_endpoint(
     response: Response,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255)] = None,
 ) -> JobShape:
-    """Also a paused one; its times stay as they are. The same Idempotency-Key starts nothing new."""
+    """Submit the job of a schedule now, even if it is paused; its times do not change. The same Idempotency-Key starts
+    nothing new.
+    """
     job = await opening.here.run(product.run_schedule, workspace, name, idempotency_key)
     response.headers["location"] = f"/v1/jobs/{job.id}"
     return JobShape.model_validate(job)

@@ -1,1 +1,1 @@
-"""Datasets: files, rules, schema, statistics."""
+"""Data sets: files, rules, schema, statistics."""

@@ -1,4 +1,4 @@
-"""The one door to data: a request never makes the server read what lies outside the data roots.
+"""Access control for data: a request never makes the server read files outside the data roots.
 
 The rows of a database are read once, into a Parquet file of the workspace, which every pass then reads.
 """
@@ -60,7 +60,8 @@ def open_data_source(
     schema: Schema | None = None,
     at: str | None = None,
 ) -> Source:
-    """The rows of files, globs, folders or URIs, or else of a registered data set (OutsideRoots, SourceError, NotFound).
+    """Open the rows of files, globs, folders or URIs, or of a registered data set (OutsideRoots, SourceError,
+    NotFound).
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ def check_uri_length(uri: str) -> None:
 
 
 def check_stored_size(request: BaseModel) -> None:
-    """Refuse a request that would be stored, and shown in lists, with more bytes or URIs than those may have (InvalidRequest)."""
+    """Refuse a request with more bytes or URIs than may be stored and shown in lists (InvalidRequest)."""
     n_bytes = len(request.model_dump_json())
     if n_bytes > MOST_STORED_BYTES:
         raise InvalidRequest(
@@ -128,7 +129,9 @@ def check_stored_size(request: BaseModel) -> None:
 
 
 def file_uri_to_path(uri: str) -> str:
-    """The path of a file: URI, or of a lake table; anything else as it is. What is checked is then what is opened."""
+    """Return the path of a file: URI or a lake table, so that the checked path is the opened one; anything else is
+    returned unchanged.
+    """
     uri = parse_lake_table_uri(uri).place
     if uri[:7].lower() != "file://":
         return uri
@@ -139,13 +142,13 @@ def file_uri_to_path(uri: str) -> str:
 
 
 def openable_uri(uri: str) -> str:
-    """A path or URI as it is opened: the path of a file: URI, and the version of a lake table."""
+    """Return the path or URI to open: the path of a file: URI, and the URI of a lake table with its version."""
     address = parse_lake_table_uri(uri)
     return file_uri_to_path(uri) if address.place == uri else uri.replace(address.place, file_uri_to_path(uri))
 
 
 def resolve_data_path(uri: str) -> str:
-    """A local path without links and "..", or another URI as it is."""
+    """Resolve links and ".." of a local path; other URIs are returned unchanged."""
     uri = file_uri_to_path(uri)
     try:
         return uri if "://" in uri else str(Path(uri).resolve())
@@ -154,12 +157,12 @@ def resolve_data_path(uri: str) -> str:
 
 
 def learner_parameter_files(parameters: JSONMapping) -> list[str]:
-    """The files that the parameters of a learner name."""
+    """Return the files named by a learner's parameters."""
     return [str(parameters["circuit"])] if parameters.get("circuit") else []
 
 
 def parameters_with_file_paths(parameters: JSONMapping) -> JSONObject:
-    """The parameters of a learner, a file as its path."""
+    """Return a learner's parameters with file URIs replaced by paths."""
     files = learner_parameter_files(parameters)
     return dict(parameters) | ({"circuit": file_uri_to_path(files[0])} if files else {})
 
@@ -173,21 +176,21 @@ def check_data_roots(uris: Sequence[str], settings: Settings) -> None:
 
 
 def remote_file_access(settings: Settings, *, checks_paths: bool = True) -> FileAccess:
-    """What a request may make the server read, and how much it may look through to find it."""
+    """Return which files a request may make the server read, and how many entries it may list to find them."""
     rule = RootRule.of(settings) if checks_paths else None
     return FileAccess(rule, settings.max_listed_entries, settings.max_listing_s, check_still_asked)
 
 
 @dataclass(frozen=True)
 class RootRule:
-    """Refuses what lies outside the data roots, after links; `roots` are without links."""
+    """Refuses URIs outside the data roots after resolving links; `roots` are resolved."""
 
     roots: tuple[str, ...]
     is_closed: bool  # keys are needed, and no root is configured
 
     @classmethod
     def of(cls, settings: Settings) -> RootRule:
-        """The rule of a server's settings."""
+        """Return the root rule of a server's settings."""
         roots = tuple(resolve_data_path(root) for root in settings.data_roots)
         return cls(roots, settings.needs_keys and not roots)
 
@@ -226,7 +229,7 @@ def _is_below(place: str, root: str) -> bool:
 
 @dataclass(frozen=True)
 class DatabaseQuery:
-    """A query on a database, as a URI names it; the URI is as it is shown and kept, without secrets.
+    """A database query named by a URI; `uri` is the form shown and stored, without secrets.
 
     `place` is what is opened: the path of a DuckDB file, or the URI of a PostgreSQL server with its secret.
     """
@@ -237,26 +240,26 @@ class DatabaseQuery:
     is_duckdb: bool
 
     def rows(self, spill: Path) -> AbstractContextManager[pa.RecordBatchReader]:
-        """Its rows, once."""
+        """Read the rows of the query, once."""
         if self.is_duckdb:
             return duckdb_rows(Path(self.place), self.sql, spill)
         return postgres_rows(self.place, self.sql)
 
     def reason(self, error: Exception) -> str:
-        """The words of the database, without the password, which it may repeat."""
+        """Return the database's error message with the password, which it may repeat, removed."""
         text = one_line_error_text(error)
         password = None if self.is_duckdb else urlsplit(self.place).password
         return text.replace(unquote(password), "***").replace(password, "***") if password else text
 
 
 def is_database_uri(uri: str) -> bool:
-    """Whether a URI names a database, by its scheme, or by what it asks of `credentials://name`."""
+    """Return whether a URI names a database, by its scheme or by the query part of `credentials://name`."""
     scheme = uri.partition("://")[0].lower() if "://" in uri else ""
     return scheme in ("duckdb", *_POSTGRES) or (scheme == CREDENTIALS and _QUESTION.search(uri) is not None)
 
 
 def parse_database_uri(uri: str) -> DatabaseQuery:
-    """What a URI asks of a database.
+    """Parse a database URI into its query.
 
     `duckdb://shop.db?table=orders`, `duckdb:///data/shop.db?query=SELECT …`, `postgresql://ana@host/shop?query=SELECT …`, and
     `credentials://shop?query=SELECT …` with such a URI in FEWPASS_CREDENTIALS_SHOP. A query with spaces is taken as it stands, one without
@@ -282,7 +285,7 @@ def parse_database_uri(uri: str) -> DatabaseQuery:
 
 
 def materialise_database_uris(workspace: Workspace, uris: Sequence[str]) -> list[str]:
-    """The URIs, with a Parquet file in place of each that names a database.
+    """Replace each database URI by a Parquet file of its rows, and return all URIs.
 
     The query runs once, now; the file in the workspace's folder `queries` replaces that of an earlier run. So all
     passes see the same rows, and a refresh counts the file anew if they have changed. Raises InvalidRequest or
@@ -311,7 +314,7 @@ def _written(workspace: Workspace, query: DatabaseQuery) -> Path:
 
 
 def database_uris_by_file(workspace: Workspace, paths: Iterable[str]) -> JSONObject:
-    """Of those files that hold the rows of a database, the URI that they were read from."""
+    """Map the files that hold rows of a database to the URIs they were read from."""
     uris: JSONObject = {}
     for path in paths:
         if Path(path).parent == workspace.layout.queries:

@@ -1,4 +1,4 @@
-"""What one pass finds of the columns of a data set or of files."""
+"""Schemas of data sets and files, inferred in one pass."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from storage.errors import NotFound
 
 
 def dataset_or_model_kind(workspace: Workspace, name: str) -> Literal["dataset", "model"]:
-    """Whether a name is a data set's; else it is a model's."""
+    """Return "dataset" if the name is a data set's, else "model"."""
     try:
         dataset_definitions.get_dataset(workspace.control, name)
     except NotFound:
@@ -40,7 +40,7 @@ def dataset_or_model_kind(workspace: Workspace, name: str) -> Literal["dataset",
 
 
 def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
-    """The columns of a registered data set, in order, as far as known without reading its files (NotFound, CorruptFile)."""
+    """Return the columns of a registered data set in order, as known without reading its files (NotFound, CorruptFile)."""
     dataset_definitions.get_dataset(workspace.control, name)
     return load_column_order(workspace, name)
 
@@ -48,7 +48,7 @@ def dataset_columns(workspace: Workspace, name: str) -> Sequence[str]:
 def check_dataset_columns(
     workspace: Workspace, name: str, columns: Sequence[str], at: str | None, *, is_remote: bool
 ) -> None:
-    """Refuse columns that a registered data set has not.
+    """Refuse columns that a registered data set does not have.
 
     Its files may have changed since its columns were noted, so they are opened before a column is refused. Raises
     NotFound, CorruptFile, OutsideRoots, SourceError or UnknownColumn.
@@ -68,7 +68,7 @@ def check_dataset_columns(
 
 
 def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
-    """The schema of a data set, as JSON; InvalidRequest if no pass has been made over the data yet."""
+    """Return the schema of a data set as JSON; InvalidRequest before the first pass over the data."""
     text = dataset_definitions.get_dataset(workspace.control, name).schema_json
     if text is None:
         raise InvalidRequest(
@@ -78,7 +78,9 @@ def dataset_schema(workspace: Workspace, name: str) -> JSONObject:
 
 
 def infer_dataset_schema(workspace: Workspace, run: Run) -> JSONObject:
-    """Infer the schema of a registered data set, without forgotten rows, in one pass, and keep it with the list of its files."""
+    """Infer the schema of a registered data set in one pass, without forgotten rows, and store it with the list of its
+    files.
+    """
     name = SchemaRequest(**run.request).dataset
     dataset = dataset_definitions.get_dataset(workspace.control, name)
     source = open_data_source(workspace, dataset=name, is_remote=not run.is_local)
@@ -94,7 +96,7 @@ def infer_dataset_schema(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def infer_schema_of_files(uris: Sequence[str], target: str | None, columns: JSONMapping, report: Report) -> Schema:
-    """The schema of files that are not registered."""
+    """Infer the schema of unregistered files."""
     source = Source.open(list(uris), types=declared_text_types(None, columns))
     return infer_schema_of_source(source, target, columns, None, report)
 
@@ -102,7 +104,7 @@ def infer_schema_of_files(uris: Sequence[str], target: str | None, columns: JSON
 def infer_schema_of_source(
     source: Source, target: str | None, columns: JSONMapping, threads: int | None, report: Report
 ) -> Schema:
-    """The schema of rows, in one pass."""
+    """Infer the schema of a source in one pass."""
     source = apply_row_weight_rule(apply_null_class_rule(source, target, columns), columns)
     summaries = ColumnSummaries(target, dict(columns), max_classes=MAX_CLASSES)
     collect_all = partial(collect, threads=threads, on_progress=progress_reporter(report), n_passes=1)

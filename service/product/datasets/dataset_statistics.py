@@ -1,4 +1,4 @@
-"""What a workspace keeps of data between trainings: statistics, the schema of the last one, notes of files."""
+"""Data kept between trainings: statistics, the last schema, and notes about files."""
 
 import hashlib
 import json
@@ -32,14 +32,16 @@ _OF_DATA = (COLUMNS, CONTENTS, SNAPSHOT, f"{SCHEMAS}/*.json", f"{STATISTICS}/*.j
 
 
 class ForgivingStore(StatisticStore):
-    """One for training, of `max_bytes` at most, the oldest going first: what it loses is counted again and stops nothing."""
+    """Statistic store for training with at most `max_bytes`, oldest evicted first; lost tables are counted again and
+    stop nothing.
+    """
 
     def __init__(self, directory: Path, max_bytes: int) -> None:
         super().__init__(directory)
         self.max_bytes, self.log = max_bytes, structlog.get_logger("jobs")
 
     def get(self, key: str) -> pa.Table | None:
-        """The stored table; a damaged one is discarded and missing."""
+        """Return the stored table; a damaged one is discarded and counts as missing."""
         try:
             return super().get(key)
         except CorruptFile as error:
@@ -48,7 +50,7 @@ class ForgivingStore(StatisticStore):
             return None
 
     def put(self, key: str, *values: Any, **named: Any) -> None:
-        """Keep the table if the disk lets us; without it only a restart or a refresh gets slower."""
+        """Store the table if the disk permits; without it only a restart or a refresh is slower."""
         try:
             super().put(key, *values, **named)
             self.prune(self.max_bytes)
@@ -57,14 +59,14 @@ class ForgivingStore(StatisticStore):
 
 
 class PassCheckpoint(CheckpointFile):
-    """What one pass has counted so far; a disk that refuses only makes a restart slower."""
+    """Checkpoint of one pass; a disk that refuses it only makes a restart slower."""
 
     def __init__(self, path: Path, every_s: float) -> None:
         super().__init__(path)
         self.every_s = every_s
 
     def save(self, table: pa.Table, note: Note) -> None:
-        """Replace what was saved."""
+        """Replace the saved checkpoint."""
         try:
             super().save(table, note)
         except Unwritable as error:
@@ -72,18 +74,18 @@ class PassCheckpoint(CheckpointFile):
 
 
 class JobCheckpoints:
-    """The passes of one job, in its scratch folder; a pass is saved every `every_s` seconds."""
+    """Checkpoints of a job's passes, in its scratch folder; a pass is saved every `every_s` seconds."""
 
     def __init__(self, directory: Path, every_s: float) -> None:
         self.directory, self.every_s = directory, every_s
 
     def at(self, key: str) -> PassCheckpoint:
-        """That of the pass with this key."""
+        """Return the checkpoint of the pass with this key."""
         return PassCheckpoint(self.directory / f"{key}.checkpoint", self.every_s)
 
 
 class Ledger:
-    """The statistics of one data set and what belongs to them.
+    """Statistics, schemas and rules of one data set.
 
     Rules and schemas are in `directory`, whether or not statistics are kept; the checkpoints are of the job that trains.
     """
@@ -95,16 +97,17 @@ class Ledger:
 
     @property
     def forgotten(self) -> Forgotten:
-        """The rules of rows that must not be learned from."""
+        """Rules of rows that must not be learned from."""
         return Forgotten(self.rules_path)
 
     @property
     def rules_path(self) -> Path:
-        """The file of these rules, whether or not there is one."""
+        """Path of the rules file, which may not exist."""
         return self.directory / RULES
 
     def schema(self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object]) -> Schema | None:
-        """That of the last training for this target and columns, by a learner that cuts numbers alike (CorruptFile).
+        """Return the schema of the last training with this target, these columns and the same cut point parameters
+        (CorruptFile).
 
         None if there is none, or rows that it was inferred from were forgotten since.
         """
@@ -125,7 +128,7 @@ class Ledger:
     def keep_schema(
         self, target: str | None, overrides: JSONMapping, cuts_by: Mapping[str, object], schema: Schema
     ) -> None:
-        """Remember the schema for the next update."""
+        """Store the schema for the next update."""
         path = self._schema_path(target, overrides, cuts_by)
         text = json_with_checksum({"schema": schema.to_json(), "rules": self._rules()})
         if self.store is not None and (not path.exists() or path.read_bytes() != text.encode()):
@@ -133,19 +136,21 @@ class Ledger:
                 draft.write_text(text)
 
     def discard_schemas(self) -> None:
-        """Remove the schemas of which rows were forgotten since: value lists and cut points may be theirs alone."""
+        """Remove schemas inferred before rows were forgotten: value lists and cut points may come from those rows
+        alone.
+        """
         for path in (self.directory / SCHEMAS).glob("*.json"):
             if not self._knows_rules(path):
                 path.unlink(missing_ok=True)
 
     def _rules(self) -> list[str]:
-        """SHA-256 of the rules that have left out rows, or may have."""
+        """SHA-256 of each rule that has excluded rows, or may have."""
         forgotten = self.forgotten
         found = {rule.where: forgotten.counts(rule.where) for rule in forgotten.rules()}
         return sorted(forgotten_rule_sha256(where) for where, n in found.items() if not n or any(n.values()))
 
     def _knows_rules(self, path: Path) -> bool:
-        """Whether a schema was inferred under all rules; a damaged one is for whoever reads it to refuse."""
+        """Return whether a schema was inferred under all rules; a damaged schema is refused later, by its reader."""
         rules = set(self._rules())
         try:
             return not rules or rules <= set(parse_checked_json(path, path.read_bytes()).get("rules", []))  # type: ignore[call-overload]
@@ -159,14 +164,14 @@ class Ledger:
 
 
 def source_file_record(file: SourceFile) -> JSONObject:
-    """What is kept of a file that was read."""
+    """Return the stored record of a file that was read."""
     facts = {"path": file.path, "size": file.size, "n_rows": file.n_rows, "footer_sha256": file.footer_sha256}
     facts |= {"stored_sha256": file.stored_sha256} if file.stored_sha256 else {}
     return facts | ({"content_sha256": file.content_sha256} if file.content_sha256 else {})
 
 
 def remove_dataset_statistics(directory: Path) -> None:
-    """Remove what a deleted data set or model has of its own: statistics and notes are of its files, and not of its name.
+    """Remove the statistics and notes of a deleted data set or model, which describe its files and not its name.
 
     The rules of forgotten rows stay: most data sets are deleted to be registered again, and those rows shall not come back.
     """
@@ -177,8 +182,8 @@ def remove_dataset_statistics(directory: Path) -> None:
 
 
 def statistics_ledger(workspace: Workspace, request: TrainRequest, run: Run) -> Ledger:
-    """Beside a registered data set, so that models share passes; beside the model if it is trained on files to be
-    updated; else in the scratch folder of a job, or nowhere.
+    """Return the ledger beside a registered data set, so that models share passes; beside a model trained on files to
+    be updated; else in a job's scratch folder, or nowhere.
     """
     settings = workspace.settings
     scratch = workspace.layout.scratch_directory(run.job_id)
@@ -195,7 +200,7 @@ def statistics_ledger(workspace: Workspace, request: TrainRequest, run: Run) -> 
 
 
 def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
-    """Read all bytes of all files and note their SHA-256, so that from now on a rewritten file is another one.
+    """Read all bytes of all files and store their SHA-256, so that a rewritten file is recognised as a new one.
 
     Statistics that were counted of these files before anybody had read them whole are removed: nobody knows what the files
     held then. Formats whose every opening reads all bytes need none of this. `report` gets the progress after each block,
@@ -221,7 +226,7 @@ def verify_files(source: Source, ledger: Ledger, report: Report) -> None:
 
 
 def source_with_verified_hashes(source: Source, ledger: Ledger) -> Source:
-    """The same rows; a file that was verified is known by the SHA-256 of all its bytes."""
+    """Return the same rows with verified files identified by the SHA-256 of all their bytes."""
     noted = _contents(ledger)
     identities = {index: _plain_identity(file) for index, file in enumerate(source.files)} if noted else {}
     known = {index: noted[identity] for index, identity in identities.items() if identity in noted}
@@ -229,7 +234,7 @@ def source_with_verified_hashes(source: Source, ledger: Ledger) -> Source:
 
 
 def source_with_earlier_files(source: Source, ledger: Ledger) -> Source:
-    """The same rows; beside those of a lake table, the files that have left it since it was last counted."""
+    """Return the same rows, with the files that have left a lake table since it was last counted."""
     if source.snapshot is None or ledger.store is None:
         return source
     try:
@@ -247,7 +252,7 @@ def source_with_earlier_files(source: Source, ledger: Ledger) -> Source:
 
 
 def save_lake_snapshot(source: Source, ledger: Ledger) -> None:
-    """Note which snapshot of a lake table was counted, and by what its files are known."""
+    """Store which snapshot of a lake table was counted, and the identities of its files."""
     snapshot = source.snapshot
     if snapshot is None or ledger.store is None:
         return
@@ -261,7 +266,7 @@ def _plain_identity(file: SourceFile) -> str:
 
 
 def _contents(ledger: Ledger) -> dict[str, str]:
-    """What is noted; nothing if the notes are damaged, as what they identify is then counted again."""
+    """Return the stored identities; empty if the notes are damaged, since their files are then counted again."""
     try:
         contents = _read(ledger.directory / CONTENTS).get("contents", {})
     except CorruptFile:
@@ -270,26 +275,28 @@ def _contents(ledger: Ledger) -> dict[str, str]:
 
 
 def save_column_order(workspace: Workspace, dataset: str, source: Source) -> None:
-    """Note the order of the columns of a registered data set, unless it is known: files that come later do not change it."""
+    """Store the column order of a registered data set, unless it is known: later files do not change it."""
     path = workspace.layout.dataset_directory(dataset) / COLUMNS
     if not path.exists():
         _write(path, {"columns": source.arrow_schema.names})
 
 
 def load_column_order(workspace: Workspace, dataset: str) -> Sequence[str]:
-    """The order that is noted, none if there is no note; CorruptFile if it is damaged."""
+    """Return the stored column order; empty without a note, CorruptFile if it is damaged."""
     names = _read(workspace.layout.dataset_directory(dataset) / COLUMNS).get("columns", [])
     return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def damaged_dataset_notes(workspace: Workspace) -> list[CorruptFile]:
-    """The notes that are not what was written; each is read whole. Rules of forgotten rows have a check of their own."""
+    """Return an error for each damaged note, after reading each completely. Rules of forgotten rows are checked
+    separately.
+    """
     patterns = [f"{folder}/{name}" for folder in (f"models/*/{DATA}", "datasets/*") for name in _OF_DATA]
     return unreadable_files(sorted(path for pattern in patterns for path in workspace.layout.root.glob(pattern)), _read)
 
 
 def unreadable_files(paths: Iterable[Path], read: Callable[[Path], object]) -> list[CorruptFile]:
-    """What is wrong with each of some files that `read` refuses as damaged."""
+    """Return the error of each file that `read` refuses as damaged."""
     damages = []
     for path in paths:
         try:

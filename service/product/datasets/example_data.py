@@ -1,4 +1,4 @@
-"""The example data set: customers of whom some cancel."""
+"""The example data set: customers, some of whom cancel."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ TARGET = "customer"
 
 
 def register_example_dataset(workspace: Workspace) -> Dataset:
-    """Register the example's table, written if it is not there; repeated, nothing changes. InvalidRequest, Conflict."""
+    """Register the example table, writing it if it is missing; repeating changes nothing. InvalidRequest, Conflict."""
     try:
         return get_dataset(workspace, EXAMPLE)
     except NotFound:
@@ -29,7 +29,7 @@ def register_example_dataset(workspace: Workspace) -> Dataset:
 
 
 def draw_example_customers(n_rows: int, seed: int) -> pa.Table:
-    """Customers who leave or stay, a row each, drawn by `seed`.
+    """Draw customers who leave or stay, one per row, with random seed `seed`.
 
     The columns are contract, months, internet, calls, payment, price and the class `customer`.
     """

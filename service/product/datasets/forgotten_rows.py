@@ -1,4 +1,4 @@
-"""Rows that are forgotten: the rules kept with data, and how training and what is stored follow them."""
+"""Forgotten rows: the rules stored with data, and their effect on training and on stored statistics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Not(Condition):
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Description of the condition."""
         return f"not ({self.predicate.text})"
 
     @property
@@ -40,21 +40,21 @@ class Not(Condition):
         return self.predicate.columns
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Mask of matching rows, (n_rows,) bool."""
         del file, fragment, offset
         names = list(self.columns)
         return ~self.predicate.mask(rows.select(names))
 
 
 def inherit_forgetting_rules(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
-    """The rules of some data, kept with it, too, where they were made under another name."""
+    """Return the rules of some data after storing with it those made for the same files under another name."""
     forgotten = forgetting_rules_of_files(workspace, source, ledger.rules_path)
     save_forgetting_rules(workspace, forgotten)
     return forgotten
 
 
 def check_forgetting_rules(forgotten: Forgotten, name: str, source: Source) -> None:
-    """Refuse data under a name whose rules of forgotten rows cannot be applied to it (Conflict)."""
+    """Refuse data whose rules of forgotten rows cannot be applied to it (Conflict)."""
     for rule in forgotten.rules():
         for column in RowPredicate(rule.where).columns:
             if column not in source.arrow_schema.names:
@@ -74,7 +74,7 @@ def count_matching_rows(
     *,
     is_strict: bool = False,
 ) -> dict[int, int]:
-    """How many rows of each file a predicate matches; what `forgotten` knows of a file is not counted again.
+    """Count the rows of each file that a predicate matches; files already counted in `forgotten` are not read again.
 
     What is found is noted there, and not saved. `report` gets the progress after each batch, and may raise. A strict search
     fails where the condition cannot be computed.
@@ -102,7 +102,7 @@ def count_matching_rows(
 def select_unforgotten_rows(
     chosen: Selection, predicates: Sequence[RowPredicate], forgotten: Forgotten, report: Report | None = None
 ) -> Selection:
-    """The chosen rows that match none of some conditions; only files that hold such rows are restricted by them."""
+    """Select the rows that match none of some conditions; only files with matching rows are restricted."""
     source = chosen.raw
     for predicate in predicates:
         counts = count_matching_rows(source, predicate, sorted(chosen.wanted), forgotten, report)
@@ -115,11 +115,11 @@ def select_unforgotten_rows(
 
 
 class ForgottenMeanwhile(Conflict):
-    """Rows were forgotten while a job learned them."""
+    """Raised if rows were forgotten while a job was learning them."""
 
 
 def check_forgotten_meanwhile(workspace: Workspace, request: TrainRequest, learned: JSONMapping, run: Run) -> None:
-    """Refuse to publish a model that was learned before the last rule was made (ForgottenMeanwhile)."""
+    """Refuse to publish a model that was learned before the newest rule was made (ForgottenMeanwhile)."""
     ledger = statistics_ledger(workspace, request, run)
     rules = read_forgetting_rules(workspace, ledger.rules_path).rules()
     if missed := {rule.where for rule in rules} - set(learned.get("forgotten", ())):
@@ -131,7 +131,7 @@ def check_forgotten_meanwhile(workspace: Workspace, request: TrainRequest, learn
 
 
 def discard_forgotten_statistics(ledger: Ledger) -> int:
-    """Remove the statistics and schemas that hold forgotten rows; returns how many statistics there were."""
+    """Remove the statistics and schemas that contain forgotten rows; return the number of statistics removed."""
     ledger.discard_schemas()
     if ledger.store is None:
         return 0
@@ -154,14 +154,14 @@ SHOWN = 5  # rules, in a message
 
 
 def forgetting_rule_files(workspace: Workspace) -> list[Path]:
-    """All files with rules, those of data sets that were deleted included, and those that should be there."""
+    """Return all files of rules, including those of deleted data sets and those that are missing."""
     layout = workspace.layout
     paths = {*layout.datasets.glob(f"*/{RULES}"), *layout.models.glob(f"*/{DATA}/{RULES}")}
     return sorted(paths | rule_conditions_by_path(workspace.control).keys())
 
 
 def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
-    """The rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
+    """Read the rules in a file; CorruptFile if it was removed, or is older than its newest rule."""
     forgotten = Forgotten(path)
     if lost := rule_conditions_by_path(workspace.control).get(path, frozenset()) - forgotten.conditions():
         shown = "; ".join(sorted(lost)[:SHOWN]) + (f"; and {len(lost) - SHOWN} more" if len(lost) > SHOWN else "")
@@ -174,7 +174,7 @@ def read_forgetting_rules(workspace: Workspace, path: Path) -> Forgotten:
 
 
 def forgetting_rules_of_files(workspace: Workspace, source: Source, own: Path) -> Forgotten:
-    """The rules in a file, and those that were made where the same data files are known under another name."""
+    """Return the rules in a file, and those made for the same data files under other names."""
     forgotten = read_forgetting_rules(workspace, own)
     digests = {digest for file in source.files for digest in file.digests}
     for path in forgetting_rule_files(workspace):
@@ -187,18 +187,18 @@ def forgetting_rules_of_files(workspace: Workspace, source: Source, own: Path) -
 
 
 def save_forgetting_rules(workspace: Workspace, forgotten: Forgotten) -> None:
-    """Write what has changed (Unwritable, CorruptFile), and note all rules in the control database, old ones included."""
+    """Write changed rules (Unwritable, CorruptFile), and record all rules, old ones included, in the control database."""
     forgotten.save()
     record_forgotten_rules(workspace.control, forgotten.path, forgotten.conditions())
 
 
 def damaged_forgetting_rules(workspace: Workspace) -> list[CorruptFile]:
-    """What is wrong with the files of rules."""
+    """Return an error for each damaged file of rules."""
     return unreadable_files(forgetting_rule_files(workspace), partial(read_forgetting_rules, workspace))
 
 
 def check_condition_columns(predicate: RowPredicate, names: Sequence[str]) -> None:
-    """Refuse a condition that names a column which is not among those of the data (InvalidRequest)."""
+    """Refuse a condition that names a column missing from the data (InvalidRequest)."""
     for column in predicate.columns:
         if column not in names:
             named = names_with_suggestions([column], names)

@@ -1,4 +1,4 @@
-"""Which rows stand for those to come: any, those of later times, or those that come last."""
+"""Hold-out by time or order: rows at random, the latest, or the last ones represent future rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where t
 
 @dataclass(frozen=True)
 class KeptBack:
-    """Which rows a training kept back: decided once, and kept with the training, as a reader may not change it.
+    """Choice of held-out rows: decided once and stored with the training, since a reader must not change it.
 
     `by`: "random", "time" with a column and the last time that is learned, or "order" with how many rows are learned.
     `later`, `random`: log losses of networks on later rows, and on rows at random, where they were compared.
@@ -51,11 +51,11 @@ class KeptBack:
 
     @classmethod
     def of(cls, facts: object) -> KeptBack:
-        """Read what `facts` gave; of trainings of earlier releases, at random."""
+        """Parse the result of `facts`; "random" for trainings of earlier releases."""
         return cls(**facts) if isinstance(facts, dict) else cls("random")
 
     def facts(self) -> JSONObject:
-        """For JSON."""
+        """Return the choice as JSON values."""
         return asdict(self)
 
     def decides_by(self, holdout_by: str) -> str:
@@ -63,7 +63,7 @@ class KeptBack:
         return "order" if self.goes_on and holdout_by == "auto" else holdout_by
 
     def warnings(self) -> list[str]:
-        """What later rows lose beside rows at random, in a sentence, where they disagree."""
+        """Return a warning if later rows have a higher loss than rows at random."""
         if self.later is None or self.random is None:
             return []
         losses = f"log loss {self.later:.3f} beside {self.random:.3f} for rows at random, by naive Bayes and kDB"
@@ -82,14 +82,14 @@ class KeptBack:
 
 @dataclass(frozen=True)
 class Until(Condition):
-    """Rows up to a moment, and those without a time: all that `Since` leaves."""
+    """Condition for rows up to a moment and rows without a time: the complement of `Since`."""
 
     column: str
     cut: datetime.datetime
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Description of the condition."""
         return f"{self.column} <= {self.cut.isoformat()}"
 
     @property
@@ -98,20 +98,20 @@ class Until(Condition):
         return (self.column,)
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Mask of matching rows, (n_rows,) bool."""
         return ~Since(self.column, self.cut).mask(rows, file, fragment, offset)
 
 
 @dataclass(frozen=True)
 class First(Condition):
-    """The first rows of a file, or the others."""
+    """Condition for the first `n_rows` rows of a file, or for the rest."""
 
     n_rows: int
     is_kept_back: bool
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Description of the condition."""
         return f"{'behind' if self.is_kept_back else 'among'} the first {self.n_rows} rows"
 
     @property
@@ -120,7 +120,7 @@ class First(Condition):
         return ()
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Mask of matching rows, (n_rows,) bool."""
         before = sum(file.row_groups[: fragment.row_group]) + offset
         is_first = np.arange(before, before + rows.num_rows) < self.n_rows
         return ~is_first if self.is_kept_back else is_first
@@ -129,7 +129,7 @@ class First(Condition):
 def choose_kept_back(
     chosen: Selection, request: TrainRequest, target: str | None, overrides: JSONMapping, threads: int
 ) -> KeptBack:
-    """Which rows a training keeps back. Raises InvalidRequest if there are no times to choose by, SourceError."""
+    """Choose which rows a training holds out. Raises SourceError, or InvalidRequest without times to choose by."""
     if request.holdout_by == "random":
         return KeptBack("random")
     n_rows = sum(chosen.raw.files[index].n_rows for index in chosen.wanted)
@@ -190,7 +190,7 @@ _NOWHERE: Any = (None, None, 0)  # a condition on columns alone does not ask for
 
 
 def divide_later(chosen: Selection, kept: KeptBack) -> tuple[Selection, Selection]:
-    """The rows to learn from, and those that are kept back, by time or order."""
+    """Split the selection into training rows and held-out rows, by time or order."""
     learned: dict[int, tuple[Condition, ...]] = {}
     back: dict[int, tuple[Condition, ...]] = {}
     passed = 0
@@ -210,7 +210,7 @@ def divide_later(chosen: Selection, kept: KeptBack) -> tuple[Selection, Selectio
 
 
 def _time_columns(source: Source, request: TrainRequest, target: str | None, overrides: JSONMapping) -> list[str]:
-    """Columns of dates and timestamps: the one that is named, or all that are not dropped."""
+    """Return the date and timestamp columns: the named one, or all that are not dropped."""
     if request.timestamp is not None:
         return [request.timestamp]
     names = [one.name for one in source.arrow_schema if pa.types.is_timestamp(one.type) or pa.types.is_date(one.type)]
@@ -223,7 +223,7 @@ def _time_columns(source: Source, request: TrainRequest, target: str | None, ove
 
 
 def _sampled(source: Source) -> pa.Table:
-    """Rows at equal distances, in order."""
+    """Return rows at equal distances, in order."""
     thinned = source.thinned(READ)
     step, passed, parts = max(1, -(-thinned.n_rows // SAMPLED)), 0, []
     for batch in thinned.batches(source.learnable()):
@@ -233,7 +233,7 @@ def _sampled(source: Source) -> pa.Table:
 
 
 def _cut(times: pa.ChunkedArray, share: float) -> datetime.datetime | None:
-    """The last time before the newest share of the rows; None where there is one time only."""
+    """Return the last time before the newest `share` of the rows; None if there is only one time."""
     known = pc.sort_indices(times).to_numpy()[: len(times) - times.null_count]
     if not known.size:
         return None

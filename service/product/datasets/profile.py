@@ -1,4 +1,4 @@
-"""What the rows of a registered data set look like: some of them, and how each column is spread over the classes."""
+"""Profiles of registered data sets: sample rows, and the distribution of each column over the classes."""
 
 from collections.abc import Iterator
 
@@ -29,7 +29,7 @@ N_BINS = 12
 
 
 def dataset_profile(workspace: Workspace, name: str, target: str | None = None, search: str = "") -> JSONObject:
-    """Some rows of a data set, and of its columns the values by class and the share that is missing.
+    """Return some rows of a data set, and for each column the values by class and the share of missing rows.
 
     Classes are those of `target`, or of the data set's own; one that has a single value is a column like any other. `search` is in the name of each column told. Returns `rows`, the
     first `SHOWN_ROWS`, of `n_rows` that were looked at: the first of parts spread evenly over the files, without forgotten
@@ -86,7 +86,7 @@ def _profile(workspace: Workspace, name: str, target: str | None, search: str) -
 
 
 def _first(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch]:
-    """Rows until there are enough, at least one batch, without those that are forgotten."""
+    """Yield batches without forgotten rows until there are enough rows, at least one batch."""
     n_rows = 0
     for batch in source.batches():
         keep = np.ones(batch.num_rows, bool)
@@ -102,7 +102,9 @@ def _first(source: Source, rules: list[RowPredicate]) -> Iterator[pa.RecordBatch
 def _column(
     attribute: Attribute, rows: pa.RecordBatch, codes: np.ndarray, of_class: np.ndarray, n_classes: int
 ) -> JSONObject:
-    """Numbers in bins of equal width, anything else by the values that a model would learn."""
+    """Return the histogram of a column by class: numbers in bins of equal width, other values as a model would learn
+    them.
+    """
     column = rows.column(attribute.name)
     missing = pc.is_null(column, nan_is_null=True).to_numpy(zero_copy_only=False)
     labels, places = [*attribute.labels(), "(other)"], codes.astype(np.int64)
@@ -123,7 +125,9 @@ def _column(
 
 
 def _bins(numbers: np.ndarray, known: np.ndarray) -> tuple[list[str], np.ndarray]:
-    """Bins over what is known, of whole numbers one for each where they are few; the last place is for what is missing."""
+    """Return bins over the known numbers (one per integer if these are few) and the bin of each row; the last bin is
+    for missing values.
+    """
     own = numbers[known]
     if not own.size:
         return ["(missing)"], np.zeros(numbers.size, np.int64)

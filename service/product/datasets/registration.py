@@ -41,7 +41,7 @@ list_datasets = bind_control_to_workspace(dataset_definitions.list_datasets)
 
 
 def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote: bool = False) -> Dataset:
-    """Register files after opening them; a small data set gets its schema at once.
+    """Register files after opening them; the schema of a small data set is inferred at once.
 
     The data roots bind a request over REST, which `is_remote`. Raises OutsideRoots, SourceError, UnknownColumn, SchemaError,
     Conflict or storage.errors.Conflict.
@@ -81,7 +81,7 @@ def register_dataset(workspace: Workspace, request: DatasetRequest, *, is_remote
 
 @contextlib.contextmanager
 def _one_at_a_time(name: str) -> Iterator[None]:
-    """Let nobody else of this process register the name meanwhile: six at once would start six processes for one answer."""
+    """Hold the registration of a name in this process: concurrent ones would each start a process for the same answer."""
     while True:
         with _registering:
             if name not in _names:
@@ -98,13 +98,15 @@ def _one_at_a_time(name: str) -> Iterator[None]:
 
 
 def delete_dataset(workspace: Workspace, name: str) -> None:
-    """Forget a data set and what was counted of it; its files, its rules of forgotten rows and its models stay."""
+    """Delete a data set and its statistics; its files, its rules of forgotten rows and its models stay."""
     dataset_definitions.delete_dataset(workspace.control, name)
     remove_dataset_statistics(workspace.layout.dataset_directory(name))
 
 
 def upload_folder(workspace: Workspace) -> Path | None:
-    """Where uploaded files go: below the first data root that is a folder; without keys and roots, in the workspace; or nowhere."""
+    """Return the upload folder: below the first data root that is a folder; in the workspace without keys and roots;
+    else None.
+    """
     settings = workspace.settings
     roots = [root for root in settings.data_roots if "://" not in root]
     if not roots and (settings.data_roots or settings.needs_keys):
@@ -113,7 +115,7 @@ def upload_folder(workspace: Workspace) -> Path | None:
 
 
 def dataset_upload_path(workspace: Workspace, name: str, file: str) -> Path:
-    """Where the file of a data set is to be uploaded; InvalidName, or InvalidRequest without a folder that may be read."""
+    """Return the path for an upload to a data set; InvalidName, or InvalidRequest without a readable folder."""
     checked_resource_name("dataset", name)
     if not FILE.fullmatch(file):
         raise InvalidRequest(

@@ -1,4 +1,4 @@
-"""Which rows a training job learns from and which it is measured on: window, what was forgotten, hold-out."""
+"""Row selection of a training job: window, forgotten rows and hold-out, for learning and for evaluation."""
 
 import hashlib
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ from storage.datasets.predicates import RowPredicate
 
 @dataclass(frozen=True)
 class Share(Condition):
-    """One of the two parts of the rows.
+    """Condition for one part of a random split of the rows.
 
     A row's part depends on the seed, on the bytes of its file and on its number there: not on how columns are read, on other
     files or on rows that a lake table has deleted. `share` is kept back, 0 <= share < 1. `is_by_bytes`: the identity of the
@@ -53,7 +53,7 @@ class Share(Condition):
 
     @property
     def text(self) -> str:
-        """The condition in words."""
+        """Description of the condition."""
         words = f"{'kept back' if self.is_kept_back else 'not kept back'} {self.share} {self.seed}"
         return f"{words} by bytes" if self.is_by_bytes else words
 
@@ -63,7 +63,7 @@ class Share(Condition):
         return ()
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
-        """(n_rows,) bool."""
+        """Mask of matching rows, (n_rows,) bool."""
         stored = file.stored_sha256 or file.footer_sha256
         key = int(hashlib.sha256(f"{self.seed} {stored}".encode()).hexdigest()[:16], 16)
         numbers = (fragment.row_group << 40) + stored_row_numbers(file, fragment.row_group, offset, rows.num_rows)
@@ -72,14 +72,14 @@ class Share(Condition):
 
 
 def row_hash_uniforms(key: int, numbers: Integers) -> Floats:
-    """Numbers in [0, 1) that look random, for the rows with some numbers."""
+    """Return pseudorandom numbers in [0, 1), one for each row number."""
     counters = (numbers.astype(np.uint64) + np.uint64(1)) * STEP + np.uint64(key)
     return (random_bits_array(counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 @dataclass(frozen=True)
 class TrainingRows:
-    """The rows of one training: to learn from, and kept back to be measured on; `rules` have left out forgotten ones."""
+    """Rows of one training: those to learn from and those held out for evaluation; `rules` exclude forgotten rows."""
 
     learned: Selection
     kept_back: Source | None
@@ -88,7 +88,7 @@ class TrainingRows:
 
 
 def open_training_source(workspace: Workspace, request: TrainRequest, run: Run, schema: Schema | None = None) -> Source:
-    """All rows of a training's files, read as its model reads them if there is one; OutsideRoots, SourceError or NotFound."""
+    """Open all rows of a training's files, in the types of its schema if given; OutsideRoots, SourceError or NotFound."""
     return open_data_source(
         workspace,
         request.uris,
@@ -108,7 +108,9 @@ def open_evaluation_source(
     schema: Schema | None,
     columns: JSONMapping | None = None,
 ) -> Source:
-    """Rows to measure a model on, as it reads them and their classes; OutsideRoots, SourceError or NotFound."""
+    """Open evaluation rows with their classes, in the types of the model's schema; OutsideRoots, SourceError or
+    NotFound.
+    """
     rows = open_data_source(
         workspace, uris, dataset=dataset, is_remote=not run.is_local, schema=schema, columns=columns
     )
@@ -118,7 +120,7 @@ def open_evaluation_source(
 def select_training_rows(
     workspace: Workspace, source: Source, request: TrainRequest, run: Run, by: KeptBack | None = None
 ) -> TrainingRows:
-    """Choose the rows of a request from all files of the data set: those of the window, without those that are forgotten.
+    """Select the rows of a request from all files of the data set: those in the window, without forgotten rows.
 
     The rules of the workspace follow the files: one that was made for other data with the same files becomes a rule of
     these too. `by` is how the training chose what it kept back, by default chosen now. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
@@ -155,7 +157,7 @@ def select_training_rows(
 
 
 def _share_of(chosen: Selection, request: TrainRequest, is_kept_back: bool) -> Selection:
-    """The chosen rows that are kept back, or the others."""
+    """Return the held-out part of the selection, or the other part."""
     files = chosen.raw.files
     return Selection(
         chosen.raw,
@@ -167,7 +169,7 @@ def _share_of(chosen: Selection, request: TrainRequest, is_kept_back: bool) -> S
 
 
 def training_column_overrides(workspace: Workspace, request: TrainRequest) -> JSONObject:
-    """What is given of the columns: by the request, and where that is silent by the data set."""
+    """Return the column overrides: those of the request, completed by those of the data set."""
     known = (
         {}
         if request.dataset is None
@@ -177,12 +179,12 @@ def training_column_overrides(workspace: Workspace, request: TrainRequest) -> JS
 
 
 def _target(workspace: Workspace, request: TrainRequest) -> str | None:
-    """The column to predict, of the request or of the data set."""
+    """Return the target column of the request, or else of the data set."""
     if request.target is None and request.dataset is not None:
         return dataset_definitions.get_dataset(workspace.control, request.dataset).target
     return request.target
 
 
 def _null_class(workspace: Workspace, request: TrainRequest) -> NullClass | None:
-    """What rows without a class are to be."""
+    """Return the rule for rows without a class."""
     return null_class_rule(_target(workspace, request), training_column_overrides(workspace, request))

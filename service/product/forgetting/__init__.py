@@ -1,1 +1,1 @@
-"""Rows withdrawn from models and statistics."""
+"""Forgetting: removal of rows from models and statistics."""

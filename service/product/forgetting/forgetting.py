@@ -1,4 +1,4 @@
-"""Forgetting rows: mark them, subtract them from the statistics and the models, and prove it; or take the rule back."""
+"""Forgetting rows: mark them, subtract them from statistics and models, prove it; or withdraw the rule."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -69,13 +69,13 @@ OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 
 def forget_steps(workspace: Workspace) -> Steps:
-    """The steps of a job that forgets rows."""
+    """Return the steps of a job that forgets rows."""
     steps = {"mark": mark_forgotten_rows, "retrain": retrain_without_forgotten, "prove": prove_forgetting}
     return {name: partial(step, workspace) for name, step in steps.items()}
 
 
 def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
-    """Find the rows, and make the rule that no training from now on learns them."""
+    """Find the rows, and create the rule that excludes them from all later trainings."""
     request = ForgetRequest(**run.request)
     affected = models_affected_by_forgetting(workspace, request)
     source, ledger = _place(workspace, request, affected, run)
@@ -126,7 +126,7 @@ def _served(
     source: Source,
     predicate: RowPredicate,
 ) -> JSONObject | None:
-    """What was forgotten of predictions; None if nobody has said by which column they are known."""
+    """Return what was forgotten of predictions; None unless the request names their key column."""
     if request.prediction_key is None:
         return None
     names = [version.name for version in affected]
@@ -136,7 +136,7 @@ def _served(
 
 
 def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_remote: bool) -> None:
-    """Refuse a condition that is none, may fail on some values, or names a column that the data lacks.
+    """Refuse an invalid condition, one that may fail on some values, and one that names a column missing from the data.
 
     Schemas of earlier trainings tell the columns; only what they lack is looked for in the files, and not in object
     stores: no request shall wait for them. Raises InvalidPredicate, InvalidRequest, NotFound, OutsideRoots or
@@ -162,7 +162,7 @@ def check_forget_condition(workspace: Workspace, request: ForgetRequest, *, is_r
 
 
 def _columns_of(version: ModelVersion) -> list[str]:
-    """The columns of the data that a version was trained on, used or left out."""
+    """Return the columns of a version's training data, including those excluded from the model."""
     try:
         schema = load_model(*map_compiled(version.arrow_path)).schema
     except (CorruptFile, NotFound):
@@ -171,7 +171,7 @@ def _columns_of(version: ModelVersion) -> list[str]:
 
 
 def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
-    """Train each model as its newest version was, from the statistics less the forgotten rows."""
+    """Retrain each model with the request of its newest version, from the statistics minus the forgotten rows."""
     versions = []
     for name in run.receipts["mark"]["models"]:
         # Not what an earlier start of this job has made.
@@ -188,7 +188,7 @@ def retrain_without_forgotten(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _is_from_scratch(version: ModelVersion) -> bool:
-    """Whether a version has the schema that its rows alone give."""
+    """Return whether a version's schema comes from its own rows alone."""
     request = _request_of(version)
     return not request["update"] or request.get("cuts") == "fresh"
 
@@ -202,7 +202,7 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSON
 
 
 def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
-    """Learn each new version once more from the remaining rows alone, and remove the statistics with the others."""
+    """Learn each new version again from only the remaining rows, and remove the statistics that contain the others."""
     request = ForgetRequest(**run.request)
     marked, trained = run.receipts["mark"], run.receipts["retrain"]["versions"]
     affected = models_affected_by_forgetting(workspace, request)
@@ -236,7 +236,7 @@ def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def models_affected_by_forgetting(workspace: Workspace, request: ForgetRequest) -> list[ModelVersion]:
-    """The newest versions that were trained on the data; NotFound if there is no data of that name."""
+    """Return the newest versions trained on the data; NotFound if no data has that name."""
     if request.model is not None:
         return [find_version(workspace, f"{_name(request.model)}@latest")]
     get_dataset(workspace, str(request.dataset))
@@ -256,7 +256,9 @@ def _request_of(version: ModelVersion) -> JSONObject:
 
 
 def _request_again(version: ModelVersion) -> JSONObject:
-    """How a version is trained without some of its rows: by what its rows alone tell, cut points included."""
+    """Return the request that retrains a version without some rows, with schema and cut points from the remaining rows
+    alone.
+    """
     # A stream cannot forget: it is learned anew, and not on top of what has learned the rows or may have.
     request = _request_of(version)
     return request | {"update": request["learner"] != "spn", "cuts": "fresh"}
@@ -274,7 +276,7 @@ def _training_on_files(version: ModelVersion) -> JSONObject:
 def _place(
     workspace: Workspace, request: ForgetRequest, affected: Sequence[ModelVersion], run: Run
 ) -> tuple[Source, Ledger]:
-    """All files of the data, and its ledger."""
+    """Return all files of the data, and its ledger."""
     if request.dataset is not None:
         train = TrainRequest(dataset=request.dataset, learner="nb", model="any")
     else:
@@ -285,7 +287,7 @@ def _place(
 
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
-    """Whether the version equals a model of the remaining rows, schema included, in which nothing stored had a part."""
+    """Compare the version, schema included, with a model learned from the remaining rows without stored statistics."""
     noted = read_model_key_values(version.duckdb_path, "provenance")
     snapshot, by = noted.get("snapshot"), KeptBack.of(json.loads(noted.get("kept_back") or "null"))
     request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
@@ -309,14 +311,16 @@ def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
 
 
 def _learned(model: Any) -> tuple[JSONObject, JSONObject]:
-    """Header and arrays of a model, without what does not come from the rows; facts as JSON keeps them, which knows no tuples."""
+    """Return header and arrays of a model without facts that do not come from rows; facts are in JSON form, where
+    tuples are lists.
+    """
     header, arrays = model.to_arrays()
     facts = json.loads(json.dumps({name: fact for name, fact in header["facts"].items() if name not in OWN_FACTS}))
     return {**header, "facts": facts}, arrays
 
 
 def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str, int]) -> Iterator[str]:
-    """Versions that were learned with the rows and still exist; deleting them is for their owner to decide.
+    """Yield existing versions that were learned with the rows; deleting them is left to their owner.
 
     Also those that were trained on the same files under another name. A file that was never searched, because it was gone
     by then, may have held such rows: it counts for the models of the data itself. `searched` has the rows of each file, by
@@ -339,7 +343,7 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
 
 
 def _rules_of(version: ModelVersion) -> list[str]:
-    """The SHA-256 of the rules that stood when a version was learned; none can be told of one whose file is damaged."""
+    """SHA-256 of each rule in force when a version was learned; empty if its file is damaged."""
     try:
         return list(json.loads(read_model_key_values(version.duckdb_path, "provenance").get("forgotten", "[]")))
     except CorruptFile:
@@ -351,7 +355,7 @@ def _name(reference: str) -> str:
 
 
 def _versions(workspace: Workspace, name: str) -> Iterator[ModelVersion]:
-    """All versions of a model, newest first."""
+    """Yield all versions of a model, newest first."""
     return iter(iterate_page_items(partial(list_versions, workspace, name)))
 
 
@@ -364,7 +368,7 @@ def withdraw_forgetting_rule(
     reason: str,
     kind: Literal["dataset", "model"] | None = None,
 ) -> JSONObject:
-    """Take the rule of a condition back: later trainings read those rows again. Models stay as they are.
+    """Withdraw the rule of a condition: later trainings read those rows again. Existing models do not change.
 
     `name` is of a data set, one that was deleted included, or of a model that was trained on files; without a `kind` it is
     whichever has the rule. Who does it and why are kept with the rule. Returns `name`, `where`, `withdrawn_at`, `by`,
@@ -404,7 +408,7 @@ def _check_exists(workspace: Workspace, name: str, kind: str | None, *, has_rule
 
 
 def _names_with(workspace: Workspace, where: str) -> list[str]:
-    """The names under which a rule stands; files that cannot be read are for the doctor."""
+    """Return the names under which a rule applies; unreadable files are reported by the doctor."""
     names = []
     for path in forgetting_rule_files(workspace):
         try:

@@ -1,4 +1,4 @@
-"""Forgetting predictions: their rows go from the logs, their labels too, and what was counted of them is subtracted."""
+"""Forgetting predictions: their logged rows and labels are removed, and their counts subtracted."""
 
 import secrets
 from collections.abc import Sequence
@@ -30,7 +30,9 @@ def forget_predictions_of_rows(
     *,
     dry_run: bool = False,
 ) -> dict[str, int]:
-    """Forget predictions of rows of data by the column of the clients' keys, of all models; as `forget_predictions`."""
+    """Forget the predictions of matching rows in all models, by the column of client keys; otherwise as
+    `forget_predictions`.
+    """
     keys: set[str] = set()
     for batch in source.batches(list(dict.fromkeys([*predicate.columns, column]))):
         chosen = batch.column(column).filter(pa.array(predicate.mask(batch)))
@@ -45,7 +47,7 @@ def forget_predictions_of_rows(
 def forget_predictions(
     workspace: Workspace, reference: str, keys: Sequence[str], *, dry_run: bool = False
 ) -> dict[str, int]:
-    """Forget predictions by the client's keys or by their ids, of every version of a model (NotFound).
+    """Forget predictions by client key or prediction id, for every version of a model (NotFound).
 
     Where rows are kept (mode "rows") what was counted of them is subtracted, but for how many values were absent, null,
     unseen or out of range. Of counts alone nobody knows which row they came from. Predictions that a server has yet to
@@ -84,7 +86,7 @@ def _forget_written(
 
 
 def _subtract(files: MonitoringFiles, version: int, watched: Watched, gone: pa.Table) -> int:
-    """Write the counts of rows, negative, beside those of their hours: sums are then without them."""
+    """Write negative counts of the removed rows beside their hours, so that sums exclude them."""
     denied = files.choice().get("denied", ())
     known = gone.filter(pc.and_(pc.is_valid(gone["codes"]), gone["is_counted"]))
     hours: dict[datetime, list[int]] = {}

@@ -1,4 +1,4 @@
-"""What forgetting rows will cost: the columns whose cut points move, and the rows to read again for them."""
+"""Cost of forgetting rows: the columns whose cut points move, and the rows to read again for them."""
 
 from typing import Any
 
@@ -23,16 +23,16 @@ from storage.models.model_versions import ModelVersion
 
 
 class _Unchanged(ForgivingStore):
-    """Statistics that may be used, and to which nothing is added."""
+    """Read-only statistics."""
 
     def put(self, key: str, *values: Any, **named: Any) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
 
 def forgetting_price(
     workspace: Workspace, version: ModelVersion, request: TrainRequest, predicate: RowPredicate, run: Run
 ) -> JSONObject:
-    """What training a version again without some rows will read.
+    """Return the cost of retraining a version without some rows: moved cut points and rows to read.
 
     The schema of the remaining rows is found as that training will find it, which reads the files that hold such rows, and
     columns of too many numbers to subtract any. Returns `model`; `cut_points_move`, the columns whose families are counted
@@ -65,7 +65,7 @@ def forgetting_price(
 
 
 def _schema_only(passes: Passes[Any], found: list[Schema], trained: Any) -> Passes[Any]:
-    """The first pass of a learner, if it summarises columns: `found` gets the schema that follows."""
+    """Run the first pass of a learner if it summarises columns, and append the resulting schema to `found`."""
     request = next(passes)
     if isinstance(request, ColumnSummaries):
         request = passes.send((yield request))

@@ -1,1 +1,1 @@
-"""Questions to models, row by row and file by file."""
+"""Inference: queries, and scoring of rows and files."""

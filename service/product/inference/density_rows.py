@@ -1,4 +1,6 @@
-"""Rows of files through a density: scored by log likelihood and surprise rank, or their missing cells filled; to Parquet, batch by batch."""
+"""Density scores of file rows (log likelihood and surprise rank) and imputation of missing cells, written to Parquet
+batch by batch.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -49,7 +51,7 @@ MAX_DRAWS = 1000
 
 
 def ranks_by_surprise(logs: Floats, ascending: Floats) -> Integers:
-    """(n_rows,) int64: 1 of the least probable row, 1 + the number of less probable ones of any other."""
+    """Return the surprise rank of each row, (n_rows,) int64: 1 + the number of less probable rows."""
     # Neighbours in turn are found in the same lines of memory: six times faster among 5 M rows.
     order = np.argsort(logs)
     ranks = np.empty(logs.size, np.int64)
@@ -58,14 +60,16 @@ def ranks_by_surprise(logs: Floats, ascending: Floats) -> Integers:
 
 
 def density_columns(model: CircuitModel) -> list[str]:
-    """The columns that have a density: a row's likelihood is one of masses times one of densities of these."""
+    """Return the columns with a density; a row's likelihood is the product of probabilities and of densities of these
+    columns.
+    """
     return [model.columns.names[v] for v in density_variables(model.columns.circuit).tolist()]
 
 
 def graph_averaged_scorer(
     model: Model, average: Average | None, n_rows: int, pause: Callable[[], None] | None = None
 ) -> GraphAverage | None:
-    """What scores rows averaged over the graphs of a posterior over structures, if that is asked.
+    """Return a scorer that averages over the graphs of a posterior over structures; None if no average is requested.
 
     Raises NoGraphs if the model is none; NoRows, NoTables, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """
@@ -94,7 +98,8 @@ def write_density_scores(
     report: Report = ignore_report,
     warn: Callable[[str], None] = ignore_report,
 ) -> JSONObject:
-    """Write `log_likelihood` and `surprise_rank` of every row, behind the columns to keep, to a file that appears when it is complete.
+    """Write the columns to keep, then `log_likelihood` and `surprise_rank` of every row, to a file that appears only
+    when complete.
 
     Logarithms of all rows are kept in a file beside the output while ranks are made, so that memory does not grow with
     the rows. Columns to keep are read once more. `over` is of a posterior over structures, whose best graph `model` is:
@@ -142,7 +147,7 @@ def write_density_scores(
 
 
 def _numbers_in(path: Path, n: int) -> Floats:
-    """(n,) float64 in a file; no system maps an empty one."""
+    """Return an (n,) float64 array mapped to a file; in memory if empty, since empty files cannot be mapped."""
     return np.lib.format.open_memmap(path, "w+", np.float64, (n,)) if n else np.empty(0)
 
 
@@ -151,7 +156,7 @@ def _progress(step: str, n_rows: int, source: Source) -> JSONObject:
 
 
 def _kept(source: Source, keep: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The columns to keep, in at least one batch; without any, as many empty batches as there are slices of rows."""
+    """Yield the columns to keep, in at least one batch; without columns, one empty batch per slice of rows."""
     if keep and source.n_rows:
         yield from map(decode_dictionary_columns, source.batches(list(keep)))
         return
@@ -174,7 +179,7 @@ def _summary(model: CircuitModel, over: GraphAverage | None, ascending: Floats) 
 
 @dataclass(frozen=True)
 class Filling:
-    """How cells are filled; InvalidParameter if that cannot be."""
+    """Options for filling cells; InvalidParameter for an impossible combination."""
 
     how: How = "mode"  # see `learners.circuits.queries.column_values.fill_cells`
     columns: tuple[str, ...] = ()  # to fill; none named: those of the model that the data has
@@ -196,21 +201,23 @@ class Filling:
 
 @dataclass
 class Filled:
-    """How many cells were filled, by column; and how many were left, in rows of probability zero or for want of a name."""
+    """Number of cells filled by column, and of cells left empty, in rows of probability zero or with values that have
+    no name.
+    """
 
     n_rows: int = 0
     n_filled: Counter[str] = field(default_factory=Counter)
     n_left: int = 0
 
     def add(self, other: "Filled") -> None:
-        """Add those of other rows."""
+        """Add the counts of other rows."""
         self.n_rows += other.n_rows
         self.n_left += other.n_left
         self.n_filled.update(other.n_filled)
 
 
 def variables_to_impute(model: CircuitModel, filling: Filling, names: Sequence[str]) -> list[int]:
-    """The variables whose cells are filled, of data with columns of these names.
+    """Return the variables whose cells are filled, in data with columns of these names.
 
     Raises UnknownColumn or InvalidEvidence if the model does not know a column that is named, InvalidRequest if none is
     left.
@@ -229,7 +236,7 @@ def variables_to_impute(model: CircuitModel, filling: Filling, names: Sequence[s
 def imputed_cells(
     model: CircuitModel, batch: pa.RecordBatch, variables: Sequence[int], filling: Filling, first_row: int
 ) -> tuple[Mask, Floats]:
-    """Where rows miss something of some variables, and with what it is filled.
+    """Return a mask of the missing cells of some variables, and the values that fill them.
 
     Returns `is_missing` (n_variables, n_rows) bool, and `values` (n_draws, n_variables, n_rows) float64, NaN elsewhere.
     """
@@ -245,7 +252,7 @@ def imputed_cells(
 def imputed_batches(
     model: CircuitModel, batch: pa.RecordBatch, filling: Filling, first_row: int
 ) -> tuple[list[pa.RecordBatch], Filled]:
-    """Completed rows, a batch for each draw, with a column `draw` where there are several."""
+    """Return completed rows, one batch per draw, with a column `draw` if there are several."""
     variables = variables_to_impute(model, filling, batch.schema.names)
     is_missing, values = imputed_cells(model, batch, variables, filling, first_row)
     names, counts, batches = list(batch.schema.names), Filled(batch.num_rows), []
@@ -273,7 +280,7 @@ def write_imputed_rows(
     report: Report = ignore_report,
     warn: Callable[[str], None] = ignore_report,
 ) -> JSONObject:
-    """Write the rows with their missing cells filled; memory does not grow with the rows.
+    """Write the rows with their missing cells filled, in bounded memory.
 
     Returns `n_rows`, `n_filled` by column and `n_left`, as `Filled` has them. Raises InvalidRequest, UnknownColumn,
     InvalidEvidence or SchemaError.

@@ -1,4 +1,4 @@
-"""A registered version answers: queries, and rows of files, scored or measured."""
+"""Job steps of registered versions: queries, scoring, imputation and evaluation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -32,7 +32,7 @@ from storage.files.atomic_files import create_folder
 
 
 def query_model(workspace: Workspace, reference: str, questions: Sequence[AnyQuery]) -> list[JSONObject]:
-    """Ask a model's joint distribution or its posterior over structures, in this process and for as long as it takes."""
+    """Query a model's joint distribution or its posterior over structures in this process, without a time limit."""
     return queries.answer_model_queries(load_served_model(workspace, reference).model, questions)
 
 
@@ -44,7 +44,7 @@ def predict_files(
     columns: JSONMapping | None = None,
     **how: Any,
 ) -> int:
-    """Score files into one of Parquet; as `scoring.score_files`, returns the number of rows."""
+    """Predict the classes of file rows into a Parquet file; returns the number of rows as `scoring.score_files` does."""
     model = load_served_model(workspace, reference).model
     return scoring.score_files(
         model, _rows(workspace, uris, model, columns), output, threads=available_threads(workspace.settings), **how
@@ -60,7 +60,7 @@ def score_file_likelihoods(
     columns: JSONMapping | None = None,
     **how: Any,
 ) -> JSONObject:
-    """Write the log likelihood and surprise rank of rows of files into one of Parquet; as `density_rows.write_density_scores`."""
+    """Write log likelihood and surprise rank of file rows to a Parquet file; as `density_rows.write_density_scores`."""
     model = load_served_model(workspace, reference).model
     circuit = queries.queryable_circuit(model)
     source = _rows(workspace, uris, circuit, columns)
@@ -73,20 +73,20 @@ def score_file_likelihoods(
 def impute_files(
     workspace: Workspace, reference: str, uris: Sequence[str], output: Output, filling: Filling, **how: Any
 ) -> JSONObject:
-    """Fill the missing cells of files into one of Parquet; as `density_rows.write_imputed_rows`."""
+    """Fill the missing cells of files and write a Parquet file; as `density_rows.write_imputed_rows`."""
     model = queries.queryable_circuit(load_served_model(workspace, reference).model)
     source = _rows(workspace, uris, model)
     return write_imputed_rows(model, source, output, filling, threads=available_threads(workspace.settings), **how)
 
 
 def _rows(workspace: Workspace, uris: Sequence[str], model: Model, columns: JSONMapping | None = None) -> Source:
-    """Rows of files and databases, as a model reads them, and as `columns` say."""
+    """Open rows of files and databases in the types of the model, with the overrides of `columns`."""
     uris = materialise_database_uris(workspace, uris)
     return open_data_source(workspace, uris, is_remote=False, columns=columns, schema=model.schema)
 
 
 def run_scoring_step(workspace: Workspace, run: Run) -> JSONObject:
-    """Score a data set into the job's output."""
+    """Score the rows of a data set into the job's output."""
     request = ScoreRequest(**run.request)
     model = load_served_model(workspace, request.model).model
 
@@ -98,7 +98,7 @@ def run_scoring_step(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def run_imputation_step(workspace: Workspace, run: Run) -> JSONObject:
-    """Fill the missing cells of a data set into the job's output."""
+    """Impute the missing cells of a data set into the job's output."""
     request = ImputeRequest(**run.request)
     filling = Filling(request.how, tuple(request.columns), request.draws, request.seed)
     return _into_output(workspace, run, request, write_imputed_rows, filling=filling)
@@ -141,7 +141,7 @@ def evaluate_versions(
     *,
     columns: JSONMapping | None = None,
 ) -> JSONObject:
-    """Measure several versions on the same rows, which are read once for each; InvalidRequest of a model without classes.
+    """Measure several versions on the same rows, read once per version; InvalidRequest for a model without classes.
 
     Returns `models`, the metrics of each; `differences`, of each but the first the mean of its log loss less that of the
     first, row by row, with its standard error; `warnings` if there are any.
@@ -169,7 +169,7 @@ def evaluate_versions(
 
 
 def run_query_step(workspace: Workspace, run: Run) -> JSONObject:
-    """Ask a registered version, as long as its queries take."""
+    """Answer queries to a registered version, without a time limit."""
     request = QueryJobRequest(**run.request)
     version, answers = load_served_model(workspace, request.model), list[JSONObject]()
     for number, query in enumerate(request.queries):

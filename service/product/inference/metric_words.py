@@ -1,4 +1,4 @@
-"""What metrics, intervals and numbers of things are called where people read them; files, REST and JSON keep the names on the left."""
+"""Display names of metrics, intervals and counts; files, REST and JSON keep the names on the left."""
 
 import re
 
@@ -34,7 +34,7 @@ INTERVAL = re.compile(r"\((\S+), (\S+)\]")
 
 
 def interval_words(label: str) -> str:
-    """The label of an interval of numbers as people write it: "(-inf, 86.35]" is "≤ 86.35"; other labels as they are."""
+    """Format the label of an interval: "(-inf, 86.35]" becomes "≤ 86.35"; other labels are unchanged."""
     interval = INTERVAL.fullmatch(label)
     if interval is None:
         return label
@@ -45,7 +45,9 @@ def interval_words(label: str) -> str:
 
 
 def largest_rate_change_words(column: JSONMapping) -> str:
-    """The rate of a column that has changed most, such as "missing +1.6 points" of a hundred; nothing if none has."""
+    """Describe the largest change among a column's rates, such as "missing +1.6 points" (percentage points); empty if
+    none changed.
+    """
     changed = [(kind, rate["points"]) for kind, rate in column["rates"].items() if rate["points"]]
     if not changed:
         return ""
@@ -54,5 +56,5 @@ def largest_rate_change_words(column: JSONMapping) -> str:
 
 
 def count_with_noun(n: int, noun: str) -> str:
-    """How many there are: "1 row", "2 rows"."""
+    """Format a count with its noun: "1 row", "2 rows"."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")

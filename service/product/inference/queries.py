@@ -1,4 +1,4 @@
-"""Queries to models: of a joint distribution, or of a posterior over structures."""
+"""Queries to models: to a joint distribution, or to a posterior over structures."""
 
 import math
 import threading
@@ -34,7 +34,7 @@ _adding_up = threading.Lock()
 
 
 class WrongQuery(LearnerError, ValueError):
-    """A query that this kind of model does not answer."""
+    """Raised for a query that this kind of model does not answer."""
 
     def __init__(self, query: str, kind: str, known: Sequence[type[AnyQuery]]) -> None:
         kinds = ", ".join(each.kind for each in known)
@@ -43,7 +43,8 @@ class WrongQuery(LearnerError, ValueError):
 
 
 def queryable_circuit(model: Model) -> CircuitModel:
-    """What answers queries to a model: itself, or its network, see `service.serving.compiled_networks`; of an ensemble its joint member.
+    """Return the circuit that answers queries: the model, its network (see `service.serving.compiled_networks`), or the
+    joint member of an ensemble.
 
     A posterior over structures answers by its most probable graph. The `circuit` of a network is compiled when it is first read, which raises
     NetworkTooLarge. Raises NoJoint if the model has no joint distribution; NoTables, TablesTooLarge.
@@ -52,7 +53,7 @@ def queryable_circuit(model: Model) -> CircuitModel:
 
 
 def exportable_circuit(model: Model) -> CircuitModel:
-    """The model as a circuit that files and pictures hold; NoCircuit of leaves of several columns, else as `queryable_circuit`."""
+    """Return the model as an exportable circuit; NoCircuit if leaves span several columns, else as `queryable_circuit`."""
     known = queryable_circuit(model)
     if not kind_of(known).has_regions:
         raise NoCircuit(known.kind)
@@ -60,12 +61,14 @@ def exportable_circuit(model: Model) -> CircuitModel:
 
 
 def structure_queries(queries: Sequence[AnyQuery]) -> list[StructureQuery]:
-    """Those about structures."""
+    """Return the queries about structures."""
     return [query for query in queries if isinstance(query, StructureQuery)]
 
 
 def joint_queries(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
-    """The queries, none of them about structures (WrongQuery); to a posterior over structures those that are about its best graph."""
+    """Return the queries to the joint distribution, which for a posterior over structures is that of its best graph;
+    WrongQuery for structure queries to other models.
+    """
     answers_structures = kind_of(model).can("structures")
     for query in queries:
         if isinstance(query, StructureQuery) and not answers_structures:
@@ -74,7 +77,7 @@ def joint_queries(model: Model, queries: Sequence[AnyQuery]) -> list[Query]:
 
 
 def limit_queries(model: Model, queries: Sequence[AnyQuery], max_queries: int, time_limit_s: float) -> list[AnyQuery]:
-    """The queries, bounded in number and samples (BodyTooLarge), and in the time of all MAP searches and samples together."""
+    """Limit the number of queries and samples (BodyTooLarge), and the total time of MAP searches and sampling."""
     n_samples = sum(query.n for query in queries if isinstance(query, Sample | Surprise))
     n_samples += sum(average.n for average in map(_average, queries) if average is not None)
     if (known := structure_posterior(model)) is not None:
@@ -106,7 +109,7 @@ def _sampling(query: AnyQuery) -> Sampling | None:
 
 
 def check_query_answer_size(model: Model, queries: Sequence[AnyQuery], max_rows: int) -> None:
-    """Refuse queries whose answers together are more than a request should carry.
+    """Refuse queries whose answers together exceed the size of one response.
 
     Raises BodyTooLarge; NoJoint, WrongQuery, TablesTooLarge, UnknownColumn or InvalidEvidence as `answer_model_queries`.
     """
@@ -126,7 +129,7 @@ def check_query_answer_size(model: Model, queries: Sequence[AnyQuery], max_rows:
 
 
 def query_deadline_check(deadline: float, time_limit_s: float, kind: str = "query") -> Callable[[], None]:
-    """What ends the answering of a request at a time of `time.monotonic`.
+    """Return a check that ends the answering of a request at `deadline`, a value of `time.monotonic`.
 
     It names the time limit, and the kind of the job that may take longer.
     """
@@ -147,7 +150,8 @@ def query_deadline_check(deadline: float, time_limit_s: float, kind: str = "quer
 def answer_model_queries(
     model: Model, queries: Sequence[AnyQuery], pause: Callable[[], None] | None = None
 ) -> list[JSONObject]:
-    """Answers in plain values that JSON has: the logarithm of zero is None. Those of an ensemble name the member that answers.
+    """Answer queries in plain JSON values, with None for the logarithm of zero. Answers of an ensemble name the member
+    that answered.
 
     `pause` is called again and again; what it raises ends the answering. Raises NoJoint, WrongQuery, UnknownColumn,
     InvalidEvidence, ImpossibleEvidence, SchemaError or ContinuousQuery; of networks TablesTooLarge, NotSampled or NoWorlds; of
@@ -175,7 +179,7 @@ def _average(query: AnyQuery) -> Average | None:
 
 
 def non_finite_to_none(value: Any) -> Any:
-    """A value as JSON has it: None in place of what is not finite."""
+    """Replace non-finite numbers by None, as JSON requires."""
     if isinstance(value, dict):
         return {name: non_finite_to_none(each) for name, each in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Batches through a model: metrics, hold-outs, and scored Parquet files."""
+"""Scoring: predictions, metrics and scored Parquet files, batch by batch."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -39,7 +39,9 @@ Labels = np.ndarray[Any, np.dtype[np.uint8 | np.uint16]]
 
 
 def probabilities_and_true_classes(model: Model, source: Source) -> tuple[Probabilities, Labels]:
-    """Probabilities (n_rows, n_classes) and true classes (n_rows,) of every row; UnknownColumn, EmptyData as `measure_model`."""
+    """Return probabilities (n_rows, n_classes) and true classes (n_rows,) of all rows; UnknownColumn, EmptyData as
+    `measure_model`.
+    """
     parts = list(_answered(model, source, ignore_report))
     if not parts:
         raise EmptyData(NO_ROWS)
@@ -54,7 +56,7 @@ def _answered(
     counted: Sequence[ColumnCounts | ColumnLosses] = (),
     later: LaterTimes | None = None,
 ) -> Iterator[tuple[Probabilities, Labels]]:
-    """Probabilities and true classes of some rows at a time."""
+    """Yield probabilities and true classes, batch by batch."""
     if model.schema.target not in source.arrow_schema.names:
         raise UnknownColumn(str(model.schema.target), source.arrow_schema.names)
     n_rows = 0
@@ -73,7 +75,9 @@ def _answered(
 
 
 def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_report) -> JSONObject:
-    """Mean log likelihood of the rows in nats, by a model without classes; of structures, by the best one. EmptyData."""
+    """Mean log likelihood of rows in nats under a model without classes; for a posterior over structures, under the
+    best one. EmptyData.
+    """
     kind, posterior = kind_of(model), structure_posterior(model)
     if posterior is not None and posterior.posterior.bge is None and not posterior.conditional_tables:
         return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
@@ -97,7 +101,7 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
 
 
 class Measurement(NamedTuple):
-    """What a model is worth on rows; of a model without classes the metrics alone, which have `n_test_rows`.
+    """Evaluation of a model on rows; for a model without classes only `metrics`, which contain `n_test_rows`.
 
     `scores` are of all rows, part by part; `floor` is what the class shares alone lose on the same rows. `warnings` say whether
     all rows are later than those of training.
@@ -111,7 +115,7 @@ class Measurement(NamedTuple):
 
     @property
     def beside_floor(self) -> JSONObject:
-        """The metrics, what the class shares lose, and the share of the largest class."""
+        """Metrics with the log loss of the class shares and the share of the largest class."""
         if not self.floor:
             return self.metrics
         largest = 1 - self.floor["zero_one_loss"]
@@ -125,7 +129,7 @@ def measure_model(
     *,
     is_reported: bool = False,
 ) -> Measurement:
-    """Measure a model on rows whose class is known, without keeping the probabilities.
+    """Measure a model on rows with known classes, without keeping all probabilities.
 
     Rows of classes that the model does not know have probability zero and count as wrong. Raises UnknownColumn if the target is not in the data, EmptyData if there are no rows.
     """
@@ -150,12 +154,12 @@ def measure_model(
 
 
 def row_log_losses(scores: Sequence[RowScores]) -> Probabilities:
-    """(n_rows,) the log loss of each row."""
+    """Log loss of each row, (n_rows,)."""
     return np.concatenate([-np.log(np.maximum(part.of_true, LEAST_PROBABILITY)) for part in scores])
 
 
 def absent_column_warnings(model: Model, source: Source) -> list[str]:
-    """What is worth knowing of columns of the model that the data lacks, in words; InvalidRequest if it lacks all."""
+    """Return warnings about the model's columns missing from the data; InvalidRequest if all are missing."""
     names, attributes = source.arrow_schema.names, [attribute.name for attribute in model.schema.attributes]
     absent = [name for name in attributes if name not in names]
     if attributes and len(absent) == len(attributes):
@@ -181,7 +185,7 @@ def scored_batches(
     top_k: int | None = None,
     later: LaterTimes | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The kept columns, `prediction`, `probability_<class>` and what else is asked for, batch by batch in order.
+    """Yield the kept columns, `prediction`, `probability_<class>` and requested extras, batch by batch in order.
 
     With an interval `low_<class>` and `high_<class>`; with `top_k` the lists of `top_classes_batch` instead of a column for
     each class; explained, the columns of `explanation_columns`. Columns that are neither the model's nor kept are not read.
@@ -227,7 +231,7 @@ def scored_batches(
 
 
 def batches_with_first_row(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Each batch with the number of its first row."""
+    """Yield each batch with the number of its first row."""
     first = 0
     for batch in batches:
         yield first, batch
@@ -235,13 +239,15 @@ def batches_with_first_row(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[
 
 
 def join_batch_columns(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
-    """The columns of both."""
+    """Join the columns of two batches."""
     names = [*left.schema.names, *right.schema.names]
     return pa.RecordBatch.from_arrays([*left.columns, *right.columns], names=names)
 
 
 def explanation_columns(model: Model, chunk: Chunk) -> pa.RecordBatch:
-    """Why each row got its class: `against`, `log_odds`, `prior`, `contribution_<attribute>` of each attribute (NoClass)."""
+    """Return the explanation of each row: `against`, `log_odds`, `prior`, and `contribution_<attribute>` of each
+    attribute (NoClass).
+    """
     explanation = explain(model, chunk)
     against = pa.DictionaryArray.from_arrays(
         pa.array(explanation.against.astype(np.int32)), pa.array(model.schema.class_values())
@@ -266,7 +272,7 @@ def score_files(
     report: Report = ignore_report,
     warn: Callable[[str], None] = ignore_report,
 ) -> int:
-    """Write the scored rows to a Parquet file that appears when it is complete; returns the number of rows.
+    """Write the predicted rows to a Parquet file that appears only when complete; return the number of rows.
 
     `warn` is told of columns of the model that the data lacks, and where all rows are later than those of training. Raises InvalidRequest if the output exists and is not to
     be replaced, or has the suffix of something else; if each of many classes would be a column.

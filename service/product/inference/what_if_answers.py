@@ -1,4 +1,4 @@
-"""What a model says of a case, from every side at once: the parts of the what-if explorer.
+"""The what-if explorer: every answer of a model about one case.
 
 Each part is what another verb answers; a part that a model cannot answer says why, and the others go on.
 """
@@ -36,11 +36,11 @@ MOST_NAMES = 10_000  # of columns or edges
 
 
 class NoAnswer(LearnerError, ValueError):
-    """A part that does not exist for this model or this evidence."""
+    """Raised for a part that does not exist for this model or this evidence."""
 
 
 def _distinct(names: list[Any]) -> list[Any]:
-    """The names, each once."""
+    """Return the distinct names in order."""
     return list(dict.fromkeys(names))
 
 
@@ -48,7 +48,7 @@ Names = Annotated[list[str], Field(max_length=MOST_NAMES), AfterValidator(_disti
 
 
 class WhatIfRequest(Body):
-    """A case: what is supposed of some columns, and which parts of the answer are wanted."""
+    """A case: the values supposed for some columns, and the requested parts of the answer."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -82,17 +82,17 @@ class WhatIfRequest(Body):
 
     @property
     def single(self) -> dict[str, RawValue]:
-        """The columns with one value."""
+        """Return the columns with a single value."""
         return {name: value for name, value in self.evidence.items() if not isinstance(value, SEVERAL)}
 
     @property
     def several(self) -> list[str]:
-        """The columns of which more than one value is possible."""
+        """Return the columns with several possible values."""
         return [*(name for name, value in self.evidence.items() if isinstance(value, SEVERAL)), *self.likely]
 
 
 def answer_what_if(served: Served, case: WhatIfRequest, pause: Callable[[], None] = check_still_asked) -> JSONObject:
-    """Answer every part of a case: `parts` by name, and in `absent` why each other one has no answer.
+    """Answer every part of a case: `parts` by name, and in `absent` the reason for each part without an answer.
 
     `pause` is called before each part and while queries are answered; what it raises ends the answering.
     Raises UnknownColumn of evidence or a question that the model has no column for; InvalidEvidence, SchemaError or
@@ -137,7 +137,7 @@ def answer_what_if(served: Served, case: WhatIfRequest, pause: Callable[[], None
 
 
 def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObject]) -> list[str]:
-    """Why two parts answer differently, of each missing value that makes them."""
+    """Explain why prediction and posterior differ: one sentence for each missing value that causes it."""
     if kind_of(model).is_circuit or not {"prediction", "posterior"} <= parts.keys():
         return []
     return [
@@ -149,7 +149,7 @@ def _two_answers(model: Model, case: WhatIfRequest, parts: Mapping[str, JSONObje
 
 
 def unseen_value_warnings(schema: Schema, evidence: Mapping[str, RawValue]) -> list[str]:
-    """Of each value of the evidence that training never saw a sentence: numbers out of range, unknown values of a list."""
+    """Return one sentence for each evidence value that training never saw: numbers out of range, unknown categories."""
     warnings = []
     for attribute in schema.attributes:
         value = evidence.get(attribute.name)
@@ -167,7 +167,7 @@ def unseen_value_warnings(schema: Schema, evidence: Mapping[str, RawValue]) -> l
 
 
 def evidence_for_queries(model: Model, evidence: Evidence) -> dict[str, Known]:
-    """The evidence in the words of queries, where null is as good as absent: a missing value by its label.
+    """Convert evidence for queries, where null means unknown: a missing value becomes its label.
 
     Where training saw no missing value of a column, or a circuit sums it out, null says nothing, here as in a prediction.
     """
@@ -209,7 +209,7 @@ def _check_asks_class(served: Served, case: WhatIfRequest, target: str | None) -
 
 
 def _prediction(served: Served, chunk: Chunk) -> JSONObject:
-    """As the model predicts, and what it says with no evidence at all."""
+    """Return the model's prediction, and its prediction without evidence."""
     nothing = encode_json_records([{}], served.schema)
     probabilities = served.predict_proba(chunk)[0]
     return {
@@ -227,7 +227,7 @@ def _interval(served: Served, case: WhatIfRequest, chunk: Chunk) -> JSONObject:
 
 
 def _contributions(served: Served, chunk: Chunk) -> JSONObject:
-    """Of the evidence alone: what is not known adds nothing."""
+    """Return the contribution of each evidence value; unknown columns contribute nothing."""
     explanation = explain(served.model, chunk)
     own = explanation.contributions[0]
     names = [attribute.name for attribute in served.schema.attributes]
@@ -247,7 +247,8 @@ def _contributions(served: Served, chunk: Chunk) -> JSONObject:
 
 
 def _posterior(model: Model, case: WhatIfRequest, target: str | None, pause: Callable[[], None]) -> JSONObject:
-    """By the joint distribution: how surprising the evidence is, every column given it, and what to ask next.
+    """Answer with the joint distribution: surprise of the evidence, the posterior of every column, and the most
+    informative column to ask next.
 
     One pass with the evidence, and one with the evidence and each answer y of the question. From P(x | e, y) of every
     column follow P(x | e) = sum_y P(y | e) P(x | e, y) and the entropy that x is expected to take off the question,
@@ -280,12 +281,12 @@ def _posterior(model: Model, case: WhatIfRequest, target: str | None, pause: Cal
 
 
 def _known(model: Model, case: WhatIfRequest) -> dict[str, Any]:
-    """What is known, as queries take it."""
+    """Return the evidence in the form of queries."""
     return {"evidence": evidence_for_queries(model, case.evidence), "likely": case.likely, "do": case.do}
 
 
 def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, str]:
-    """Of each attribute in the evidence the label of its value, such as the interval of a number."""
+    """Return the label of each evidence value, such as the interval of a number."""
     schema = model.joint.schema
     unknown = model.columns_without_missing_state()
     record = {
@@ -302,7 +303,7 @@ def _given_labels(model: Model, evidence: Mapping[str, RawValue]) -> dict[str, s
 
 
 def _free(model: CircuitModel, evidence: Evidence) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The discrete and the numeric columns that can be asked for."""
+    """Return the discrete and the numeric columns that are not given."""
     columns = model.columns
     settled = read_evidence_likelihoods(columns, evidence, {}).settled
     free = [v for v in columns.circuit.scope(columns.circuit.root) if columns.names[v] not in settled]
@@ -317,7 +318,7 @@ def _about(
     distributions: Mapping[str, Mapping[str, float]],
     pause: Callable[[], None],
 ) -> JSONObject:
-    """The question's own distribution, and what each other column would tell of it."""
+    """Return the distribution of the target, and how much each other column would reveal about it."""
     if target not in distributions:
         reason = (
             f"{target!r} is given."
@@ -340,7 +341,7 @@ def _about(
 
 
 def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]]) -> list[JSONObject]:
-    """I(Y; X | e) of every column X that is not given, in nats, the greatest first."""
+    """Return I(Y; X | e) of every column X that is not given, in nats, largest first."""
     drops: list[JSONObject] = []
     for name in each[0] if each else ():
         table = np.array([list(answer[name].values()) for answer in each])  # (n_answers, n_values)
@@ -352,7 +353,7 @@ def _drops(weights: np.ndarray, each: Sequence[Mapping[str, Mapping[str, float]]
 
 
 def _completion(model: Model, case: WhatIfRequest, pause: Callable[[], None]) -> JSONObject:
-    """The most probable values of everything that is not given."""
+    """Return the most probable values of all columns that are not given."""
     query = Map(**_known(model, case), time_limit_s=case.time_limit_s, best=case.best)
     return answer_model_queries(model, [query], pause)[0]
 
@@ -366,6 +367,6 @@ def _edges(model: Model, case: WhatIfRequest) -> JSONObject:
 
 
 def _entropy(probabilities: np.ndarray) -> float:
-    """In nats."""
+    """Entropy of a distribution, in nats."""
     positive = probabilities[probabilities > 0]
     return float(-(positive * np.log(positive)).sum())

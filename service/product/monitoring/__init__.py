@@ -1,1 +1,1 @@
-"""What is watched once a model serves."""
+"""Monitoring of served models."""

@@ -1,4 +1,4 @@
-"""Alarms that last become alerts: told once, kept, acknowledged, resolved when they are over."""
+"""Alerts: persistent alarms are notified once, stored, acknowledged, and resolved when they end."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,14 +22,14 @@ KEPT = 1000  # closed alerts, and deliveries
 
 
 def alert_rule(workspace: Workspace, name: str) -> RuleRecord:
-    """When a model alerts: as somebody said, or else the defaults (NotFound)."""
+    """Return the alert rule of a model, or the defaults (NotFound)."""
     version = find_version(workspace, name)
     stored = read_alert_records(workspace.layout.root, "rules").get(version.name, {})
     return cast("RuleRecord", {**default_alert_rule(), **stored, "model": version.name})
 
 
 def default_alert_rule() -> RuleRecord:
-    """A day against training, sure and large enough, in two of three looks."""
+    """Return the default rule: a day against training, significant and large enough, in two of three checks."""
     limits = Limits()
     return {
         "window": "24h",
@@ -43,7 +43,7 @@ def default_alert_rule() -> RuleRecord:
 
 
 def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRecord:
-    """Say when a model alerts; InvalidRequest if the window or the reference cannot be read, NotFound."""
+    """Set the alert rule of a model; InvalidRequest if the window or the reference is invalid, NotFound."""
     version = find_version(workspace, name)
     merged = cast("RuleRecord", {**alert_rule(workspace, version.name), **rule})
     # Looked at once now, so that what can never be read is refused here and not every hour.
@@ -55,7 +55,7 @@ def set_alert_rule(workspace: Workspace, name: str, rule: RuleRecord) -> RuleRec
 
 
 def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool | None = None) -> list[AlertRecord]:
-    """The alerts, the newest first."""
+    """Return the alerts, newest first."""
     alerts = cast("Iterable[AlertRecord]", read_alert_records(workspace.layout.root, "alerts").values())
     chosen = [
         one
@@ -66,14 +66,14 @@ def list_alerts(workspace: Workspace, model: str | None = None, *, is_open: bool
 
 
 def acknowledge_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
-    """Note that somebody has seen an alert (NotFound)."""
+    """Mark an alert as seen (NotFound)."""
     with _changing(workspace, alert_id) as alert:
         alert["acknowledged_at"] = alert["acknowledged_at"] or utc_now().isoformat()
     return alert
 
 
 def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) -> AlertRecord:
-    """Send no webhook of this alert's end, nor when the model's same alarm fires again; or send them again (NotFound)."""
+    """Mute or unmute an alert: webhooks get neither its end nor the same alarm of the model while muted (NotFound)."""
     with _changing(workspace, alert_id) as alert:
         alert["muted_at"] = (alert.get("muted_at") or utc_now().isoformat()) if is_muted else None
         alert["is_muted"] = is_muted
@@ -81,7 +81,9 @@ def mute_alert(workspace: Workspace, alert_id: str, *, is_muted: bool = True) ->
 
 
 def resolve_alert(workspace: Workspace, alert_id: str) -> AlertRecord:
-    """Close an alert (NotFound); webhooks hear of it after the next look. An alarm that goes on must last anew to fire again."""
+    """Close an alert (NotFound); webhooks are notified after the next check. A continuing alarm must persist for the
+    full time before it fires again.
+    """
     with _changing(workspace, alert_id) as alert:
         if alert["resolved_at"] is None:
             alert["resolved_at"], alert["is_sent"] = utc_now().isoformat(), False
@@ -100,7 +102,8 @@ def _changing(workspace: Workspace, alert_id: str) -> Iterator[AlertRecord]:
 
 
 def update_model_alerts(workspace: Workspace, name: str, at: datetime | None = None) -> list[tuple[str, AlertRecord]]:
-    """Test the present window of a model, once an hour, and fire or resolve alerts; what its bare name means is looked at.
+    """Test the current window of a model once an hour, and fire or resolve alerts; the version behind its bare name is
+    tested.
 
     Returns what has changed: ("fired" or "resolved", alert).
     """

@@ -1,4 +1,4 @@
-"""Whether what a model serves is counted and its rows kept."""
+"""Monitoring choice: whether served rows of a model are counted and stored."""
 
 from service.product.audit import record_audit_act
 from service.product.versions.registry import find_version, load_served_model
@@ -10,7 +10,7 @@ MODES = ("off", "counts", "rows")
 
 
 def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice) -> MonitorChoice:
-    """Decide for one model what is kept of served rows; processes follow at their next writing.
+    """Set what is kept of a model's served rows; processes follow at their next write.
 
     Raises InvalidRequest if the mode or a column is not known; NotFound.
     """
@@ -28,12 +28,12 @@ def set_monitoring_choice(workspace: Workspace, name: str, choice: MonitorChoice
 
 
 def monitoring_choice(workspace: Workspace, name: str) -> MonitorChoice:
-    """What is decided for a model (NotFound)."""
+    """Return the monitoring choice of a model (NotFound)."""
     model = find_version(workspace, name).name
     decided = MonitoringFiles(workspace.layout.root, model).choice()
     return {"mode": decided.get("mode", workspace.settings.monitoring), "denied": list(decided.get("denied", []))}
 
 
 def monitoring_mode(workspace: Workspace, name: str) -> str:
-    """off, counts or rows."""
+    """Return the monitoring mode of a model: off, counts or rows."""
     return str(monitoring_choice(workspace, name).get("mode"))

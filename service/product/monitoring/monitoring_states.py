@@ -1,4 +1,4 @@
-"""What the monitoring of a model has found last: kept for Prometheus, the console and the next look."""
+"""Latest monitoring results of models, stored for Prometheus, the console and the next check."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from storage.monitoring.alert_records import StateRecord, edit_alert_records, re
 
 
 def set_prometheus_series(name: str, report: JSONMapping, labels: JSONMapping) -> None:
-    """Set the Prometheus series of a model to what the last day shows."""
+    """Set the Prometheus series of a model to the results of the last day."""
     columns, estimated, delay = report.get("columns", []), report.get("estimated", {}), labels.get("delay_s")
     values = {
         "window_end_timestamp_seconds": datetime.fromisoformat(report["until"]).timestamp(),
@@ -32,7 +32,7 @@ def set_prometheus_series(name: str, report: JSONMapping, labels: JSONMapping) -
 
 
 def save_monitoring_state(workspace: Workspace, name: str, report: JSONMapping, labels: JSONMapping) -> None:
-    """Keep what a look has found, for lists of models: they read one small file, and test nothing."""
+    """Store the result of a check, so that lists of models read one small file and test nothing."""
     realised, causes = labels.get("log_loss"), report.get("causes")
     loss = report.get("estimated", {}).get("log_loss") if realised is None else realised
     state: StateRecord = {
@@ -49,12 +49,12 @@ def save_monitoring_state(workspace: Workspace, name: str, report: JSONMapping, 
 
 
 def delete_monitoring_states(root: Path, names: Sequence[str]) -> None:
-    """Keep no state of models that are gone."""
+    """Delete the states of models that no longer exist."""
     with edit_alert_records(root, "states") as states:
         for name in set(states) - set(names):
             del states[name]
 
 
 def load_monitoring_states(workspace: Workspace) -> dict[str, StateRecord]:
-    """What the last look at each model has found, by name; models that have served nothing yet have none."""
+    """Return the latest state of each model by name; models that have served nothing are absent."""
     return {name: cast("StateRecord", one) for name, one in read_alert_records(workspace.layout.root, "states").items()}

@@ -1,4 +1,4 @@
-"""What a served version has predicted, and what labels that come later say of it."""
+"""Logged predictions of served versions, joined with labels that arrive later."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ SLICES = pa.schema(
 
 @dataclass(frozen=True)
 class Label:
-    """The class that a prediction turned out to be of.
+    """The true class of a prediction.
 
     `text` is the id that the prediction was answered with, or the client's own key; `at` is aware, when the class was known:
     now unless given.
@@ -45,7 +45,7 @@ class Label:
 
 
 def read_label_files(workspace: Workspace, uris: Sequence[str], key: str, label: str, kind: str) -> list[Label]:
-    """The labels that the rows of files hold, in two of their columns (UnknownColumn, SourceError)."""
+    """Read labels from two columns of files (UnknownColumn, SourceError)."""
     source = open_data_source(workspace, materialise_database_uris(workspace, uris), is_remote=False)
     return [
         Label(kind, str(name), value)
@@ -55,7 +55,7 @@ def read_label_files(workspace: Workspace, uris: Sequence[str], key: str, label:
 
 
 def add_prediction_labels(workspace: Workspace, reference: str, labels: Sequence[Label]) -> dict[str, int]:
-    """Keep labels; of two of one prediction, the one that came later counts, and sending one twice changes nothing.
+    """Store labels; the later of two labels of a prediction counts, and repeating one changes nothing.
 
     Labels find the version of the model that made the prediction. Returns how many are `accepted`, and of these `matched` and
     `pending`: predictions are written once a minute, and kept for a time. Raises InvalidRequest, naming the label that is no
@@ -91,7 +91,7 @@ def add_prediction_labels(workspace: Workspace, reference: str, labels: Sequence
 
 
 def logged_prediction_keys(files: MonitoringFiles) -> Array:
-    """The keys of all predictions that are kept, of any version."""
+    """Return the keys of all stored predictions, of any version."""
     parts = [
         _fixed(table["key"]) for version in files.versions() for _, table in files.rows(version, "predictions", ["key"])
     ]
@@ -99,7 +99,7 @@ def logged_prediction_keys(files: MonitoringFiles) -> Array:
 
 
 def _fixed(keys: pa.Array | pa.ChunkedArray) -> Array:
-    """Keys of 16 bytes as numpy compares them; trailing zeros are cut, which among equal lengths loses nothing."""
+    """Convert 16-byte keys to numpy strings; numpy trims trailing zeros, which keeps keys of equal length distinct."""
     plain = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
     if not len(plain):
         return np.empty(0, "S16")
@@ -109,7 +109,7 @@ def _fixed(keys: pa.Array | pa.ChunkedArray) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Labelled:
-    """Predictions of a window that have a label."""
+    """Predictions of a window with labels."""
 
     p: Floats  # (n, n_classes) float64
     y: Integers  # (n,) int64
@@ -121,7 +121,7 @@ class Labelled:
 def join_predictions_with_labels(
     files: MonitoringFiles, version: int, classes: Sequence[str], since: datetime, until: datetime
 ) -> Labelled:
-    """Join the predictions of a version, by the time at which they were made, with the labels that have come."""
+    """Join the predictions that a version made in a window with their labels."""
     keys, at, p = _predictions(files, version, len(classes), since, until)
     tables = list(files.labels())
     if not keys.size or not tables:
@@ -143,7 +143,7 @@ def join_predictions_with_labels(
 def _predictions(
     files: MonitoringFiles, version: int, n_classes: int, since: datetime, until: datetime
 ) -> tuple[Array, Integers, Floats]:
-    """Keys, moments in microseconds, and probabilities of a window; of two of one key the last counts."""
+    """Return keys, times in microseconds, and probabilities of a window; the last prediction of a key counts."""
     keys, moments, p = [np.empty(0, "S16")], [np.empty(0, np.int64)], [np.empty((0, n_classes))]
     low, high = (int(moment.timestamp() * 1e6) for moment in (since, until))
     for _, table in files.rows(version, "predictions", ["key", "at", "p"]):
@@ -161,7 +161,7 @@ def _predictions(
 
 
 def labelled_prediction_report(labelled: Labelled, measured: Mapping[str, object]) -> JSONObject:
-    """What labels say: accuracy, losses, calibration; coverage and delay; against what was measured when it was trained."""
+    """Report accuracy, losses, calibration, label coverage and delay, against the measurements at training."""
     n = labelled.y.size
     head: JSONObject = {"labelled": n, "coverage": n / max(1, n + labelled.n_waiting)}
     if not n:
@@ -187,7 +187,7 @@ def labelled_prediction_report(labelled: Labelled, measured: Mapping[str, object
 
 
 def accuracy_over_time(labelled: Labelled, since: datetime, step: timedelta, n_steps: int) -> list[JSONObject]:
-    """How right the predictions of each step were, beside how sure of themselves; null where too few have a label.
+    """Report accuracy and mean confidence of the predictions of each step; null where too few have labels.
 
     A calibration error of few rows is high by chance: it is told from `LEAST_CALIBRATED` rows on.
     """
@@ -218,7 +218,7 @@ def _calibration_error(confidence: Floats, is_right: Array) -> float:
 
 
 def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
-    """Of predictions of about one confidence: how many there are, what they expect, and how many were right."""
+    """Return count, mean confidence and accuracy of each confidence bin."""
     bins = np.minimum((confidence * TENTHS).astype(np.int64), TENTHS - 1)
     n, expected, right = (np.bincount(bins, weights, TENTHS) for weights in (None, confidence, is_right))
     return [
@@ -229,7 +229,7 @@ def _calibration(confidence: Floats, is_right: Array) -> list[JSONObject]:
 
 
 def recent_labelled_report(watching: Watching, span: timedelta) -> JSONObject:
-    """What labels say of the predictions that a version made in a time that ends now."""
+    """Report the labelled predictions that a version made in the `span` up to now."""
     end, version = datetime.now(UTC), watching.version
     labelled = join_predictions_with_labels(
         watching.files, version.version, watching.watched.schema.classes, end - span, end
@@ -240,7 +240,9 @@ def recent_labelled_report(watching: Watching, span: timedelta) -> JSONObject:
 def monitoring_performance(
     workspace: Workspace, reference: str, *, window: str = "7d", step: str = "24h"
 ) -> JSONObject:
-    """What labels say of a version, beside what its predictions expected, in all and over time (InvalidRequest, NotFound)."""
+    """Report the performance of a version on labels beside its expectation, in total and over time (InvalidRequest,
+    NotFound).
+    """
     watching = Watching(workspace, reference)
     version, schema = watching.version, watching.watched.schema
     if schema.target is None:
@@ -257,7 +259,9 @@ def monitoring_performance(
 def labelled_row_codes(
     files: MonitoringFiles, version: int, schema: Schema, since: datetime, until: datetime
 ) -> tuple[Codes, Integers]:
-    """Codes (n_attributes, n) and classes (n,) of rows that were kept in a time and have a label; the last label counts."""
+    """Return codes (n_attributes, n) and classes (n,) of the labelled rows stored in a period; the last label of a row
+    counts.
+    """
     labels: dict[bytes, str] = {}
     for table in files.labels():
         labels.update(zip(table["key"].to_pylist(), table["label"].to_pylist(), strict=True))
@@ -275,7 +279,7 @@ def labelled_row_codes(
 def prediction_confidence_counts(
     workspace: Workspace, reference: str, *, window: str = "24h", until: datetime | None = None
 ) -> JSONObject:
-    """How often each class was predicted with how much confidence; counts below five are null.
+    """Count predictions by class and confidence; counts below five are null.
 
     The window ends now, or at `until`. Raises InvalidRequest if the model predicts no class, or the window is no time; NotFound.
 
@@ -301,7 +305,7 @@ def prediction_confidence_counts(
 def hourly_monitoring_counts(
     workspace: Workspace, reference: str, *, window: str = "24h", until: datetime | None = None
 ) -> pa.Table:
-    """The counts of each hour and process as they are kept: start, end, process, layout, block, place and count.
+    """Return the stored counts of each hour and process: start, end, process, layout, block, place and count.
 
     They are whole numbers that add up: of some hours, processes or servers. Raises InvalidRequest if the window is no time,
     or holds more than 20 million cells; NotFound.

@@ -1,4 +1,4 @@
-"""Networks that no webhook may lead to, with the reason of each; what is not listed is of the public internet.
+"""Networks forbidden to webhooks, with reasons; unlisted addresses belong to the public internet.
 
 Python's `is_global` follows its own release of these registries and lets several of them pass.
 
@@ -53,7 +53,7 @@ NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def private_network_reason(address: str) -> str | None:
-    """Why an IPv4 or IPv6 address is not of the public internet, or None if it is; of a zone (`%eth0`) nothing depends."""
+    """Return why an IPv4 or IPv6 address is not public, or None if it is; a zone (`%eth0`) is ignored."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     if ip in NAT64:
         return private_network_reason(str(ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)))

@@ -1,4 +1,4 @@
-"""Webhooks, which hear of alerts: how a message is signed and sent, and what became of it."""
+"""Webhooks for alerts: signing, sending and recording deliveries."""
 
 import base64
 import hashlib
@@ -81,7 +81,7 @@ def _last_act(workspace: Workspace) -> int:
 
 
 def list_webhooks(workspace: Workspace) -> list[JSONObject]:
-    """The webhooks, without their secrets."""
+    """List the webhooks, without their secrets."""
     webhooks = read_alert_records(workspace.layout.root, "webhooks").values()
     return [
         {name: value for name, value in webhook.items() if name not in {"secret", "sent_until"}}
@@ -91,7 +91,7 @@ def list_webhooks(workspace: Workspace) -> list[JSONObject]:
 
 
 def delete_webhook(workspace: Workspace, webhook: str) -> None:
-    """Send nothing there any more (NotFound)."""
+    """Delete a webhook (NotFound)."""
     _webhook(workspace, webhook)
     with edit_alert_records(workspace.layout.root, "webhooks") as webhooks:
         webhooks.pop(webhook, None)
@@ -99,7 +99,7 @@ def delete_webhook(workspace: Workspace, webhook: str) -> None:
 
 
 def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) -> list[DeliveryRecord]:
-    """What was sent, the newest first; the last thousand are kept."""
+    """List the deliveries, newest first; the last thousand are kept."""
     deliveries = [
         cast("DeliveryRecord", one) for one in read_alert_records(workspace.layout.root, "deliveries").values()
     ]
@@ -108,14 +108,14 @@ def list_webhook_deliveries(workspace: Workspace, webhook: str | None = None) ->
 
 
 def test_webhook(workspace: Workspace, webhook: str) -> DeliveryRecord:
-    """Send an event that says it is a test, and tell what came of it (NotFound)."""
+    """Send a test event and return its delivery (NotFound)."""
     return deliver_webhook_event(
         workspace, _webhook(workspace, webhook), "fewpass.test", None, {"message": "This is a test."}
     )
 
 
 def notify_alert_webhooks(workspace: Workspace, change: str, alert: AlertRecord) -> list[DeliveryRecord]:
-    """Tell every webhook that listens to the model that an alert was fired or resolved; muted ones are told to nobody."""
+    """Notify every webhook of the model that an alert fired or was resolved; muted alerts are not sent."""
     if alert["is_muted"]:
         return []
     webhooks = [cast("WebhookRecord", one) for one in read_alert_records(workspace.layout.root, "webhooks").values()]
@@ -159,13 +159,14 @@ def deliver_webhook_event(
 
 
 def webhook_signature(secret: str, event_id: str, timestamp: str, body: bytes) -> str:
-    """As https://www.standardwebhooks.com has it: version 1, HMAC-SHA256 of id, time and body."""
+    """Return the signature of https://www.standardwebhooks.com, version 1: HMAC-SHA256 of id, time and body."""
     signed = f"{event_id}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(_key(secret), signed, hashlib.sha256).digest()).decode()
 
 
 def check_webhook_url(workspace: Workspace, url: str) -> str:
-    """Refuse what is no http(s) URL or leads inside: loopback, private networks, link-local (where clouds keep secrets).
+    """Refuse a URL that is not http(s) or leads to loopback, private or link-local networks (where clouds keep
+    secrets).
 
     `FEWPASS_WEBHOOK_HOSTS` names hosts that are allowed all the same. Returns the address to connect to: what was looked at
     is what is asked. Raises InvalidRequest.
@@ -199,7 +200,7 @@ def check_webhook_url(workspace: Workspace, url: str) -> str:
 def _post(
     workspace: Workspace, webhook: WebhookRecord, event_id: str, body: bytes
 ) -> tuple[int, int | None, str | None]:
-    """Attempts, the last status, and what was wrong."""
+    """Post the event; return the number of attempts, the last status, and the error."""
     import httpx  # a tenth of a second to import, which a command that sends nothing need not wait for
 
     def once() -> tuple[int | None, str | None]:

@@ -1,4 +1,6 @@
-"""What a version shows: windows of what was served, or rows of files, against training, other windows or other versions."""
+"""Monitoring windows of a version: served rows or rows of files compared with training, other windows or other
+versions.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,7 +41,7 @@ MOST_PREDICTED = 200_000
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """What was served in some hours; `since` and `until` are aware, UTC.
+    """Counts of the rows served in a period; `since` and `until` are timezone-aware, UTC.
 
     `gaps` are processes that did not end as they should, and from when on rows may be missing; `n_left_out` slices count
     something else, as an earlier release wrote them.
@@ -53,12 +55,12 @@ class Window:
 
     @property
     def times(self) -> JSONObject:
-        """When it begins and ends, as JSON has it."""
+        """Begin and end of the window as JSON values."""
         return {"since": self.since.isoformat(), "until": self.until.isoformat()}
 
 
 class Watching:
-    """A version, "name", "name@version" or "name@alias", and its files of monitoring."""
+    """A version ("name", "name@version" or "name@alias") with its monitoring files."""
 
     def __init__(self, workspace: Workspace, reference: str) -> None:
         self.workspace = workspace
@@ -68,11 +70,11 @@ class Watching:
 
     @property
     def name(self) -> JSONObject:
-        """Which version it is."""
+        """Name and number of the version, as JSON."""
         return {"model": self.version.name, "version": self.version.version}
 
     def window(self, since: datetime, until: datetime) -> Window:
-        """The sum of all hours, of all processes, that begin within a time."""
+        """Return the sum of all hours of all processes that begin within a period."""
         whole, n_left_out = ServedCounts(self.watched), 0
         gaps: list[JSONObject] = []
         for one in self.files.slices(self.version.version, since, until):
@@ -86,11 +88,11 @@ class Watching:
         return Window(whole, since, until, gaps, n_left_out)
 
     def scored(self) -> ServedCounts | None:
-        """Counts of the rows that the version was measured on, if it was, and by this release's layout."""
+        """Return the counts of the version's evaluation rows, if it has them in this release's layout."""
         return load_evaluation_counts(self.version, self.watched)
 
     def reference(self, against: str, window: Window) -> Reference:
-        """What a window is compared with; InvalidRequest if nothing is known under that name."""
+        """Return the reference that a window is compared with; InvalidRequest for an unknown name."""
         kind, _, more = against.partition(":")
         if kind == "training" and not more:
             reference = training_reference(self.watched, self.scored())
@@ -128,13 +130,13 @@ class Watching:
 
 @lru_cache(maxsize=16)
 def _watched(arrow_path: Path, sha256: str) -> Watched:
-    """Of a version; its files never change."""
+    """Load the monitored columns of a version, whose files never change."""
     del sha256
     return Watched(load_model(*map_compiled(arrow_path)))
 
 
 def time_span_or_none(text: str) -> timedelta | None:
-    """A time such as 24h, 7d or 4w; None if it is none."""
+    """Parse a period such as 24h, 7d or 4w; None if it is invalid."""
     units = {"h": HOUR, "d": timedelta(days=1), "w": timedelta(weeks=1)}
     number, unit = text[:-1], text[-1:]
     if not number.isdecimal() or unit not in units or not 0 < int(number) < 10_000:
@@ -143,7 +145,7 @@ def time_span_or_none(text: str) -> timedelta | None:
 
 
 def parse_time_span(name: str, text: str) -> timedelta:
-    """A time such as 24h, 7d or 4w; InvalidRequest names the parameter."""
+    """Parse a period such as 24h, 7d or 4w; InvalidRequest names the parameter."""
     span = time_span_or_none(text)
     if span is None:
         raise InvalidRequest(f"{name}={text!r} is not a period of time. Write it like 24h, 7d or 4w.", field=name)
@@ -159,7 +161,7 @@ def monitoring_window_report(
     against: str = "training",
     limits: Limits | None = None,
 ) -> JSONObject:
-    """What a version shows in the last hours: rows, tests, causes, estimates and gaps (InvalidRequest, NotFound).
+    """Report the last hours of a version: rows, tests, causes, estimates and gaps (InvalidRequest, NotFound).
 
     A `window` such as 24h or 7d has whole hours, to the one of `until`, or the present one. `against` is training, window:7d,
     same-hour:4w or version:3. Returns what `learners.monitoring.drift_report.drift_report` does, with `model`, `version`, `mode`,
@@ -187,7 +189,7 @@ def monitoring_window_report(
 
 
 def hour_end(until: datetime | None) -> datetime:
-    """The end of the hour of a moment, or of now; InvalidRequest if it is so far away that no window fits."""
+    """Return the end of the hour that contains a moment, by default now; InvalidRequest if no window fits so far away."""
     if until is not None and not FIRST_YEAR <= until.year <= LAST_YEAR:
         raise InvalidRequest(
             f"until={until.isoformat()} is not within the years {FIRST_YEAR} to {LAST_YEAR}.", field="until"
@@ -198,7 +200,7 @@ def hour_end(until: datetime | None) -> datetime:
 
 
 def served_row_counts(counts: ServedCounts) -> dict[str, int]:
-    """How many rows were served and counted."""
+    """Return the number of rows served and counted."""
     counted, served, requests = (int(number) for number in counts.block("rows"))
     most = max((k for k, n in enumerate(counts.block("rates").tolist()) if n), default=0)
     return {"counted": counted, "served": served, "requests": requests, "counted_one_in_at_most": 1 << most}
@@ -213,7 +215,7 @@ def monitoring_windows(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """A timeline: for each step rows, rates, surprise, estimates, and whether it drifts (InvalidRequest, NotFound).
+    """Return a timeline: rows, rates, surprise, estimates, and drift of each step (InvalidRequest, NotFound).
 
     `since` is how far back, such as 24h or 30d; `against` is as in `monitoring_window_report`. Steps are tested where there are at most 72, as
     each has its own tests.
@@ -260,7 +262,7 @@ def monitoring_family_drift(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """Each column given its parents, by how much it has changed, for a picture of the graph; InvalidRequest or NotFound."""
+    """Return the change of each column given its parents, for a picture of the graph; InvalidRequest or NotFound."""
     report = monitoring_window_report(workspace, reference, window=window, until=until, against=against)
     members = ("model", "version", "since", "until", "is_drifting", "why", "drift_nats", "reference")
     return {name: report[name] for name in members if name in report} | {"families": report.get("columns", [])}
@@ -275,7 +277,9 @@ def monitoring_column_counts(
     until: datetime | None = None,
     against: str = "training",
 ) -> JSONObject:
-    """The values of a column in a window and in the reference; cells of under five rows are null. InvalidRequest, NotFound."""
+    """Return the counts of a column's values in a window and in the reference; cells under five rows are null.
+    InvalidRequest, NotFound.
+    """
     watching = Watching(workspace, reference)
     if column not in watching.watched.names:
         raise InvalidRequest(f"Model {watching.version.name!r} has no column {column!r}.", column=column)
@@ -305,7 +309,7 @@ def file_drift_report(
     report: Report = ignore_report,
     columns: JSONMapping | None = None,
 ) -> JSONObject:
-    """Compare the rows of files with what a model was trained on, or `against` the rows of other files.
+    """Compare the rows of files with the training data of a model, or with the rows of other files (`against`).
 
     Returns what `learners.monitoring.drift_report.drift_report` does, with `model`, `version` and `warnings`. Raises InvalidRequest
     if the data has none of the model's columns, the model uses none, or the model keeps no counts to compare with; EmptyData,

@@ -1,1 +1,1 @@
-"""Jobs as they are submitted and checked."""
+"""Submission of jobs, and checks before it."""

@@ -1,4 +1,4 @@
-"""What each kind of job does, step by step: a worker runs the steps durably, a command runs them in its own process."""
+"""Steps of each kind of job: a worker runs them durably, a command in its own process."""
 
 import uuid
 from collections.abc import Callable
@@ -41,12 +41,14 @@ KINDS: dict[str, Callable[[Workspace], Steps]] = {
 
 
 def job_steps_by_kind(workspace: Workspace) -> Kinds:
-    """The steps of every kind of job."""
+    """Return the steps of every kind of job."""
     return {kind: steps(workspace) for kind, steps in KINDS.items()}
 
 
 def train_model_version(workspace: Workspace, request: TrainRequest, report: Report = ignore_report) -> ModelVersion:
-    """Train in this process and add the version to the registry; Cancelled, raised in `report` between chunks, stops it."""
+    """Train in this process and add the version to the registry; `report` can stop it between chunks by raising
+    Cancelled.
+    """
     return train_and_report_passes(workspace, request, report)[0]
 
 
@@ -56,7 +58,9 @@ def train_and_report_passes(
     report: Report = ignore_report,
     warn: Callable[[str], None] = ignore_report,
 ) -> tuple[ModelVersion, list[JSONObject]]:
-    """As `train_model_version`, with what was read and reused for each statistic; `warn` hears of left-out columns and folded values."""
+    """Train as `train_model_version`, and return also the rows read and reused for each statistic; `warn` receives
+    excluded columns and merged values.
+    """
     published = _run_here(workspace, "train", _with_rows(workspace, request), report)
     version = model_versions.get_version(workspace.control, published["model"], str(published["version"]))
     for warning in published.get("warnings", []):
@@ -73,7 +77,7 @@ def evaluate_model_version(
 
 
 def _with_rows(workspace: Workspace, request: Request) -> Request:
-    """The request with the rows of its databases as files."""
+    """Return the request with database URIs replaced by files of their rows."""
     named = {name: getattr(request, name, None) for name in ("uris", "test_uris")}
     return request.model_copy(
         update={name: materialise_database_uris(workspace, uris) for name, uris in named.items() if uris}
@@ -81,7 +85,7 @@ def _with_rows(workspace: Workspace, request: Request) -> Request:
 
 
 def forget_rows(workspace: Workspace, request: ForgetRequest, report: Report = ignore_report) -> JSONObject:
-    """Take rows out of the data that models are trained on, and out of the models, in this process."""
+    """Remove rows from training data and from the models trained on it, in this process."""
     check_job_request(workspace, request, is_remote=False)
     return _run_here(workspace, "forget", request, report)
 

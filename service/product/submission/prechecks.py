@@ -1,4 +1,4 @@
-"""Requests bound to fail are refused before they are queued: unknown names, invalid parameters, missing files."""
+"""Checks before queueing: requests bound to fail are refused, for unknown names, invalid parameters or missing files."""
 
 import glob
 from collections.abc import Iterator, Sequence
@@ -50,7 +50,7 @@ FIRST_LOOK = 1_000  # entries of folders, before a job is queued: a tenth of a s
 
 
 def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
-    """Refuse a job that could only fail, as far as this can be seen without reading data.
+    """Refuse a job that is bound to fail, as far as can be known without reading data.
 
     Raises OutsideRoots, NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
@@ -67,7 +67,7 @@ def check_job_request(workspace: Workspace, request: AnyRequest, *, is_remote: b
 
 
 def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
-    """Refuse now what a job could only fail with later, as far as it can be known without reading data.
+    """Refuse a job that names unknown data sets, models or columns, as far as can be known without reading data.
 
     Raises NotFound, InvalidParameter, InvalidRequest, UnknownColumn, InvalidEvidence or SchemaError.
     """
@@ -101,7 +101,7 @@ def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
 
 
 def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
-    """Refuse a job whose files or columns are not there. Not for schedules, whose files may be written later.
+    """Refuse a job whose files or columns are missing. Not used for schedules, whose files may be written later.
 
     Object stores are not asked whether files are there: a request shall not wait for them. Raises SourceError or
     UnknownColumn.
@@ -122,7 +122,7 @@ def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: boo
 
 
 def check_local_uri_exists(uri: str, look: Look | None = None) -> None:
-    """Refuse a path or pattern of this machine that names nothing, or that the system refuses to look at (SourceError).
+    """Refuse a local path or pattern that matches nothing or that the system refuses to read (SourceError).
 
     `look` says what may be looked at, and how much of it, for all URIs of a request.
     """
@@ -140,7 +140,7 @@ def check_local_uri_exists(uri: str, look: Look | None = None) -> None:
 
 
 def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
-    """Where the data of a job come from."""
+    """Yield the URIs of a job's data."""
     named = request.train if isinstance(request, RefreshRequest) else request
     for member in ("uris", "test_uris"):
         yield from getattr(named, member, None) or ()
@@ -151,7 +151,7 @@ def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
 
 
 def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
-    """Refuse queries whose columns, values or edges the model has not, without answering them.
+    """Refuse queries with unknown columns, values or edges, without answering them.
 
     Raises NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
     InvalidParameter or NetworkFileError.
@@ -167,6 +167,6 @@ def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
 
 
 def _columns_of(model: Model) -> Columns:
-    """The columns as a circuit has them; of a classifier without its circuit, which may be large and is not made for this."""
+    """Return the columns of the model's circuit; for a classifier without building the circuit, which may be large."""
     columns = kind_of(model).columns
     return queryable_circuit(model).columns if columns is None else columns(model)

@@ -1,4 +1,4 @@
-"""Schedules: jobs that are submitted again and again, by a thread of every worker that submits those that are due.
+"""Schedules: recurring jobs, submitted when due by a thread of every worker.
 
 Any number of workers may do so at once, be killed at any point, or see their clocks jump: the idempotency key of a job is
 its schedule and the time it was due, so that the same run never starts twice, and a schedule moves on only after its
@@ -43,7 +43,7 @@ delete_schedule = bind_control_to_workspace(schedule_records.delete_schedule)
 
 
 class Scheduler:
-    """Submits what is due, and forgets what ended long ago; `clock` tells the present moment, aware."""
+    """Submits due jobs and deletes old ones; `clock` returns the current timezone-aware time."""
 
     def __init__(self, workspace: Workspace, clock: Clock = tables.utc_now) -> None:
         self.workspace, self.clock = workspace, clock
@@ -52,7 +52,7 @@ class Scheduler:
         self._stepped_at = self._forgot_at = float("-inf")
 
     def start(self) -> threading.Thread:
-        """Tick on a thread of its own, as long as the process lives."""
+        """Run `tick` on a separate thread for the life of the process."""
         thread = threading.Thread(target=self._run, name="schedules", daemon=True)
         thread.start()
         return thread
@@ -73,7 +73,7 @@ class Scheduler:
             sleep(TICK_S)
 
     def tick(self) -> None:
-        """Submit what is due now."""
+        """Submit all jobs that are due now."""
         now = self.clock()
         if self._is_set_back(now):
             self._realign(now)
@@ -87,7 +87,7 @@ class Scheduler:
                 self.log.exception("a schedule could not be run and stays due", schedule=schedule.name)
 
     def forget_old_jobs(self) -> None:
-        """Once an hour, remove what ended long ago; not by a clock that was set within the hour, and may be again."""
+        """Remove old jobs once an hour, but not within an hour of a clock change, which may be reverted."""
         if monotonic() - max(self._forgot_at, self._stepped_at) < FORGET_S:
             return
         self._forgot_at = monotonic()
@@ -96,7 +96,7 @@ class Scheduler:
             self.log.info("old jobs forgotten", jobs=n_forgotten)
 
     def _is_set_back(self, now: datetime) -> bool:
-        """Compare the clock with the one that nobody can set; at the first tick it counts as set back, as nothing is known."""
+        """Compare the clock with the monotonic clock; the first tick counts as set back, since nothing is known."""
         before, self._ahead = self._ahead, now.timestamp() - monotonic()
         if before is None:
             return True
@@ -107,7 +107,7 @@ class Scheduler:
         return step_s < -CLOCK_STEP_S
 
     def _realign(self, now: datetime) -> None:
-        """Let no schedule wait for a time that only a wrong clock, or old rules of a time zone, made the next one."""
+        """Recompute due times that only a wrong clock or old time zone rules put too far in the future."""
         for schedule in schedule_records.active_schedules(self.workspace.control):
             after = Cron(schedule.cron, schedule.timezone).after(now)
             if schedule.next_due_at is not None and schedule.next_due_at > after:
@@ -127,7 +127,7 @@ class Scheduler:
         schedule_records.set_schedule_next_due(self.workspace.control, schedule, cron.after(now))
 
     def _run_of(self, schedule: Schedule, due: datetime, now: datetime) -> Run | None:
-        """Submit or skip; None if it must wait for the run before."""
+        """Submit or skip a due run; None if it must wait for the previous run."""
         late = now - due
         if self._is_busy(schedule):
             if schedule.missed == "catch_up":
@@ -150,7 +150,7 @@ class Scheduler:
         return Run(due, outcome, job.id, reason)
 
     def _is_busy(self, schedule: Schedule) -> bool:
-        """Whether the newest job of the schedule has not ended."""
+        """Return whether the newest job of the schedule is unfinished."""
         job_id = schedule_records.last_scheduled_job(self.workspace.control, schedule)
         try:
             return job_id is not None and not job_queue(self.workspace).get(job_id).is_finished
@@ -181,7 +181,7 @@ def create_schedule(
 def change_schedule(
     workspace: Workspace, name: str, change: ScheduleChange, *, is_remote: bool = False, check: Check | None = None
 ) -> Schedule:
-    """Replace parts of a schedule; it is next due by its new times, and nothing counts as missed."""
+    """Change parts of a schedule; it is next due by its new times, and nothing counts as missed."""
     before = get_schedule(workspace, name)
     changes = {field: value for field, value in change.model_dump(mode="json").items() if value is not None}
     if change.job is not None:
@@ -193,7 +193,7 @@ def change_schedule(
 
 
 def pause_schedule(workspace: Workspace, name: str, check: Check | None = None) -> Schedule:
-    """Stop being due; pausing twice is no error."""
+    """Pause a schedule; pausing twice is not an error."""
     return _set_paused(workspace, name, True, check)
 
 
@@ -214,7 +214,7 @@ def _set_paused(workspace: Workspace, name: str, is_paused: bool, check: Check |
 
 
 def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = None) -> Job:
-    """Submit the job of a schedule at once, also of a paused one; its times stay as they are."""
+    """Submit the job of a schedule at once, even if it is paused; its times do not change."""
     schedule, moment = get_schedule(workspace, name), utc_now()
     key = f"schedule {schedule.id} asked {idempotency_key or moment.isoformat()}"
     job, is_new = submit_scheduled(workspace, schedule, key)
@@ -225,6 +225,6 @@ def run_schedule(workspace: Workspace, name: str, idempotency_key: str | None = 
 
 
 def submit_scheduled(workspace: Workspace, schedule: Schedule, idempotency_key: str) -> tuple[Job, bool]:
-    """Queue the job of a schedule; within the data roots, as it may have come over REST."""
+    """Queue the job of a schedule; limited to the data roots, since it may have come over REST."""
     request = REQUESTS.validate_python(dict(schedule.job))
     return submit_job(workspace, request, idempotency_key, is_remote=True)

@@ -1,4 +1,4 @@
-"""Jobs are submitted here, and forgotten once they ended long ago."""
+"""Submission of jobs, and deletion of jobs that ended long ago."""
 
 import shutil
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,7 @@ def submit_job(
     is_remote: bool,
     priority: Priority = "normal",
 ) -> tuple[Job, bool]:
-    """Queue a job after checking what can be checked without reading data; see JobQueue.submit."""
+    """Queue a job after the checks possible without reading data; see JobQueue.submit."""
     check_job_request(workspace, request, is_remote=is_remote)
     check_job_files(workspace, request, is_remote=is_remote)
     fields = request.model_dump(exclude={"kind"})
@@ -43,20 +43,20 @@ def cancel_job(workspace: Workspace, job_id: str) -> Job:
 
 
 def retry_job(workspace: Workspace, job_id: str) -> Job:
-    """Submit the request of a job that has failed or was cancelled once more; see `JobQueue.retry`."""
+    """Submit the request of a failed or cancelled job again; see `JobQueue.retry`."""
     job = job_queue(workspace).retry(job_id)
     record_audit_act(workspace, "job submitted", job.id, kind=job.kind, retry_of=job_id)
     return job
 
 
 def read_job_log(workspace: Workspace, job_id: str) -> str:
-    """What a job has logged so far, a JSON object a line."""
+    """Return the log of a job so far, as JSON lines."""
     path = job_log_path(workspace.layout.root / "logs", job_queue(workspace).get(job_id).id)
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def job_output_path(workspace: Workspace, job_id: str) -> Path:
-    """The Parquet file of rows that a job has written; NotFound if there is no such job, Conflict if it has written none."""
+    """Return the Parquet file written by a job; NotFound for an unknown job, Conflict if it has written none."""
     job = job_queue(workspace).get(job_id)
     path = workspace.layout.job_output(job.id)
     if not path.exists():
@@ -69,7 +69,7 @@ def job_output_path(workspace: Workspace, job_id: str) -> Path:
 
 
 def write_job_output(workspace: Workspace, job_id: str, output: Output, *, replace: bool = False) -> None:
-    """Copy the rows that a job has written to a file; InvalidRequest if it exists, or else as `job_output_path`."""
+    """Copy the rows written by a job to a file; InvalidRequest if it exists, else errors as `job_output_path`."""
     written = job_output_path(workspace, job_id)
     check_output_free(output, replace=replace)
     with output_draft(output, replace=replace) as draft:
@@ -77,7 +77,7 @@ def write_job_output(workspace: Workspace, job_id: str, output: Output, *, repla
 
 
 def delete_old_jobs(workspace: Workspace) -> int:
-    """Remove jobs that ended long ago, and their logs; returns how many."""
+    """Remove jobs that ended long ago with their logs; return how many."""
     before, n_forgotten = datetime.now(UTC) - timedelta(days=workspace.settings.job_days), 0
     queue = job_queue(workspace)
     while job_ids := queue.finished_before(before):

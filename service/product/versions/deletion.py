@@ -1,4 +1,4 @@
-"""What goes: versions and whole models, with their files."""
+"""Deletion of versions and whole models, with their files."""
 
 from typing import TYPE_CHECKING
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 
 def delete_version(workspace: Workspace, name: str, version: int) -> None:
-    """Remove a version and its files; an aliased version is refused."""
+    """Delete a version and its files; refused while an alias points to it."""
     delete_model_files(removal.delete_model_version(workspace.control, name, version).duckdb_path)
     MonitoringFiles(workspace.layout.root, name).remove(version)
 
 
 def delete_model(workspace: Workspace, name: str) -> list[int]:
-    """Remove a model's versions with their files, its aliases and history; returns which. Conflict while a job works on it."""
+    """Delete a model's versions with their files, its aliases and history; return the versions. Conflict while a job
+    works on it.
+    """
     busy = [job.id for job in _queue(workspace).unfinished() if _model_and_version(job)[0] == name]
     if busy:
         raise Conflict(f"Job {busy[0]} is working on {name!r}. Wait until it ends, or cancel it.", job=busy[0])
@@ -39,7 +41,8 @@ def delete_model(workspace: Workspace, name: str) -> list[int]:
 def prune_model_versions(
     workspace: Workspace, name: str, keep: int | None = None, *, job_id: str | None = None
 ) -> list[int]:
-    """Remove all but the newest `keep` versions, by default as the model's retention says, and their files; returns which.
+    """Delete all but the newest `keep` versions with their files, by default as the retention says; return the deleted
+    versions.
 
     Those that an alias points at stay, and those that a job made or names which has not ended: it may be comparing or
     promoting them just now. The job `job_id`, which prunes, needs its own no more.
@@ -71,7 +74,7 @@ def _is_unfinished(workspace: Workspace, job_id: str | None) -> bool:
 
 
 def _named_by_jobs(workspace: Workspace, name: str) -> set[int]:
-    """The versions that jobs name by number, such as "name@3", and that have not ended."""
+    """Return the versions that unfinished jobs name by number, such as "name@3"."""
     references = map(_model_and_version, _queue(workspace).unfinished())
     return {int(number) for model, number in references if model == name and number.isdecimal()}
 
@@ -83,6 +86,6 @@ def _queue(workspace: Workspace) -> "JobQueue":
 
 
 def _model_and_version(job: "Job") -> tuple[str, str]:
-    """The model that a job makes or asks, and its version if the job names one."""
+    """Return the model of a job, and its version if the job names one."""
     model, _, version = str(job.request.get("model")).partition("@")
     return model, version

@@ -1,4 +1,4 @@
-"""What a version's file keeps of its evaluation: the report, and the counts of the rows that it was measured on."""
+"""Evaluation records in a version's file: the report, and the counts of its evaluation rows."""
 
 import json
 from functools import lru_cache
@@ -22,7 +22,7 @@ COUNTS, LAYOUT, REPORT = "served_counts", "served_layout", "report"
 
 
 def save_evaluation_counts(model: Model, rows: Source, beside: Path) -> None:
-    """Count rows as if they had been served, into a file beside that of the model that was learned."""
+    """Count evaluation rows as if they had been served, into a file beside the learned model."""
     counts = ServedCounts(Watched(model), present=rows.arrow_schema.names)
     for batch in rows.thinned(MOST_ROWS).batches(counts.columns):
         counts.update(batch)
@@ -32,7 +32,7 @@ def save_evaluation_counts(model: Model, rows: Source, beside: Path) -> None:
 
 
 def evaluation_count_tables(beside: Path) -> dict[str, pa.Table]:
-    """The tables of a model file that keep these counts; none where nothing was measured."""
+    """Return the tables of a model file that hold these counts; empty if nothing was measured."""
     if not _place(beside).exists():
         return {}
     counts = pq.ParquetFile(_place(beside)).read()
@@ -41,7 +41,7 @@ def evaluation_count_tables(beside: Path) -> dict[str, pa.Table]:
 
 
 def load_evaluation_counts(version: ModelVersion, watched: Watched) -> ServedCounts | None:
-    """The counts of a version, if it has them and by the layout of this release."""
+    """Return the evaluation counts of a version if it has them in the layout of this release, else None."""
     layout = _table(version.duckdb_path, version.sha256, LAYOUT)
     if layout is None or layout["sha256"].to_pylist() != [watched.fingerprint]:
         return None
@@ -50,19 +50,19 @@ def load_evaluation_counts(version: ModelVersion, watched: Watched) -> ServedCou
 
 
 def report_tables(report: JSONMapping | None) -> dict[str, pa.Table]:
-    """The table of a model file that keeps a report, as `ModelReport.to_dict` tells it; none without one."""
+    """Return the model-file table that holds a report (`ModelReport.to_dict`); empty without one."""
     return {} if report is None else {REPORT: pa.table({"value": [json.dumps(report)]})}
 
 
 def load_model_report(version: ModelVersion) -> ModelReport | None:
-    """The report of a version on the rows that its training was measured on, if it keeps one."""
+    """Return the stored report on a version's evaluation rows, or None."""
     table = _table(version.duckdb_path, version.sha256, REPORT)
     return None if table is None else ModelReport.from_dict(json.loads(table["value"][0].as_py()))
 
 
 @lru_cache(maxsize=64)
 def _table(duckdb_path: Path, sha256: str, name: str) -> pa.Table | None:
-    """One of a version's file; its files never change."""
+    """Read a table of a version's file, which never changes."""
     del sha256
     return read_model_table(duckdb_path, name)
 

@@ -1,4 +1,4 @@
-"""One version as one file, to carry elsewhere: export and import.
+"""Export and import of one version as a single file.
 
 An imported model is tried before anybody relies on it; one that holds the bytes of another library, in a process that may die.
 """
@@ -34,7 +34,7 @@ LIBRARY = "booster"  # how the arrays begin that XGBoost reads
 
 
 class Manifest(BaseModel):
-    """What the registry keeps of an imported version."""
+    """Registry record of an imported version."""
 
     name: str = Field(pattern=NAME)
     version: int = Field(ge=1, lt=2**31)
@@ -48,7 +48,7 @@ class Manifest(BaseModel):
 
 
 def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, int, Iterator[bytes]]:
-    """A version as one file: what it is, the number of bytes, and the bytes piece by piece."""
+    """Export a version as one file: return its record, the number of bytes, and the bytes piece by piece."""
     version = find_version(workspace, reference)
     verify_file_sha256(
         version.duckdb_path, version.sha256
@@ -59,7 +59,7 @@ def export_version(workspace: Workspace, reference: str) -> tuple[ModelVersion, 
 def write_export(
     workspace: Workspace, reference: str, output: Output, *, replace: bool = False
 ) -> tuple[ModelVersion, int]:
-    """Write a version to one file, which appears when it is whole; InvalidRequest if it exists, unless `replace`."""
+    """Write a version to one file that appears only when complete; InvalidRequest if it exists, unless `replace`."""
     check_output_free(output, replace=replace)
     version, n_bytes, chunks = export_version(workspace, reference)
     with output_draft(output, replace=replace) as draft, draft.open("wb") as file:
@@ -70,7 +70,8 @@ def write_export(
 def import_version(
     workspace: Workspace, path: Path, name: str | None = None, *, is_remote: bool = False
 ) -> ModelVersion:
-    """Add an exported version to the registry, as the next one of `name` (by default its own), after checking all of it.
+    """Add an exported version to the registry as the next version of `name` (by default the exported name), after
+    checking all of it.
 
     One that came over REST, `is_remote`, is read in a process of its own. Raises InvalidRequest if a byte differs from what
     was exported, or it is not a model that this release can answer with.
@@ -94,7 +95,7 @@ def import_version(
 
 
 def read_export(path: Path, draft: Path, max_bytes: int) -> tuple[Manifest, Mapping[str, object], Arrays]:
-    """What an exported file holds, checked but for the model itself, which is still to be tried.
+    """Read and check the contents of an exported file; the model itself is tried later.
 
     The model file goes to `draft`; in memory the model may take `max_bytes`. Raises CorruptFile.
     """
@@ -127,7 +128,7 @@ def _checked(path: Path, manifest: JSONMapping) -> Manifest:
 
 
 def _check_lineage(path: Path, model: Path) -> None:
-    """Read what the file says of its making, as lists and lineages will."""
+    """Read the lineage of a model file, as lists and lineage queries will."""
     model_file.read_model_key_values(model, "libraries")
     try:
         for text in model_file.read_model_key_values(model, "provenance").values():
@@ -139,7 +140,7 @@ def _check_lineage(path: Path, model: Path) -> None:
 def try_imported_model(
     workspace: Workspace, path: Path, draft: Path, header: Mapping[str, object], arrays: Arrays
 ) -> None:
-    """Look at all of a model, and let it answer when nothing is known.
+    """Check all of a model, and let it answer without evidence.
 
     `path` is the imported file, for messages, and `draft` the model file that was in it. Raises CorruptFile if the model
     cannot be used, or ends the process that tries it.
@@ -156,7 +157,7 @@ def try_imported_model(
 
 
 def _tried_file(_workspace: Workspace, draft: Path) -> str:
-    """Why a model file cannot be used, as a process finds that may take so much time and no more."""
+    """Return why a model file cannot be used, found by a process with limited CPU time."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     most = int(usage.ru_utime + usage.ru_stime) + CPU_S
     resource.setrlimit(resource.RLIMIT_CPU, (most, most))
@@ -164,7 +165,7 @@ def _tried_file(_workspace: Workspace, draft: Path) -> str:
 
 
 def model_refusal_reason(header: Mapping[str, object], arrays: Arrays) -> str:
-    """Why a model that was read cannot be used; empty if it can."""
+    """Return why a loaded model cannot be used; empty if it can."""
     try:
         model = load_model(header, arrays, is_trusted=False)
         json.dumps(model.structure(), ensure_ascii=False).encode()

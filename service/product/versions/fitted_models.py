@@ -1,4 +1,6 @@
-"""Models that were fitted in Python, as files and as versions: the same file that `export` writes and `import` takes."""
+"""Models fitted in Python, saved as files and published as versions in the format that `export` writes and `import`
+reads.
+"""
 
 import json
 import os
@@ -37,7 +39,8 @@ LEARNER_OF_FILES = "network"
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model with what an estimator of it needs besides: who learned it, a key of `recipes.LEARNERS` or another word, and how.
+    """A model with what its estimator needs: the learner (a key of `recipes.LEARNERS` or another word) and its
+    parameters.
 
     `columns` are all of the table but the target, in order; of an array, which has no names, `is_named` is false.
     """
@@ -52,7 +55,9 @@ class Fitted:
 
 
 def save_fitted_model(fitted: Fitted, output: Path, *, replace: bool = False) -> int:
-    """Write a model to one file, which appears when it is whole; returns its bytes. InvalidRequest if it exists, unless `replace`."""
+    """Write a model to one file that appears only when complete; return its bytes. InvalidRequest if it exists, unless
+    `replace`.
+    """
     if output.exists() and not replace:
         raise InvalidRequest(f"{output} exists already. Choose another name, or replace it with replace=True.")
     with TemporaryDirectory() as folder:
@@ -63,7 +68,8 @@ def save_fitted_model(fitted: Fitted, output: Path, *, replace: bool = False) ->
 
 
 def load_fitted_model(path: Path) -> Fitted:
-    """Read a model from a file that `save_fitted_model` or `export` has written, after checking every byte of it; or a network from a file of BIF, XMLBIF or XDSL.
+    """Read a model from a file written by `save_fitted_model` or `export` after checking every byte, or a network from
+    a BIF, XMLBIF or XDSL file.
 
     The model is tried in this process. `fewpass models import` tries files of strangers in a process of its own. Raises
     NotFound if there is no such file; CorruptFile if it is another file, is damaged, or is not a model that this
@@ -93,7 +99,7 @@ def load_fitted_model(path: Path) -> Fitted:
 def publish_fitted_model(
     workspace: Workspace, fitted: Fitted, name: str, aliases: Sequence[str] = (), tags: Mapping[str, str] | None = None
 ) -> ModelVersion:
-    """Add a model to the registry as the next version of a name (or InvalidName), and point aliases at it."""
+    """Add a model to the registry as the next version of a name (InvalidName), and point aliases at it."""
     checked_resource_name("model", name)
     for alias in aliases:
         checked_alias(alias)
@@ -105,7 +111,7 @@ def publish_fitted_model(
 
 
 def import_network(workspace: Workspace, path: Path, name: str) -> ModelVersion:
-    """Add the network of a BIF, XMLBIF, XDSL or SEM file to the registry, as the next version of a name.
+    """Add the network of a BIF, XMLBIF, XDSL or SEM file to the registry as the next version of a name.
 
     Raises NetworkFileError, naming the line; InvalidNetwork, NetworkTooLarge or InvalidName.
     """
@@ -120,7 +126,7 @@ def _network(path: Path) -> Fitted:
 
 
 def load_registered_model(workspace: Workspace, reference: str) -> Fitted:
-    """The model that "name", "name@3" or "name@alias" means, read from the registry and checked (NotFound, CorruptFile)."""
+    """Read and check the registered model of "name", "name@3" or "name@alias" (NotFound, CorruptFile)."""
     version = find_version(workspace, reference)
     header, arrays = model_file.read_model_file(version.duckdb_path)
     model = load_model(header, arrays)
@@ -129,7 +135,7 @@ def load_registered_model(workspace: Workspace, reference: str) -> Fitted:
 
 
 def json_learner_parameters(learner: str, parameters: Mapping[str, object]) -> JSONObject:
-    """All parameters of a learner as JSON holds them; InvalidParameter if one is unknown or wrong."""
+    """Return all parameters of a learner as JSON values; InvalidParameter if one is unknown or wrong."""
     record = recipes.parse_learner_parameters(learner, parameters)
     plain: JSONObject = TypeAdapter(type(record)).dump_python(record, mode="json")
     return plain
@@ -163,7 +169,9 @@ def _version(
 
 
 def _columns(path: Path, schema: Schema) -> tuple[tuple[str, ...], bool]:
-    """The columns of training, and whether they had names; of a version that the service trained those that its schema tells."""
+    """Return the training columns and whether they had names; for a version trained by the service, the columns of its
+    schema.
+    """
     table = read_model_table(path, INPUT)
     attributes = [attribute.name for attribute in schema.attributes]
     if table is None:

@@ -1,4 +1,4 @@
-"""What the file of a version keeps of its making: where it comes from, and how good it was."""
+"""Provenance in a version's file: its origin and its metrics."""
 
 import json
 from contextlib import suppress
@@ -25,7 +25,7 @@ LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
 def provenance_tables(
     request: TrainRequest, learned: JSONMapping, metrics: JSONMapping, job_id: str
 ) -> dict[str, pa.Table]:
-    """What was asked for, from which files and with which libraries, and how good it is.
+    """Return the tables with request, files, library versions and metrics.
 
     `learned` is the receipt of the step that learned: `files`, `n_rows`, `passes`, the rules of `forgotten` rows, the
     `snapshot` of a lake table, and of files that hold rows of `databases` from where. Returns the tables `metrics` (name,
@@ -54,7 +54,7 @@ def provenance_tables(
 
 
 def request_with_last_columns(workspace: Workspace, request: TrainRequest) -> TrainRequest:
-    """The request; of columns that an update says nothing of, what the newest version's training was told of them.
+    """Return the request, with column overrides that an update omits taken from the newest version's training.
 
     An empty entry takes back what was said, and says nothing itself.
     """
@@ -83,7 +83,7 @@ def last_trained_model(workspace: Workspace, name: str) -> object:
 
 
 def request_at_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:
-    """The request with the snapshot that a training took: what is asked of its rows later shall not see newer ones."""
+    """Return the request at the snapshot of its training, so that later questions about its rows do not see newer ones."""
     return request if not snapshot else request.model_copy(update={"at": str(snapshot["version"])})
 
 
@@ -94,6 +94,6 @@ def _named(values: JSONMapping) -> pa.Table:
 
 @cache
 def library_versions_table() -> pa.Table:
-    """With which versions of the libraries this process works: name, version."""
+    """Return the versions of the libraries in this process: name, version."""
     versions = [VERSION, *(installed_version(name) for name in LIBRARIES)]
     return pa.table({"name": ["fewpass", *LIBRARIES], "version": versions})

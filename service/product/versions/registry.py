@@ -1,4 +1,4 @@
-"""The registry: models and their versions, aliases, tags and promotions. Only `load_served_model` reads one."""
+"""The registry: models and their versions, aliases, tags and promotions. Only `load_served_model` loads a model."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,14 +27,14 @@ set_retention = bind_control_to_workspace(removal.set_version_retention)
 
 
 def load_served_model(workspace: Workspace, reference: str) -> "Served":
-    """The mapped model of "name", "name@3" or "name@alias", for use in this process."""
+    """Map the model of "name", "name@3" or "name@alias" for use in this process."""
     from service.serving.predictor import map_model_version  # which loads what models need, and lists do not
 
     return map_model_version(find_version(workspace, reference))
 
 
 def newest_versions_of_dataset(workspace: Workspace, dataset: str) -> list[ModelVersion]:
-    """The newest versions of models, of those that were trained on a data set."""
+    """Return the newest version of each model trained on a data set."""
     known = [model for model in iterate_page_items(partial(list_models, workspace)) if model.n_versions]
     newest = [find_version(workspace, f"{model.name}@latest") for model in known]
     return [version for version in newest if version.dataset == dataset]
@@ -55,7 +55,7 @@ def set_version_tag(
 def alias_history(
     workspace: Workspace, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[AliasMove]:
-    """Where the aliases of a model have pointed, newest first."""
+    """Return the past targets of a model's aliases, newest first."""
     retention_of(workspace, name)  # so that an unknown model is not found
     return aliases.alias_history(workspace.control, name, limit, cursor)
 
@@ -63,6 +63,6 @@ def alias_history(
 def list_promotions(
     workspace: Workspace, name: str, limit: int = DEFAULT_LIMIT, cursor: str | None = None
 ) -> Page[Promotion]:
-    """The decisions between champions and challengers of a model, newest first."""
+    """Return the decisions between champions and challengers of a model, newest first."""
     retention_of(workspace, name)  # so that an unknown model is not found
     return promotions.list_promotions(workspace.control, name, limit, cursor)

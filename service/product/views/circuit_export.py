@@ -1,4 +1,4 @@
-"""The circuits of models, to be looked at and taken elsewhere."""
+"""Circuits of models, drawn and exported."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +25,8 @@ LEARNER_OF_CIRCUITS = "circuit"
 
 
 def export_model_circuit(model: "Model", form: Form, of: CircuitOf = "columns") -> bytes:
-    """The circuit of a model, of a network the one that it is compiled to; or of the graphs of a posterior over structures.
+    """Export the circuit of a model, the compiled circuit of a network, or the circuit over graphs of a posterior over
+    structures.
 
     As a `model` it is a file that `import` and `fewpass.load` take. Raises NoJoint if it has no joint distribution;
     NetworkTooLarge if its network needs too large a circuit; NoCircuit if its leaves have several columns;
@@ -53,7 +54,7 @@ def _exported(model: "CircuitModel") -> bytes:
 
 
 def posterior_graph_circuit(model: "Model") -> "CircuitModel":
-    """The circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
+    """Return the circuit over the graphs of a posterior over structures (NoPosterior, TooManyParentSets)."""
     from learners.registry.model_kinds import kind_of
     from learners.registry.networks.order_circuits import order_circuit
 

@@ -1,4 +1,4 @@
-"""The graph of a model as SVG: layers, real text that can be searched and read aloud, edges as wide as what they tell.
+"""SVG of a model's graph: layers, searchable and accessible text, edge widths by information.
 
 A node is a box with a name, and below it a bar for each value, which a page fills with probabilities.
 """
@@ -43,7 +43,7 @@ LONGEST_END = 12
 
 
 class Bars(NamedTuple):
-    """What the bars of a box stand for: the words of each value.
+    """Values shown as bars in a box.
 
     `is_ordered` says that the values are intervals of numbers, from the least; `ends` are, of a column of numbers without
     intervals, the least and the greatest that training saw.
@@ -55,12 +55,12 @@ class Bars(NamedTuple):
 
     @property
     def is_upright(self) -> bool:
-        """Whether the bars stand side by side."""
+        """True if the bars are vertical, side by side."""
         return self.is_ordered and len(self.words) > MOST_ROWS
 
 
 class Box(NamedTuple):
-    """A node of a picture: its title stands under the pointer, and its kind is its class, "class", "blamed" or nothing."""
+    """A node of a picture; `title` is its tooltip and `kind` its CSS class: "class", "blamed" or empty."""
 
     name: str
     bars: Bars | None
@@ -69,7 +69,7 @@ class Box(NamedTuple):
 
     @property
     def width(self) -> float:
-        """In pixels."""
+        """Width in pixels."""
         of_name = CHARACTER * len(truncate_xml_text(self.name, LONGEST)) + 16
         if self.bars is None:
             return max(40.0, of_name)
@@ -78,7 +78,7 @@ class Box(NamedTuple):
 
     @property
     def height(self) -> float:
-        """In pixels."""
+        """Height in pixels."""
         if self.bars is None:
             return HEIGHT
         n_rows = min(len(self.bars.words), MOST_ROWS + (len(self.bars.words) > MOST_ROWS))
@@ -95,7 +95,8 @@ def column_graph_svg(
     blamed: Mapping[str, str] | None = None,
     bars: Mapping[str, Bars] | None = None,
 ) -> str:
-    """Draw a graph, but for the edges from the class, a parent of all: the title of each column has what it tells of it.
+    """Draw a graph without the edges from the class, which is a parent of all columns; each title gives the information
+    of the class about the column.
 
     Parameters
     ----------
@@ -141,7 +142,7 @@ def _box(graph: ColumnGraph, name: str, blamed: Mapping[str, str], bars: Mapping
 
 
 def describe_graph(graph: ColumnGraph) -> str:
-    """The graph in words, for who cannot see it."""
+    """Describe the graph in words, for people who cannot see it."""
     of_class = (
         ""
         if graph.target is None
@@ -167,7 +168,7 @@ def _edge(graph: ColumnGraph, edge: GraphEdge, path: str, most: float, kind: str
 
 
 def _bent(start: tuple[float, float, Box], end: tuple[float, float, Box]) -> str:
-    """From the rim of one box to that of another, bent to the right, so that both directions can be seen."""
+    """Return the path of an edge between the rims of two boxes, bent to the right so that both directions are visible."""
     across, down = end[0] - start[0], end[1] - start[1]
     middle = (start[0] + end[0]) / 2 - down * BEND, (start[1] + end[1]) / 2 + across * BEND
     rims = []
@@ -179,7 +180,7 @@ def _bent(start: tuple[float, float, Box], end: tuple[float, float, Box]) -> str
 
 
 def box_svg(box: Box, x: float, y: float, link: Callable[[str], str | None] | None) -> str:
-    """A box around a centre."""
+    """Return the SVG of a box centred at (x, y)."""
     left, top = x - box.width / 2, y - box.height / 2
     title = f'<text class="name" x="{x:.1f}" y="{top + HEIGHT / 2 + 4:.1f}" text-anchor="middle">{escape(truncate_xml_text(box.name, LONGEST))}</text>'
     if link is not None and (leads := link(box.name)) is not None:
@@ -223,7 +224,7 @@ def _bars(name: str, bars: Bars, x: float, y: float, width: float) -> str:
 
 
 def _value(name: str, words: str, number: int, place: tuple[float, float, float, float], kind: str) -> str:
-    """A value that a click supposes. Its `share` and `before` have no size yet."""
+    """Return the SVG of a value that a click sets as evidence. Its `share` and `before` bars are still empty."""
     x, y, width, height = place
     label = f"{replace_invalid_xml_characters(name)}: {replace_invalid_xml_characters(words)}"
     text = (

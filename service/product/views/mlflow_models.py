@@ -1,4 +1,4 @@
-"""Models in MLflow: a version of a registry becomes one of MLflow's, and comes back as the file that was logged."""
+"""MLflow models: a registered version is logged to MLflow, and imported from the file that was logged."""
 
 import tempfile
 import warnings
@@ -27,14 +27,14 @@ REGISTERED = "models:/"
 
 
 class MLflowMissing(LearnerError, ImportError):
-    """MLflow is not installed."""
+    """Raised if MLflow is not installed."""
 
     def __init__(self) -> None:
         super().__init__("Models in MLflow need it, and it is not installed: pip install 'fewpass[mlflow]'.")
 
 
 class MLflowRefused(LearnerError, ValueError):
-    """MLflow has no such model, or does not answer."""
+    """Raised if MLflow has no such model or does not answer."""
 
     def __init__(self, uri: str, error: Exception) -> None:
         super().__init__(
@@ -43,7 +43,7 @@ class MLflowRefused(LearnerError, ValueError):
 
 
 class NotOurs(LearnerError, ValueError):
-    """A model of MLflow is not one that we have logged."""
+    """Raised for an MLflow model that fewpass did not log."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class NotOurs(LearnerError, ValueError):
 
 
 class NoAnswers(LearnerError, TypeError):
-    """A model has nothing to say of single rows."""
+    """Raised for a model that does not answer single rows."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -62,7 +62,7 @@ class NoAnswers(LearnerError, TypeError):
 
 
 def import_mlflow() -> Any:
-    """MLflow; `MLflowMissing` if it is not installed."""
+    """Import MLflow; `MLflowMissing` if it is not installed."""
     try:
         import mlflow.pyfunc
     except ImportError as error:
@@ -71,7 +71,7 @@ def import_mlflow() -> Any:
 
 
 def log_model_to_mlflow(path: Path, model: Model, name: str, registered_model_name: str | None, **more: Any) -> Any:
-    """Log the file of a model to the active run, as a `pyfunc`; returns MLflow's `ModelInfo`."""
+    """Log a model file to the active run as a `pyfunc`; return MLflow's `ModelInfo`."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*input example was not provided")  # the signature is of the model itself
         return import_mlflow().pyfunc.log_model(
@@ -86,7 +86,7 @@ def log_model_to_mlflow(path: Path, model: Model, name: str, registered_model_na
 def log_training_to_mlflow(
     learner: str, parameters: Mapping[str, object], n_rows: int, metrics: Mapping[str, object]
 ) -> None:
-    """Log to the active run what a training is remembered by; of the metrics those that are numbers."""
+    """Log the facts of a training to the active run; only numeric metrics are logged."""
     mlflow = import_mlflow()
     mlflow.log_params({"learner": learner} | {name: str(value) for name, value in parameters.items()})
     numbers = {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)}
@@ -95,7 +95,9 @@ def log_training_to_mlflow(
 
 @contextmanager
 def downloaded_mlflow_model(uri: str) -> Iterator[Path]:
-    """The file of a logged model, in a folder until the end (MLflowMissing, MLflowRefused); NotOurs if not logged by us."""
+    """Provide the file of a logged model in a temporary folder (MLflowMissing, MLflowRefused); NotOurs if fewpass did
+    not log it.
+    """
     mlflow = import_mlflow()
     with tempfile.TemporaryDirectory() as own:
         with _refusals(uri):
@@ -107,7 +109,7 @@ def downloaded_mlflow_model(uri: str) -> Iterator[Path]:
 
 
 def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tuple[ModelVersion, str]:
-    """Register a version in MLflow, in a run with its parameters, its metrics and the report that it keeps.
+    """Register a version in MLflow, in a run with its parameters, metrics and stored report.
 
     The address `models:/NAME` is of the registry that MLflow's own settings name. Returns the version, and its address there,
     `models:/NAME/NUMBER`. Raises InvalidRequest of another address; NoAnswers if the model answers no rows; MLflowMissing or
@@ -136,7 +138,9 @@ def export_to_mlflow(workspace: Workspace, reference: str, address: str) -> tupl
 
 
 def import_from_mlflow(workspace: Workspace, uri: str, name: str | None = None) -> ModelVersion:
-    """Register what fewpass has logged to MLflow, as `import_version`; MLflowMissing, MLflowRefused, NotOurs, CorruptFile."""
+    """Register a model that fewpass logged to MLflow, as `import_version`; MLflowMissing, MLflowRefused, NotOurs,
+    CorruptFile.
+    """
     with downloaded_mlflow_model(uri) as path:
         return import_version(workspace, path, name)
 
@@ -152,7 +156,7 @@ def _refusals(uri: str) -> Iterator[None]:
 
 
 def _signature(model: Model) -> Any:
-    """Which columns go in, each of which may be missing, and which come out."""
+    """Return the MLflow signature: input columns, each optional, and output columns."""
     from mlflow.models import ModelSignature
     from mlflow.types.schema import AnyType, ColSpec, DataType, Schema
 

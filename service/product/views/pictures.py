@@ -1,4 +1,4 @@
-"""Pictures of models as SVG: how far probabilities can be trusted, and how chains went."""
+"""SVG pictures of models: reliability of probabilities, and traces of chains."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ BLUE, RED = "#4c72b0", "#c44e52"
 def draw_svg_picture(
     on: Callable[["Axes"], None], file: Path | BinaryIO, title: str, width: float, height: float
 ) -> None:
-    """Draw a picture of so many inches as SVG, by what `on` draws on its axes."""
+    """Draw an SVG picture of `width` by `height` inches, with `on` drawing on its axes."""
     require_matplotlib("A picture")
     from matplotlib.figure import Figure  # no pyplot: no global state, no display
 
@@ -31,7 +31,9 @@ def draw_svg_picture(
 
 
 def draw_reliability_on_axes(axes: "Axes", curves: Sequence[Curve]) -> None:
-    """Draw reliability diagrams, one line each, of points as `learners.evaluation.metrics.reliability_diagram_points` has them."""
+    """Draw reliability diagrams, one line per curve, from the points of
+    `learners.evaluation.metrics.reliability_diagram_points`.
+    """
     axes.plot([0, 1], [0, 1], ":", color="grey", label="calibrated")
     for name, points in curves:
         means, rates, _ = zip(*points, strict=True)
@@ -42,7 +44,7 @@ def draw_reliability_on_axes(axes: "Axes", curves: Sequence[Curve]) -> None:
 
 
 def draw_trace_on_axes(axes: "Axes", trace: Floats) -> None:
-    """Draw the log joint of every sweep, and which share of proposals was accepted.
+    """Draw the log joint of every sweep, and the share of accepted proposals.
 
     The trace is (n_chains, n_sweeps, 7) float64, as a Bayesian circuit has it.
     """

@@ -1,4 +1,4 @@
-"""A circuit as regions that unfold."""
+"""Circuits as expandable regions."""
 
 from collections.abc import Collection, Sequence
 
@@ -19,7 +19,7 @@ FOLD, UNFOLD = "− ", "+ "
 
 
 def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObject:
-    """The regions of a model's circuit as a graph, from the root down to those that are folded.
+    """Return the regions of a model's circuit as a graph, from the root down to the collapsed ones.
 
     The regions in `opened` are unfolded; unless given, those nearest the root, as long as few are drawn. Raises
     InvalidParameter if there is no such region; NoCircuit, NoJoint or NetworkTooLarge.
@@ -60,7 +60,7 @@ def region_graph(model: Model, opened: Collection[int] | None = None) -> JSONObj
 
 
 def _shown(regions: Sequence[Region], root: int, opened: Collection[int]) -> list[int]:
-    """What is drawn, level by level: the children of each region that is unfolded."""
+    """Return the drawn regions level by level: the root and the children of each expanded region."""
     shown = {root: None}
     waiting = [root]
     for region in waiting:
@@ -72,7 +72,7 @@ def _shown(regions: Sequence[Region], root: int, opened: Collection[int]) -> lis
 
 
 def _few(regions: Sequence[Region], root: int) -> frozenset[int]:
-    """The root, and what is below it as long as few regions are drawn."""
+    """Return the regions to expand at first: the root, and regions below it while few are drawn."""
     opened = [root]
     for region in opened:
         for child in regions[region].children:

@@ -1,4 +1,4 @@
-"""The report of a model as one page that needs nothing but itself."""
+"""The quality report of a model as a self-contained HTML page."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -32,7 +32,7 @@ LOSSES = {
 
 
 def report_page(report: ModelReport, *, title: str, learner: str, call: str, where: str = "") -> str:
-    """The page: of which learner, which call makes it again, and where the rows are from."""
+    """Render the report page with its learner, the call that reproduces it, and the origin of the rows."""
     return _template().render(
         report=report, title=title, learner=learner, call=call, where=where, words=LOSSES, most_columns=MOST_COLUMNS
     )
@@ -49,7 +49,7 @@ def _template() -> "Template":
 
 
 def version_report(workspace: Workspace, reference: str) -> JSONObject:
-    """How good a version was on the rows that its training was measured on: verdict, losses, calibration, confusion, columns.
+    """Return the stored report of a version on its evaluation rows: verdict, losses, calibration, confusion, columns.
 
     Raises InvalidRequest if it keeps no report: it has no classes, was not measured, or is of an earlier release.
     """
@@ -74,7 +74,7 @@ def write_version_report(
     columns: JSONMapping | None = None,
     warn: Callable[[str], None] = ignore_report,
 ) -> ModelReport:
-    """Measure a version on rows whose class is known, and write the page to a file that appears when it is complete.
+    """Measure a version on rows with known classes, and write the page to a file that appears only when complete.
 
     `warn` is told where all rows are later than those of training. Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
     or EmptyData.

@@ -1,4 +1,4 @@
-"""A version as pictures: its graph, how probable its edges are, and the trace of its chains."""
+"""Pictures of a version: its graph, its edge probabilities, and the trace of its chains."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -14,7 +14,7 @@ from service.workspace import Workspace
 
 
 def draw_version_structure(workspace: Workspace, reference: str, member: int | None = None) -> bytes:
-    """The structure of a version as an SVG picture: columns in layers below the class, or the nodes of a circuit.
+    """Draw the structure of a version as SVG: columns in layers below the class, or the nodes of a circuit.
 
     Of a posterior over structures, every probable edge with its width by probability. Raises PictureTooLarge if it is a
     circuit of too many regions.
@@ -30,7 +30,7 @@ def draw_version_structure(workspace: Workspace, reference: str, member: int | N
 
 
 def draw_chain_trace(workspace: Workspace, reference: str) -> bytes:
-    """How the chains of a version went, as an SVG picture; NoChains if it was not sampled."""
+    """Draw the chains of a version as SVG; NoChains if it was not sampled."""
     version = load_served_model(workspace, reference)
     trace = kind_of(version.model).trace(version.model)
     from service.product.views import pictures
@@ -45,7 +45,8 @@ def draw_chain_trace(workspace: Workspace, reference: str) -> bytes:
 def draw_edge_posterior(
     workspace: Workspace, reference: str, picture: Picture, present: Sequence[str] = (), absent: Sequence[str] = ()
 ) -> bytes:
-    """The edges of a posterior as an SVG picture: a heat map of probabilities ("edges"), or a "graph" with lines as wide.
+    """Draw the edges of a posterior as SVG: a heat map of probabilities ("edges"), or a "graph" with widths by
+    probability.
 
     Edges that are known are written "parent->child". Raises NoPosterior, UnknownColumn, InvalidParameter or ImpossibleEdges.
     """

@@ -1,4 +1,4 @@
-"""What a version looks like, and takes with it elsewhere: its structure, pictures, circuit, network, SQL, and where it comes from."""
+"""Views and exports of a version: structure, pictures, circuit, network, SQL and lineage."""
 
 import json
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ MAX_CONTEXTS = 200
 
 
 def version_structure(workspace: Workspace, reference: str, member: int | None = None) -> JSONObject:
-    """Nodes and edges of a model's graph, or of one member of an ensemble; InvalidParameter if there is no such member."""
+    """Return nodes and edges of a model's graph, or of one ensemble member; InvalidParameter for an unknown member."""
     return model_structure(load_served_model(workspace, reference).model, member)
 
 
 def model_structure(model: Model, member: int | None) -> JSONObject:
-    """Nodes and edges of a model's graph, or of one member of an ensemble."""
+    """Return nodes and edges of a model's graph, or of one ensemble member."""
     return dict(model.structure()) if member is None else model.member_structure(member)
 
 
@@ -45,7 +45,7 @@ def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> 
 
 
 def version_lineage(workspace: Workspace, reference: str) -> JSONObject:
-    """Which files, job, schema, request and libraries a version was made of."""
+    """Return the files, job, schema, request and library versions that a version was made from."""
     version = find_version(workspace, reference)
     provenance = model_file.read_model_key_values(version.duckdb_path, "provenance")
     return {
@@ -64,12 +64,15 @@ def version_lineage(workspace: Workspace, reference: str) -> JSONObject:
 
 
 def export_version_circuit(workspace: Workspace, reference: str, form: Form, of: CircuitOf = "columns") -> bytes:
-    """The circuit of a version or of its network; or of a posterior's graphs, as `export_model_circuit`."""
+    """Export the circuit of a version or of its network, or the circuit over a posterior's graphs, as
+    `export_model_circuit`.
+    """
     return export_model_circuit(load_served_model(workspace, reference).model, form, of)
 
 
 def export_version_network(workspace: Workspace, reference: str, form: NetworkFormat) -> str:
-    """The network of a version as BIF, XMLBIF or XDSL; see `learners.registry.discrete_networks.model_to_network_text`.
+    """Export the network of a version as BIF, XMLBIF or XDSL; see
+    `learners.registry.discrete_networks.model_to_network_text`.
 
     Raises NoTables or TablesTooLarge if its tables are too large; InvalidNetwork if columns are numbers, which only BIF can
     hold; NoNetwork.
@@ -89,7 +92,7 @@ def export_version_sql(
     beside: Path | None = None,
     replace: bool = False,
 ) -> str:
-    """A version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
+    """Export a version as SQL that answers every row of a table; see `learners.registry.sql.script.sql_script`.
 
     `beside` is the file that the script goes into: where the tables are too large for a script, that of log probabilities
     becomes a Parquet file beside it.

@@ -1,4 +1,4 @@
-"""Bring the tables of the control database up to date, when it is opened."""
+"""Migrations of the control database's tables, applied when it is opened."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION_TABLE = "schema_version"
 
 
 def apply_missing_migrations(engine: Engine, writing: Callable[[], AbstractContextManager[Connection]]) -> None:
-    """Apply the migrations that are missing, all in one transaction; of processes that open at once, one does it.
+    """Apply missing migrations in one transaction; of several processes that open at once, one does it.
 
     Raises NewerDatabase if the database is at a revision that this release does not know.
     """

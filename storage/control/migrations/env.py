@@ -1,4 +1,4 @@
-"""Alembic's hook: run the migrations inside the transaction that `storage.control.migrations.apply_missing_migrations` has begun."""
+"""Alembic's hook: run the migrations in the transaction begun by `storage.control.migrations.apply_missing_migrations`."""
 
 from alembic import context
 

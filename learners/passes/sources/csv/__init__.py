@@ -1,1 +1,1 @@
-"""Tables that are text: how their lines are cut, and the types of their columns."""
+"""CSV tables: parsing of lines and inference of column types."""

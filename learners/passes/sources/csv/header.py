@@ -1,4 +1,4 @@
-"""The beginning of a CSV file: its dialect, and the names of its columns."""
+"""Header of a CSV file: its dialect and column names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SEPARATOR = re.compile(r'"?sep=([^\r\n])"?(?:\r\n|\r|\n|$)', re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Header:
-    """How a CSV file is written, and its names."""
+    """Dialect and column names of a CSV file."""
 
     dialect: Dialect  # with its delimiter and its encoding
     names: tuple[str, ...]
@@ -41,13 +41,13 @@ class Header:
     are_written: bool = True  # whether the names stand in the file as they are here
 
     def plain(self, stream: pa.NativeFile, path: str) -> pa.NativeFile:
-        """The stream of a file as pyarrow reads it: UTF-8, names first, no comments."""
+        """Wrap a file's stream for pyarrow: UTF-8, names first, without comments."""
         if self.dialect.encoding in UTF8 and not self.n_skipped and not self.dialect.comment:
             return stream
         return pa.PythonFile(PlainLines(stream, self.dialect, self.n_skipped, path), mode="r")
 
     def read_options(self, block_bytes: int) -> pacsv.ReadOptions:
-        """For pyarrow's reader."""
+        """Return the read options for pyarrow."""
         options = pacsv.ReadOptions(block_size=block_bytes, use_threads=False)
         if not self.are_written:
             options.column_names = list(self.names)
@@ -55,7 +55,9 @@ class Header:
         return options
 
     def parse_options(self) -> pacsv.ParseOptions:
-        """Values in quotes may hold line breaks, and an empty line is a row of a single column."""
+        """Return the parse options for pyarrow: quoted values may contain line breaks, and in a single-column file an
+        empty line is a row.
+        """
         return pacsv.ParseOptions(
             delimiter=self.dialect.delimiter,
             quote_char=self.dialect.quote or False,
@@ -66,10 +68,11 @@ class Header:
 
 
 def read_csv_header(stream: pa.NativeFile, path: str, options: Dialect) -> Header:
-    """The dialect of a CSV file, and the names of its columns.
+    """Detect the dialect of a CSV file and read its column names.
 
-    The delimiter is the one by which the first rows have most fields, all of them as many as there are names; if there is
-    none, the one by which there are most names. So neither what is in quotes nor a name with a semicolon decides it.
+    The delimiter is the one that gives the most fields in the first rows, with as many in each row as there are
+    names; if none does, the one that gives the most names. So quoted text or a name with a semicolon does not
+    decide it.
 
     `stream`: at the beginning of the file, unpacked.
     `path`: for messages.
@@ -105,7 +108,9 @@ def read_csv_header(stream: pa.NativeFile, path: str, options: Dialect) -> Heade
 
 
 def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, str, bool]:
-    """The dialect with its encoding and the line of names with some rows behind it; and whether that line has an end."""
+    """Return the dialect with its encoding, the line of names with some rows after it, and whether that line is
+    complete.
+    """
     read, text, dialect = b"", "", options
     while len(read) < MOST_BYTES:
         more = stream.read(max(SAMPLE_BYTES, len(read)))
@@ -123,9 +128,9 @@ def _head(stream: pa.NativeFile, path: str, options: Dialect) -> tuple[Dialect, 
 
 
 def _rows(text: str, dialect: Dialect, most: int = SAMPLE_ROWS, is_strict: bool = False) -> list[list[str]]:
-    """The names and the first rows, without empty lines and without the last row, which may be cut.
+    """Return the names and first rows, without empty lines and without the last row, which may be incomplete.
 
-    Raises csv.Error if asked to be strict: something stands behind the end of a quote.
+    Raises csv.Error if `is_strict` and text follows a closing quote.
     """
     rows: list[list[str]] = []
     reader = csv.reader(
@@ -146,7 +151,7 @@ def _rows(text: str, dialect: Dialect, most: int = SAMPLE_ROWS, is_strict: bool 
 
 
 def _delimiter(text: str, dialect: Dialect, path: str) -> str:
-    """The delimiter that cuts the first rows best."""
+    """Return the delimiter that divides the first rows best."""
     rows_by_mark = {mark: _rows(text, replace(dialect, delimiter=mark)) for mark in DELIMITERS}
     best = max(DELIMITERS, key=lambda mark: _fitness(rows_by_mark[mark]))
     if _is_clean(text, replace(dialect, delimiter=best)):
@@ -167,7 +172,7 @@ def _delimiter(text: str, dialect: Dialect, path: str) -> str:
 
 
 def _refuse_single(text: str, dialect: Dialect, path: str, is_clean: bool = True) -> None:
-    """Refuse a file that has one column, but several by a delimiter that is rare."""
+    """Refuse a single-column file that a rare delimiter divides into several columns."""
     for mark in RARE[:-1] if is_clean else RARE:
         form = replace(dialect, delimiter=mark)
         rows = _rows(text, form)
@@ -183,7 +188,7 @@ def _refuse_single(text: str, dialect: Dialect, path: str, is_clean: bool = True
 
 
 def _refuse_aligned(lines: Sequence[str], path: str) -> None:
-    """Refuse lines of several values each that blanks align."""
+    """Refuse lines whose values are aligned by blanks."""
     sizes = {len(re.split(r" {2,}|\t+", line.strip())) for line in lines}
     if len(lines) > 2 and len(sizes) == 1 and sizes.pop() > 1:
         raise SourceError(
@@ -194,7 +199,7 @@ def _refuse_aligned(lines: Sequence[str], path: str) -> None:
 
 
 def _is_clean(text: str, dialect: Dialect) -> bool:
-    """Whether nothing stands behind the end of a quote."""
+    """Return whether no text follows a closing quote."""
     try:
         _rows(text, dialect, is_strict=True)
     except csv.Error:
@@ -203,13 +208,13 @@ def _is_clean(text: str, dialect: Dialect) -> bool:
 
 
 def _fitness(rows: list[list[str]]) -> tuple[bool, int]:
-    """How well rows are cut: all alike, and into many fields."""
+    """Rate a division into fields: first whether all rows have equally many, then their number."""
     n_names = len(rows[0]) if rows else 0
     return n_names > 1 and all(len(row) == n_names for row in rows), n_names
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    """Names that differ: empty ones are called by their place, repeated ones get a number."""
+    """Make names unique: empty names become their position, repeated names get a number."""
     unique_names: list[str] = []
     names_in_file = set(names)
     for place, name in enumerate(names, 1):
@@ -237,7 +242,7 @@ def _check_names(path: str, names: Sequence[str]) -> None:
 
 
 def _check_rows(path: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> None:
-    """Refuse rows of which all below the names have another number of values."""
+    """Refuse a file whose rows all have a different number of values than the header."""
     sizes = {len(row) for row in rows[1:]}
     if len(rows) < 2 or len(rows[0]) in sizes:
         return

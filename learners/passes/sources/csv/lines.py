@@ -1,4 +1,4 @@
-"""The bytes of CSV as plain UTF-8: other encodings, lines above the names and comments are gone."""
+"""Convert CSV bytes to plain UTF-8, without the lines above the names and without comments."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ DELIMITER = r"[,;\t|]"  # one of those that are found by themselves
 
 
 def detect_csv_encoding(head: bytes, option: str) -> str:
-    """The encoding of a file by its mark, else what is said, else UTF-8.
+    """Detect the encoding of a file by its byte order mark, else use the option, else UTF-8.
 
-    What is UTF-8 beyond ASCII from the beginning is read so, whatever is said: text of another encoding does not look like it.
+    A beginning that is valid non-ASCII UTF-8 is read as UTF-8 despite the option, because text in other encodings
+    does not look like it.
     """
     marked = next((name for mark, name in MARKS if head.startswith(mark)), None)
     if marked is not None:
@@ -41,7 +42,7 @@ def detect_csv_encoding(head: bytes, option: str) -> str:
 
 
 def first_invalid_utf8_index(head: bytes) -> int | None:
-    """Where the beginning of a file is not UTF-8; a character that is cut at its end is no fault, zero bytes are one."""
+    """Return the first position that is not UTF-8; an incomplete character at the end is accepted, a zero byte is not."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError as error:
@@ -50,7 +51,7 @@ def first_invalid_utf8_index(head: bytes) -> int | None:
 
 
 def csv_encoding_error(path: str, encoding: str, head: bytes, line: int, start: int) -> SourceError:
-    """What is said of a file whose bytes are not of its encoding; the first of them is at `start` of `head`."""
+    """Create the error for bytes that are invalid in the file's encoding; the first is at `start` in `head`."""
     for mark, words in NO_TEXT.items():
         if head.startswith(mark):
             return SourceError(path, words)
@@ -70,7 +71,7 @@ def csv_encoding_error(path: str, encoding: str, head: bytes, line: int, start: 
 
 
 class PlainLines(io.RawIOBase):
-    """A stream of CSV that is decoded, without its first lines and without comments.
+    """Stream of CSV that is decoded, without its first lines and comments.
 
     `stream`: at the beginning of the file, unpacked.
     `dialect`: its encoding is known.
@@ -86,11 +87,11 @@ class PlainLines(io.RawIOBase):
         self._rest = b""
 
     def readable(self) -> bool:
-        """Whether bytes can be read: they can."""
+        """Return True: the stream is readable."""
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes."""
+        """Read the next bytes."""
         while size < 0 or len(self._rest) < size:
             block = next(self._blocks, None)
             if block is None:
@@ -121,7 +122,7 @@ class PlainLines(io.RawIOBase):
                 return
 
     def _lines(self) -> Iterator[str]:
-        """Lines with their ends, which are as in the file."""
+        """Yield lines with their original line ends."""
         rest = ""
         for text in self._texts():
             lines = list(io.StringIO(rest + text, newline=""))
@@ -146,9 +147,9 @@ class PlainLines(io.RawIOBase):
 
 
 class Quotes:
-    """Whether lines begin within a value in quotes, line after line: there a mark of comments is text.
+    """Tracks whether lines begin inside a quoted value, where a comment mark is text.
 
-    `dialect`: a delimiter that is not known yet may be any that is found by itself.
+    `dialect`: a delimiter that is not yet known may be any that is detected automatically.
     """
 
     def __init__(self, dialect: Dialect) -> None:
@@ -161,7 +162,7 @@ class Quotes:
         self._begin = re.compile(before + quote)
 
     def is_comment(self, line: str) -> bool:
-        """Whether the next line is one."""
+        """Return whether the next line is a comment."""
         if not self.is_within and line.startswith(self.comment):
             return True
         if not self.quote:
@@ -176,7 +177,7 @@ class Quotes:
 
 
 def refuse_non_utf8_lines(stream: pa.NativeFile, path: str) -> None:
-    """Say which line of a file is not UTF-8. Raises SourceError if there is one."""
+    """Raise SourceError naming the first line that is not UTF-8, if any."""
     lines = PlainLines(stream, Dialect(encoding=UTF8[0]), 0, path)
     while lines.read(BLOCK_BYTES):
         pass

@@ -1,4 +1,4 @@
-"""The types of columns that are only text: of CSV files, and of the folders of a partitioned table."""
+"""Type inference for text columns: of CSV files, and of the folders of a partitioned table."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ LIKE_A_DATE = r"^\d{1,4}[-/. ](\d{1,2}|[A-Za-z]{3,9})[-/. ]\d{1,4}|^[A-Za-z]{3,9
 
 
 class TextType:
-    """The narrowest type that reads all values of a column, found batch by batch.
+    """The narrowest type that represents all values of a column, inferred batch by batch.
 
-    Whole numbers, numbers, true and false, dates, moments (with or without a zone), times of day; else text. Digits behind a
-    leading zero are text, as 01234 is not 1234. A column without
-    values is of type null.
+    Candidates are integers, numbers, booleans, dates, timestamps (with or without a zone) and times of day, else
+    text. Digits after a leading zero are text, because 01234 differs from 1234. A column without values has type
+    null.
     """
 
     def __init__(self, reading: Reading = AS_IT_IS) -> None:
@@ -66,13 +66,13 @@ class TextType:
 
     @property
     def type(self) -> pa.DataType:
-        """The type so far."""
+        """The type inferred so far."""
         if self._chain is None:
             return pa.null()
         return self._chain[self._place] if self._place < len(self._chain) else pa.string()
 
     def see(self, texts: pa.Array, has_nulls: bool = False) -> None:
-        """Look at more values, which are text or null; some texts may stand for a missing value, too."""
+        """Update the type with more values, text or null; with `has_nulls`, some texts may denote missing values."""
         if self._is_text:
             self.numbers.count(texts)
             return
@@ -102,12 +102,14 @@ class TextType:
         return self._chain is not None and self._place >= len(self._chain)
 
     def hint(self, name: str) -> str | None:
-        """Of a column of text that looks like numbers, or that a model expects to hold some: which values are none."""
+        """Return a hint about a text column that looks numeric, or that a model expects to be numeric: the values that
+        are not numbers.
+        """
         return self.numbers.hint(name, self.reading.expected) if self._is_text else None
 
 
 def is_parsable_as_type(kind: pa.DataType, values: pa.Array) -> bool:
-    """Whether every one of some texts is a value of a type."""
+    """Return whether all texts parse as a type."""
     if pa.types.is_boolean(kind):
         return bool(pc.all(pc.is_in(values, pa.array(TRUE + FALSE))).as_py())
     if pa.types.is_time(kind):  # pyarrow reads them from CSV, and has no cast
@@ -120,29 +122,29 @@ def is_parsable_as_type(kind: pa.DataType, values: pa.Array) -> bool:
 
 
 def has_zero_padded_text(values: pa.Array) -> bool:
-    """Whether one of some texts begins with 0 and another digit."""
+    """Return whether any text begins with 0 and another digit."""
     begun = values.filter(pc.starts_with(values, "0"))
     return len(begun) > 0 and bool(pc.any(pc.match_substring_regex(begun, r"^0\d")).as_py())
 
 
 def infer_text_type(values: Sequence[str | None], reading: Reading = AS_IT_IS) -> pa.DataType:
-    """The narrowest type that reads all of some texts."""
+    """Infer the narrowest type that represents all texts."""
     text_type = TextType(reading)
     text_type.see(pa.array(values, pa.string()))
     return text_type.type
 
 
 def common_text_type(types: Sequence[pa.DataType]) -> pa.DataType | None:
-    """The type that a column of several files of text must have; None if each may keep its own, as they are of one family."""
+    """Return the type for a column with several types in text files; None if all are of one family and may differ."""
     return pa.string() if len({arrow_type_family(kind) for kind in types} - {"null"}) > 1 else None
 
 
 def declared_text_types(
     schema: Schema | None, overrides: Mapping[str, Any] | None = None
 ) -> dict[str, pa.DataType | Reading]:
-    """What is known of columns of text files: those that are text whatever they look like, and how others are written.
+    """Return the declared types and readings of columns in text files.
 
-    So "01234" and "1234" of a CSV file stay what they were in training.
+    So "01234" and "1234" in a CSV file keep their training type.
 
     `schema`: of a model, or given for training.
     `overrides`: column name to what `ColumnOverride.of` reads.
@@ -190,7 +192,7 @@ def declared_text_types(
 
 
 def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> list[str]:
-    """What is said of how CSV is written where no file is CSV, in one sentence; nothing if all that is said matters."""
+    """Return one sentence about CSV options that have no effect because no file is CSV; empty if all have one."""
     if any(file_format_by_extension(path) == "CSV" for path in paths):
         return []
     options = [
@@ -204,13 +206,13 @@ def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]
 
 
 def declared_csv_dialect(types: Types) -> Dialect:
-    """How the files are written, as far as it is told."""
+    """Return the declared CSV dialect."""
     of_all = types.get(ALL)
     return (of_all.dialect if isinstance(of_all, Reading) else None) or Dialect()
 
 
 def declared_type_and_reading(types: Types, name: str) -> tuple[pa.DataType | None, Reading]:
-    """The type of a column, if it is told, and how its values are written."""
+    """Return the declared type of a column, if any, and its reading."""
     known, of_all = types.get(name), types.get(ALL)
     whole = of_all if isinstance(of_all, Reading) else None
     own = known if isinstance(known, Reading) else Reading()
@@ -219,7 +221,9 @@ def declared_type_and_reading(types: Types, name: str) -> tuple[pa.DataType | No
 
 
 def _null_words(values: Sequence[Value], has_missing: bool) -> tuple[str, ...]:
-    """The values that would be missing in CSV; an empty text only if nothing was missing, as CSV writes both alike."""
+    """Return the values that CSV would read as missing; the empty text only if none was missing, because CSV writes
+    both alike.
+    """
     return tuple(str(value) for value in values if value in NULLS and (value or not has_missing))
 
 
@@ -231,7 +235,7 @@ DATE_FORMATS = ["", ISO, *DAYS, *(f"{day} {time}" for day in DAYS for time in TI
 
 
 class _Form:
-    """How many values can be read in one way, and which cannot."""
+    """Counts of the values that parse in one form, and the values that do not."""
 
     def __init__(self, reading: Reading, are_dates: bool, n_before: int) -> None:
         self.reading, self.are_dates = reading, are_dates
@@ -241,13 +245,13 @@ class _Form:
         self.changes_texts = False
 
     def of(self, words: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """The words as Arrow would read them, and of each whether it does."""
+        """Return the words as Arrow would parse them, and a mask of those that parse."""
         plain = pc.utf8_trim_whitespace(self.reading.plain(words))
         is_read = iso8601_time_mask(plain) if self.are_dates else pc.match_substring_regex(plain, NUMBER)
         return plain, pc.fill_null(is_read, True)
 
     def count(self, first_row: int, texts: pa.Array, column: pa.DictionaryArray, counts: Integers) -> None:
-        """More values: as texts, and as a dictionary whose words occur so often."""
+        """Count more values, given as texts and as a dictionary with the count of each word."""
         plain, is_read = self.of(column.dictionary)
         self.changes_texts = self.changes_texts or not plain.equals(pc.utf8_trim_whitespace(column.dictionary))
         is_odd = ~is_read.to_numpy(zero_copy_only=False)
@@ -265,19 +269,19 @@ class _Form:
 
     @property
     def is_most(self) -> bool:
-        """Whether most values can be read."""
+        """True if most values parse."""
         return self.n_read >= MOSTLY * self.n_values
 
     def options(self, *, with_odd: bool) -> dict[str, object]:
-        """What a user would say of the column."""
+        """Return the column options that a user would declare."""
         missing = [*self.reading.missing, *(sorted(self.odd) if with_odd else ())]
         return self.reading.options() | ({"missing": missing} if missing else {})
 
 
 class NumberTally:
-    """How many values of a column are numbers, and which are not.
+    """Counts of the numeric values of a column, and the values that are not numbers.
 
-    A column of words costs no more than a look at its first block.
+    A column of words only costs an inspection of its first block.
 
     `reading`: by which values are read already.
     """
@@ -289,13 +293,13 @@ class NumberTally:
         self.others: list[_Form] = []
 
     def pass_by(self, n_rows: int, n_numbers: int = 0, n_dates: int = 0) -> None:
-        """Rows all of whose values are numbers, or dates."""
+        """Count rows whose values are all numbers, or dates."""
         self._n_rows += n_rows
         self.n_numbers += n_numbers
         self.n_dates += n_dates
 
     def count(self, texts: pa.Array) -> None:
-        """Rows some of whose values are none."""
+        """Count rows with values that are not numbers."""
         first_row, self._n_rows = self._n_rows, self._n_rows + len(texts)
         is_first = self.plain is None
         if not (is_first or self._is_worth_while()):
@@ -313,7 +317,7 @@ class NumberTally:
         return bool(self.others) or (self.plain is not None and self.plain.is_most)
 
     def hint(self, name: str, expected: Expected = None) -> str | None:
-        """What a user wants to know of the column; None if it is one of words, and nobody expects numbers or times."""
+        """Return a hint about the column; None if it is text and no numbers or times are expected."""
         is_needed = expected in ("number", "time")
         if self.plain is None or self.plain.first is None or not (self._is_worth_while() or is_needed):
             return None
@@ -337,7 +341,7 @@ class NumberTally:
         return f"{n_read:,} of {best.n_values:,} values of {name!r} are {kind}; row {row:,} holds {value!r}.{option}"
 
     def _other_forms(self, words: pa.Array) -> list[_Form]:
-        """Forms of numbers, or of dates, that some words have which are no numbers."""
+        """Return the number or date formats that match some of the non-numeric words."""
         words = pc.utf8_trim_whitespace(words)
         odd = words.filter(pc.invert(pc.match_substring_regex(words, NUMBER)))[:MOST_LOOKED_AT]
         texts = odd.to_pylist()

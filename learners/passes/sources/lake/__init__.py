@@ -1,1 +1,1 @@
-"""Lake tables: a log says which files hold the rows of a snapshot."""
+"""Lake tables: a log lists the files with the rows of a snapshot."""

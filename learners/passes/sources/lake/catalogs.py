@@ -1,4 +1,6 @@
-"""Catalogs of Iceberg, which tell where a table's newest metadata is: `catalog://NAME/NAMESPACE.TABLE`, by pyiceberg's own settings."""
+"""Iceberg catalogs, which locate a table's newest metadata: `catalog://NAME/NAMESPACE.TABLE`, configured by pyiceberg's
+settings.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _INSTALL = "is a table of an Iceberg catalog, which needs one more library: pip 
 
 
 def catalog_metadata_file(uri: str) -> str:
-    """The metadata file that the catalog tells.
+    """Return the metadata file from the catalog.
 
     Raises SourceError if the catalog is not configured, cannot be reached, or has no such table.
     """

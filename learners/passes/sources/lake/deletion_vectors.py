@@ -1,6 +1,6 @@
-"""What the log of a Delta Lake table names beside its data files: vectors of deleted rows, and further parts of checkpoints.
+"""Files that a Delta Lake log references besides data: deletion vectors and checkpoint sidecars.
 
-The library opens them wherever they are, so they are looked at before it is asked.
+The library opens them at any location, so they are checked first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MARKS = (b"deletionVector", b"sidecar", b"\\u")
 
 
 def named_log_files(filesystem: pafs.FileSystem, place: str, path: str, logs: Iterable[str]) -> list[str]:
-    """The files that commits and checkpoints name beside those of data, by their paths on the file system.
+    """Return the paths of the non-data files that commits and checkpoints reference.
 
     `place`: the table as it was asked for, for messages.
     `path`: the same on the file system.
@@ -50,7 +50,7 @@ def named_log_files(filesystem: pafs.FileSystem, place: str, path: str, logs: It
 
 
 def _actions(filesystem: pafs.FileSystem, log: str) -> Iterator[dict[str, Any]]:
-    """The actions of a commit or a checkpoint that may name another file."""
+    """Yield the actions of a commit or checkpoint that may reference another file."""
     if log.endswith(".parquet"):
         with filesystem.open_input_file(log) as stream:
             parquet = pq.ParquetFile(stream)
@@ -73,7 +73,7 @@ def _actions(filesystem: pafs.FileSystem, log: str) -> Iterator[dict[str, Any]]:
 
 
 def _vector_file(filesystem: pafs.FileSystem, place: str, path: str, vector: dict[str, Any]) -> str:
-    """The file of a vector, from the folder of its table."""
+    """Return the path of a deletion vector's file, relative to the table's folder."""
     text = str(vector.get("pathOrInlineDv"))
     if vector.get("storageType") == "u":
         prefix, digits = text[:-UUID_DIGITS], text[-UUID_DIGITS:]
@@ -91,7 +91,7 @@ def _vector_file(filesystem: pafs.FileSystem, place: str, path: str, vector: dic
 
 
 def _inside(place: str, name: object) -> str:
-    """A path from a folder of the table. Raises SourceError if it leads out of it."""
+    """Return a path below the table's folder. Raises SourceError if it leads outside."""
     text = unquote(str(name))
     if (
         not text

@@ -1,4 +1,4 @@
-"""Delta Lake: snapshots by delta-rs, and what its log says of changes between them."""
+"""Delta Lake: snapshots by delta-rs, and the changes between them from the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _VECTOR = re.compile(r"deletion_vector_.*\.bin")
 
 
 class Rewrite(NamedTuple):
-    """Files whose rows are those of other files, as a compaction leaves them."""
+    """Files that replaced others with the same rows, as by compaction."""
 
     removed: frozenset[str]
     added: frozenset[str]
@@ -50,7 +50,7 @@ class Rewrite(NamedTuple):
 def read_delta_snapshot(
     filesystem: pafs.FileSystem, place: str, path: str, at: str | None, access: FileAccess = ANYWHERE
 ) -> Snapshot:
-    """The table at a version or time.
+    """Read the table at a version or time.
 
     `place`: the table as it was asked for, for messages.
     `path`: the same on the file system.
@@ -85,10 +85,10 @@ def read_delta_snapshot(
 
 
 def delta_file_rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, new: Snapshot) -> list[Rewrite]:
-    """Files of a snapshot whose rows are those of files of a later one, by the commits between them.
+    """Return the rewrites that replaced files of a snapshot with files of a later one, from the commits between them.
 
-    Such are the commits that say of all their changes that they change no rows (`dataChange: false`). A file that anything
-    else touched is not among them.
+    These are the commits whose changes all declare `dataChange: false`. A file that any other commit touched is
+    excluded.
     """
     before, after = {file.path for file in old.files}, {file.path for file in new.files}
     groups: list[tuple[set[str], set[str]]] = []
@@ -114,7 +114,9 @@ def delta_file_rewrites(filesystem: pafs.FileSystem, path: str, old: Snapshot, n
 
 
 def _actions(filesystem: pafs.FileSystem, path: str, version: int) -> tuple[set[str], set[str], bool | None]:
-    """The files that a commit removes and adds, and whether it changes rows; None if it is gone, or changes columns."""
+    """Return the files that a commit removes and adds, and whether it changes rows; None if the commit is missing, or
+    changes columns.
+    """
     removed, added, is_change = set[str](), set[str](), False
     try:
         with filesystem.open_input_stream(f"{path}/{LOG}/{version:020}.json", compression=None) as stream:
@@ -133,7 +135,9 @@ def _actions(filesystem: pafs.FileSystem, path: str, version: int) -> tuple[set[
 
 
 def _check_log(place: str, folder: str, access: FileAccess) -> None:
-    """Look at all files of a log, and at what they name, before the library opens them. Raises as `read_delta_snapshot`."""
+    """Check all files of a log, and the files that they reference, before the library opens them. Raises as
+    `read_delta_snapshot`.
+    """
     here = pafs.LocalFileSystem()
     infos = here.get_file_info(pafs.FileSelector(f"{folder}/{LOG}", allow_not_found=True))
     infos += here.get_file_info(pafs.FileSelector(f"{folder}/{LOG}/_sidecars", allow_not_found=True))
@@ -144,7 +148,7 @@ def _check_log(place: str, folder: str, access: FileAccess) -> None:
 
 
 def _commits(filesystem: pafs.FileSystem, path: str) -> dict[int, datetime | None]:
-    """The versions that the log holds as commits, and when they were written."""
+    """Return the versions whose commits are in the log, with their modification times."""
     commits = {}
     for info in filesystem.get_file_info(pafs.FileSelector(f"{path}/{LOG}", allow_not_found=True)):
         match = _VERSIONED.fullmatch(info.base_name)
@@ -154,7 +158,7 @@ def _commits(filesystem: pafs.FileSystem, path: str) -> dict[int, datetime | Non
 
 
 def _version(place: str, at: str, commits: Mapping[int, datetime | None]) -> int:
-    """The version that a user means."""
+    """Resolve a version number or time to a version."""
     if at.isdecimal():
         if commits and int(at) > max(commits):
             raise SourceError(place, f"has no version {at}: its newest is {max(commits)}.")
@@ -170,9 +174,9 @@ def _version(place: str, at: str, commits: Mapping[int, datetime | None]) -> int
 
 @contextmanager
 def _local(filesystem: pafs.FileSystem, path: str, version: int | None) -> Iterator[str]:
-    """A local folder with the log of the table: that of the table itself, or a copy.
+    """Yield a local folder with the table's log: the table itself, or a copy.
 
-    So the log comes over the same file system, with the same credentials, as the data.
+    The log is read through the same file system, with the same credentials, as the data.
     """
     if is_local_filesystem(filesystem):
         yield str(Path(path).absolute())
@@ -190,7 +194,7 @@ def _local(filesystem: pafs.FileSystem, path: str, version: int | None) -> Itera
 
 
 def _copied(filesystem: pafs.FileSystem, path: str, name: str, folder: Path) -> bytes:
-    """The content of a file of the table, which is copied."""
+    """Copy a file of the table and return its content."""
     with filesystem.open_input_stream(f"{path}/{name}", compression=None) as stream:
         content: bytes = stream.read()
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -199,7 +203,7 @@ def _copied(filesystem: pafs.FileSystem, path: str, name: str, folder: Path) -> 
 
 
 def _needed(filesystem: pafs.FileSystem, path: str, version: int | None) -> list[str]:
-    """The files of the log that a version needs: the last checkpoint before it, and the commits since."""
+    """Return the log files that a version needs: the last checkpoint before it, and later commits."""
     infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/{LOG}", recursive=True))
     entries = [(match, info) for info in infos if (match := _VERSIONED.fullmatch(info.base_name))]
     within = [(int(match[1]), match[2], info) for match, info in entries if version is None or int(match[1]) <= version]
@@ -261,7 +265,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _deleted_rows(table: Any) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Positions of the deleted rows, by the paths that the log gives to the files."""
+    """Return the positions of the deleted rows by file path in the log."""
     root = str(table.table_uri).rstrip("/") + "/"
     positions = {}
     for batch in pa.RecordBatchReader.from_stream(table.deletion_vectors()):

@@ -1,4 +1,4 @@
-"""Iceberg: snapshots by pyiceberg, from a metadata file or the folder of a table."""
+"""Iceberg: snapshots by pyiceberg, from a metadata file or a table's folder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"v?(\d+)")
 def read_iceberg_snapshot(
     filesystem: pafs.FileSystem, place: str, path: str, at: str | None, access: FileAccess = ANYWHERE
 ) -> Snapshot:
-    """The table at a snapshot or time.
+    """Read the table at a snapshot or time.
 
     `place`: the table as it was asked for, for messages.
     `path`: its folder or a metadata file, on the file system.
@@ -59,7 +59,7 @@ def read_iceberg_snapshot(
 
 
 def _newest_metadata(filesystem: pafs.FileSystem, folder: str, access: FileAccess) -> str:
-    """What the table's hint says, or the file of the greatest number."""
+    """Return the metadata file named by the version hint, or the one with the greatest number."""
     paths = {path.rpartition("/")[2]: path for path in iceberg_metadata_files(filesystem, folder)}
     hint_path = f"{folder}/{METADATA}/version-hint.text"
     access.require(filesystem, [f"{folder}/{METADATA}"])
@@ -106,7 +106,7 @@ def _snapshot(
 
 
 def _chosen(place: str, table: Any, at: str | None) -> Any:
-    """The snapshot that a user means."""
+    """Resolve a snapshot id or time to a snapshot."""
     if at is None:
         snapshot = table.current_snapshot()
         if snapshot is None:
@@ -145,7 +145,7 @@ def _files(
 
 
 def _partition_values(table: Any, file: Any, schema: Any, columns: pa.Schema) -> dict[str, pa.Scalar]:
-    """Of columns that the file may lack, as one that was added to the table as it lay in its folders."""
+    """Return the partition values of columns that the file may lack, such as columns of a file added in place."""
     from pyiceberg.transforms import IdentityTransform
 
     values = {}
@@ -159,7 +159,7 @@ def _partition_values(table: Any, file: Any, schema: Any, columns: pa.Schema) ->
 
 
 def _counts_of(kind: pa.DataType) -> pa.DataType:
-    """What the numbers of a date or time are."""
+    """Return the integer type that stores a date or time type."""
     return pa.int32() if kind.bit_width == 32 else pa.int64()
 
 
@@ -168,7 +168,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 class _Deleted:
-    """Positions of deleted rows; a file of them may be of many data files, and is read once."""
+    """Positions of deleted rows; a delete file may cover many data files and is read once."""
 
     def __init__(self, io: Any) -> None:
         self.io = io
@@ -188,6 +188,6 @@ class _Deleted:
 
 
 def iceberg_metadata_files(filesystem: pafs.FileSystem, folder: str) -> list[str]:
-    """The metadata files of an Iceberg table."""
+    """Return the metadata files of an Iceberg table."""
     below = filesystem.get_file_info(pafs.FileSelector(f"{folder}/{METADATA}", allow_not_found=True))
     return [info.path for info in below if info.base_name.endswith(METADATA_END)]

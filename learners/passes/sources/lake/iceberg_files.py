@@ -1,4 +1,4 @@
-"""The files of an Iceberg table, for pyiceberg: over the file system of the table, and nowhere else."""
+"""File access for pyiceberg, limited to the table's file system and folder."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class TableFile(InputFile):
         return int(self.filesystem.get_file_info(self.location).size or 0)
 
     def exists(self) -> bool:
-        """Whether it is there."""
+        """Return whether the file exists."""
         return bool(self.filesystem.get_file_info(self.location).type == pafs.FileType.File)
 
     def open(self, seekable: bool = True) -> Any:
-        """Its bytes."""
+        """Open the file for reading."""
         del seekable
         return self.filesystem.open_input_file(self.location)
 
@@ -42,8 +42,8 @@ class TableFile(InputFile):
 class TableFiles(FileIO):
     """Files below the folder of a table.
 
-    The metadata names all files by whole addresses; they are found below the folder, also if it was copied elsewhere. So no
-    metadata can lead to another place.
+    The metadata names all files by absolute location; they are resolved below the folder, even if the table was
+    copied. So no metadata can reference another location.
 
     `place`: the table as it was asked for, for messages.
     `folder`: on the file system.
@@ -56,29 +56,29 @@ class TableFiles(FileIO):
         self.folder, self.location = folder.rstrip("/"), location.rstrip("/")
 
     def path(self, location: str) -> str:
-        """Where a file is on the file system. Raises SourceError if it is not below the table's folder."""
+        """Return the path of a file on the file system. Raises SourceError if it is outside the table's folder."""
         rest = location.removeprefix(self.location + "/")
         if rest == location or ".." in rest.split("/"):
             raise SourceError(self.place, f"has a file outside its folder ({location}). Copy the table.")
         return f"{self.folder}/{rest}"
 
     def new_input(self, location: str) -> InputFile:
-        """A file to read."""
+        """Open a file of the table for input."""
         return TableFile(self.filesystem, self.path(location), self.access)
 
     def new_output(self, location: str) -> OutputFile:
-        """Nothing: tables are only read."""
+        """Refuse to write: tables are read-only. Raises SourceError."""
         raise SourceError(self.place, f"is only read: {location} is not written.")
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Nothing: tables are only read."""
+        """Refuse to delete: tables are read-only. Raises SourceError."""
         raise SourceError(self.place, f"is only read: {location} is not removed.")
 
 
 def open_iceberg_table(
     filesystem: pafs.FileSystem, place: str, path: str, access: FileAccess
 ) -> tuple[StaticTable, TableFiles]:
-    """The table of a metadata file, and its files."""
+    """Open the table of a metadata file, with its files."""
     metadata = FromInputFile.table_metadata(TableFile(filesystem, path, access))
     files = TableFiles(filesystem, place, path.rpartition("/")[0].rpartition("/")[0], metadata.location, access)
     table = StaticTable(

@@ -1,4 +1,4 @@
-"""Which paths are lake tables, or lie in one; the snapshot that a path means, and what has changed since an earlier one."""
+"""Detect lake tables, resolve the snapshot of a path, and find changes since an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ANEW = "Where the counts of those rows were not kept by themselves, the rows th
 
 
 class Named(NamedTuple):
-    """What a path or URI says of a table: its format, if it is told, its place, and the snapshot."""
+    """Parsed path or URI of a table: its format, if given, its location and the snapshot."""
 
     kind: str | None
     place: str
@@ -44,7 +44,9 @@ class Named(NamedTuple):
 
 
 def parse_lake_table_uri(uri: str) -> Named:
-    """The parts of `delta://PLACE@VERSION`, `iceberg://PLACE@SNAPSHOT` and `catalog://NAME/TABLE@SNAPSHOT`; any other path is a place by itself."""
+    """Parse `delta://PLACE@VERSION`, `iceberg://PLACE@SNAPSHOT` and `catalog://NAME/TABLE@SNAPSHOT`; any other path is
+    a location without a snapshot.
+    """
     match = _URI.fullmatch(uri)
     if match is None:
         return Named(None, uri, None)
@@ -52,7 +54,7 @@ def parse_lake_table_uri(uri: str) -> Named:
 
 
 def lake_table_format(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """The format of a lake table; None if the path is none."""
+    """Return the format of a lake table; None if the path is not one."""
     if path.endswith(METADATA_END):
         return ICEBERG
     folder = path.rstrip("/")
@@ -64,9 +66,9 @@ def lake_table_format(filesystem: pafs.FileSystem, path: str) -> str | None:
 
 
 def refuse_lake_table_part(filesystem: pafs.FileSystem, folder: str, *, takes_itself: bool = True) -> None:
-    """Refuse a folder of a lake table, such as one of a partition: its files alone do not tell which rows are deleted.
+    """Refuse a folder inside a lake table, such as a partition: its files alone do not show which rows are deleted.
 
-    `takes_itself` says whether the folder may be the table, which a caller that has looked there knows.
+    `takes_itself`: whether to check the folder itself, which the caller may already have done.
 
     Raises SourceError.
     """
@@ -83,7 +85,7 @@ def refuse_lake_table_part(filesystem: pafs.FileSystem, folder: str, *, takes_it
 
 
 def refuse_lake_table_files(filesystem: pafs.FileSystem, paths: Iterable[str]) -> None:
-    """Refuse files that lie in a lake table, as a shell names them for `table/*.parquet`. Raises SourceError."""
+    """Refuse files inside a lake table, such as a shell's expansion of `table/*.parquet`. Raises SourceError."""
     if "http" in filesystem.type_name:  # servers of files list no folders
         return
     for folder in sorted({str(PurePosixPath(path).parent) for path in paths}):
@@ -92,7 +94,7 @@ def refuse_lake_table_files(filesystem: pafs.FileSystem, paths: Iterable[str]) -
 
 
 def refuse_nested_lake_tables(path: str, below: list[str]) -> None:
-    """Refuse a folder with lake tables somewhere below it, by the paths of all that lies there. Raises SourceError."""
+    """Refuse a folder with lake tables below it, given the paths of its entries. Raises SourceError."""
     for entry in below:
         parts = PurePosixPath(entry).parts
         if LOG in parts:
@@ -104,7 +106,7 @@ def refuse_nested_lake_tables(path: str, below: list[str]) -> None:
 
 @dataclass(frozen=True)
 class KnownSnapshot:
-    """What somebody has noted of a snapshot that statistics were counted of."""
+    """Recorded snapshot from which statistics were counted."""
 
     # `kind`, `folder`, `version`: as of `Snapshot`.
     kind: str
@@ -114,7 +116,7 @@ class KnownSnapshot:
 
 
 class Changes(NamedTuple):
-    """What a snapshot lacks that an earlier one had."""
+    """Changes of a table since an earlier snapshot."""
 
     files: Sequence[SourceFile]  # that have left and are still there: their rows can be subtracted
     # Identities of files -> those of the files that hold the same rows now.
@@ -125,7 +127,7 @@ class Changes(NamedTuple):
 def lake_table_snapshot(
     filesystem: pafs.FileSystem, uri: str, path: str, at: str | None, access: FileAccess = ANYWHERE
 ) -> Snapshot | None:
-    """The snapshot that a path or URI means; None if it is no lake table.
+    """Return the snapshot of a path or URI; None if it is not a lake table.
 
     `uri`: as it was asked for.
     `path`: of its place on the file system.
@@ -162,7 +164,7 @@ def lake_table_changes(
     known: KnownSnapshot,
     access: FileAccess = ANYWHERE,
 ) -> Changes:
-    """What has left the table since a snapshot that statistics were counted of; nothing if that is of another table.
+    """Find the files that left the table since a snapshot with counted statistics; empty if that is of another table.
 
     `files`: those of the snapshot, in its order.
     """

@@ -1,4 +1,4 @@
-"""A lake table at one moment: which files hold its rows, and how they are opened."""
+"""A lake table at one moment: the files with its rows, and how to open them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LakeFile:
 
     @property
     def key(self) -> str:
-        """Path and deleted rows: what tells it from other files of the table."""
+        """Path and hash of the deleted rows, which distinguish the file from others of the table."""
         if not self.deleted.size:
             return self.path
         positions = np.ascontiguousarray(self.deleted, "<i8").tobytes()
@@ -58,12 +58,12 @@ class Snapshot:
 
     @property
     def folder(self) -> str:
-        """The folder of the table, also where one of its metadata files was named."""
+        """Folder of the table, even if a metadata file was named."""
         is_file = self.path.endswith(METADATA_END)
         return self.path.rpartition("/")[0].rpartition("/")[0] if is_file else self.path.rstrip("/")
 
     def facts(self, files: Sequence[SourceFile]) -> dict[str, object]:
-        """What is kept of it with a model."""
+        """Return the facts about the snapshot that are stored with a model."""
         facts = {"format": self.kind, "table": self.place, "version": self.version, "time": self.time}
         return facts | {"n_files": len(self.files), "n_rows": sum(file.n_rows for file in files)}
 
@@ -71,7 +71,7 @@ class Snapshot:
 def open_snapshot_files(
     filesystem: pafs.FileSystem, snapshot: Snapshot, files: Sequence[LakeFile], access: FileAccess = ANYWHERE
 ) -> list[SourceFile]:
-    """Files with the columns of the table.
+    """Open files with the columns of the table.
 
     `snapshot`: whose columns count.
     `files`: of this or another snapshot of the table.
@@ -99,7 +99,7 @@ def _opened(filesystem: pafs.FileSystem, snapshot: Snapshot, lake_file: LakeFile
 
 
 def _names_in_file(snapshot: Snapshot, own: pa.Schema) -> dict[str, str]:
-    """The columns of the table that a file has -> their names in the file."""
+    """Map the table's columns to their names in a file."""
     by_id = {int(one.metadata[_FIELD_ID]): one.name for one in own if _FIELD_ID in (one.metadata or {})}
     goes_by_id = bool(snapshot.ids and by_id)  # a name may be that of a column that was dropped
     names, physical_names = set(own.names), dict[str, str]()
@@ -116,7 +116,7 @@ def _null(kind: pa.DataType) -> pa.Scalar:
 
 
 def parse_snapshot_time(uri: str, at: str) -> datetime:
-    """A time that a user gives; without a zone it is of UTC. Raises SourceError if it is none."""
+    """Parse a time given by the user; without a zone it is UTC. Raises SourceError if invalid."""
     try:
         time = datetime.fromisoformat(at)
     except ValueError:

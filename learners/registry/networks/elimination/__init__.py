@@ -1,1 +1,1 @@
-"""Exact answers of discrete networks by summing out variables, without a circuit."""
+"""Exact inference in discrete networks by variable elimination, without a circuit."""

@@ -1,4 +1,4 @@
-"""Answers of a discrete network to queries in the words of its columns, by elimination."""
+"""Answer queries about a discrete network's columns by variable elimination."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from learners.registry.networks.likelihood_weighting import NotSampled, likeliho
 
 
 class EliminationSource(Source):
-    """The exact answers of a network without a circuit, given likelihoods of some variables."""
+    """Exact inference in a network without a circuit, given likelihoods of some variables."""
 
     def __init__(self, elimination: Elimination, likelihoods: Likelihoods = NOTHING) -> None:
         self.elimination, self.weights = elimination, likelihoods.log_weights
@@ -31,31 +31,31 @@ class EliminationSource(Source):
         self.log_scale = float(elimination.row_logs(nothing, self.weights)[0]) if self.weights else 0.0
 
     def row_logs(self, x: Array) -> Floats:
-        """Logs of rows."""
+        """Return the log probability of each row."""
         return self.elimination.row_logs(x, self.weights) - self.log_scale
 
     def row_marginals(self, x: Array, variables: Sequence[int]) -> tuple[Floats, list[Summary]]:
-        """Logs, and the distribution of each variable by itself."""
+        """Return the log probability of each row, and the marginal distribution of each variable."""
         logs, shares = self.elimination.row_marginals(x, variables, self.weights)
         return logs - self.log_scale, list(map(Summary, shares))
 
     def row_tables(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary]:
-        """Logs, and the joint distribution of variables."""
+        """Return the log probability of each row, and the joint distribution of the variables."""
         logs, tables = self.elimination.row_tables(x, variables, self.weights)
         return logs - self.log_scale, Summary(tables.reshape(len(tables), -1))
 
     def row_moments(self, x: Array, variables: Sequence[int]) -> tuple[Floats, Summary, Floats]:
-        """Never asked: a network of discrete variables has no numbers."""
+        """Raise AssertionError: discrete variables have no moments."""
         raise AssertionError("a network of discrete variables has no moments")
 
     def row_draws(self, x: Array, n: int, seed: int) -> Sequence[Floats]:
-        """Rows drawn given each row."""
+        """Draw rows given each row's evidence."""
         rngs = [np.random.default_rng(seed) for _ in range(x.shape[1])]
         return self.elimination.row_draws(x, n, rngs, self.weights)
 
 
 def elimination_query_handlers(elimination: Elimination, likelihoods: Likelihoods) -> Batches:
-    """What answers the queries of each kind to a network, given likelihoods of some variables."""
+    """Return the handlers of each query kind for a network, given likelihoods of some variables."""
     source = EliminationSource(elimination, likelihoods)
     return {**source.batches, "map": partial(_most_probable, elimination, likelihoods.log_weights)}
 
@@ -63,7 +63,7 @@ def elimination_query_handlers(elimination: Elimination, likelihoods: Likelihood
 def answer_by_elimination(
     columns: Columns, elimination: Elimination, queries: Sequence[Query], pause: Callable[[], None] | None = None
 ) -> list[Answer]:
-    """Answers as `queries.answer_all` tells; the most probable values are exact, whatever solver a query names.
+    """Answer queries as `queries.answer_all` does; MAP answers are exact, whatever solver a query names.
 
     Raises TablesTooLargeToSum if an exact answer needs too much memory, before it starts; and what `queries.answer_all` raises.
     """
@@ -78,10 +78,10 @@ BY_ITSELF = Sampling(time_limit_s=5.0)
 def answer_exactly_or_by_samples(
     columns: Columns, elimination: Elimination, query: Query, pause: Callable[[], None] | None = None
 ) -> Answer:
-    """The exact answer to a query; where its tables do not fit into memory, one of `likelihood_weighting_answer`.
+    """Answer a query exactly, or by `likelihood_weighting_answer` if its tables do not fit into memory.
 
-    Which one it is, is decided before a table is made. Raises what `answer_by_elimination` raises; NotSampled of a kind of query
-    that samples do not answer, NoWorlds.
+    The choice is made before any table is allocated. Raises the errors of `answer_by_elimination`; NotSampled for
+    query kinds without sampling, NoWorlds.
     """
     try:
         (answer,) = answer_by_elimination(columns, elimination, [query], pause)

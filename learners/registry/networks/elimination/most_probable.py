@@ -1,4 +1,4 @@
-"""The most probable values of some variables, the others summed out: max-product elimination, best first."""
+"""Most probable values of some variables with the others summed out: max-product elimination, best first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from learners.registry.networks.elimination.rows import Elimination
 
 
 class Assigned(NamedTuple):
-    """An assignment with the logarithm of its probability, together with the evidence."""
+    """An assignment with the log of its joint probability with the evidence."""
 
     codes: dict[int, int]
     log_probability: float
 
 
 class _Part(NamedTuple):
-    """The best of a part of all assignments, and the value of one variable by which the next best differs from it."""
+    """Best assignment within a subset of all assignments, and the variable value in which the next best differs from
+    it.
+    """
 
     best: Assigned
     log_next: float
@@ -39,9 +41,9 @@ def most_probable(
     n: int = 1,
     time_limit_s: float = np.inf,
 ) -> Iterator[Assigned]:
-    """The most probable assignments of variables given others, at most n, the best first.
+    """Yield at most n most probable assignments of variables given others, best first.
 
-    After the time limit no further ones are looked for. Raises ImpossibleEvidence, TablesTooLargeToSum.
+    After the time limit the search stops. Raises ImpossibleEvidence, TablesTooLargeToSum.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Orders in which variables are summed out, and the trees of cliques that come of them."""
+"""Elimination orders and their clique trees."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MANY_CELLS = 1_000_000
 
 @dataclass(frozen=True)
 class Clique:
-    """Variables of one table, the first summed out first: those in `eliminated`, then those that the parent has, too."""
+    """Variables of one table in elimination order: first `eliminated`, then those shared with the parent."""
 
     scope: tuple[int, ...]
     eliminated: tuple[int, ...]
@@ -22,31 +22,31 @@ class Clique:
 
     @property
     def separator(self) -> tuple[int, ...]:
-        """The variables that the parent has, too."""
+        """Variables shared with the parent."""
         return self.scope[len(self.eliminated) :]
 
 
 @dataclass(frozen=True)
 class CliqueTree:
-    """Cliques, children before parents; `home` is the clique in which each variable is summed out."""
+    """Cliques, children before parents; `home` maps each variable to the clique that eliminates it."""
 
     cliques: tuple[Clique, ...]
     home: dict[int, int]
 
     @property
     def n_cells(self) -> int:
-        """The cells of all tables."""
+        """Total number of cells of all tables."""
         return sum(clique.n_cells for clique in self.cliques)
 
     def place_of(self, scope: Collection[int]) -> int:
-        """The clique that holds all of some variables which a family, or a query, has joined."""
+        """Return the clique that contains all of some variables, which a family or query joins."""
         return min(self.home[v] for v in scope)
 
 
 def clique_tree(
     scopes: Sequence[Collection[int]], sizes: Sequence[int], last: Collection[int] = frozenset()
 ) -> CliqueTree:
-    """The tree of the cheapest order of several rules.
+    """Return the clique tree of the cheapest elimination order found by several rules.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ _Steps = list[tuple[int, int]]
 
 
 def _order(neighbours: Sequence[int], sizes: Sequence[int], is_last: Sequence[bool], rule: str) -> _Steps:
-    """Sum out the variable with the least score first; neighbours are bits of an integer."""
+    """Eliminate the variable with the least score first; neighbours are bits of an integer."""
     around = list(neighbours)
     logs = [math.log(size) for size in sizes]
 
@@ -131,7 +131,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _tree(steps: _Steps, variables: Sequence[int], sizes: Sequence[int], is_last: Sequence[bool]) -> CliqueTree:
-    """The cliques of an order: one whose variables are all in a child joins that child."""
+    """Return the cliques of an order; a clique whose variables are all in a child is merged with it."""
     position = {v: i for i, (v, _) in enumerate(steps)}
     joined: dict[int, int] = {}  # of a variable the one whose clique it joins
     for v, own in steps:

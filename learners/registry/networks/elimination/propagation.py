@@ -1,4 +1,4 @@
-"""Tables of a clique tree multiplied and summed, for several rows of evidence at once: messages up to the roots, and down again."""
+"""Message passing in a clique tree, for several rows of evidence at once: up to the roots and down again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_SPREAD = 650.0
 
 
 class Factor(NamedTuple):
-    """A function of some variables in the order in which they are summed out, and of the row."""
+    """A function of some variables, in elimination order, and of the row."""
 
     scope: tuple[int, ...]
     values: Floats  # (n_rows or 1, sizes of the scope ...), the largest of each row 1; in logarithms 0
@@ -25,11 +25,11 @@ class Factor(NamedTuple):
 
 
 class Beyond(ArithmeticError):
-    """A product of doubles may lose what is possible: calculate with logarithms."""
+    """Raised if a product of doubles may underflow, so that logarithms are needed."""
 
 
 class Collected(NamedTuple):
-    """What one pass up leaves: the product in each clique, and what it sent to its parent."""
+    """Result of the upward pass: the product in each clique, and its message to the parent."""
 
     products: list[Factor]
     messages: list[Factor | None]
@@ -37,7 +37,7 @@ class Collected(NamedTuple):
 
 
 class Propagation:
-    """Passes over a clique tree.
+    """Message passing over a clique tree.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Propagation:
         self.tree, self.sizes, self.pause, self.maximised, self.in_logs = tree, sizes, pause, maximised, in_logs
 
     def collect(self, factors: Sequence[Factor]) -> Collected:
-        """Pass messages up to the roots; factors have variables. Raises Beyond."""
+        """Pass messages up to the roots; every factor has variables. Raises Beyond."""
         waiting: list[list[Factor]] = [[] for _ in self.tree.cliques]
         log_total: Floats = np.zeros(1)
         for factor in factors:
@@ -80,7 +80,9 @@ class Propagation:
         return Collected(products, messages, log_total)
 
     def distribute(self, collected: Collected, places: Collection[int]) -> dict[int, Factor]:
-        """Pass messages down, and return what the cliques at some places believe; products are used up. Raises Beyond."""
+        """Pass messages down and return the beliefs of the cliques at some places; consumes the products. Raises
+        Beyond.
+        """
         needed = set[int]()
         for goal in places:
             place = goal
@@ -112,7 +114,7 @@ class Propagation:
         return found
 
     def reduced_to(self, factor: Factor, scope: Sequence[int], is_maximised: bool) -> Floats:
-        """(n_rows, sizes of the scope ...): a factor with all other variables summed out, or maximised."""
+        """Sum or maximize all other variables out of a factor, (n_rows, sizes of the scope ...)."""
         kept = set(scope)
         groups: list[tuple[bool, int]] = []  # neighbouring variables that stay, or go, as one axis
         for v in factor.scope:
@@ -149,7 +151,7 @@ class Propagation:
         return self._reduced_axis(own, is_maximised).reshape(shape[0], *shape[1 + n_eliminated :])
 
     def _normalised(self, scope: tuple[int, ...], values: Floats, spread: float) -> tuple[Factor, Floats]:
-        """A factor whose largest value of each row is one, and the logarithm of what it was divided by."""
+        """Scale a factor so that the largest value of each row is one; returns it with the log of the divisor."""
         top = values.max(axis=tuple(range(1, values.ndim)), keepdims=True)
         if self.in_logs:
             is_zero = top == -np.inf
@@ -167,7 +169,7 @@ class Propagation:
         return np.divide(values, by, out=np.zeros(shape), where=np.broadcast_to(by > 0.0, shape))
 
     def _product(self, factors: list[Factor], scope: tuple[int, ...]) -> Factor:
-        """The product over all variables of a scope; small factors meet first."""
+        """Multiply factors over all variables of a scope, small ones first."""
         spread = 0.0
         if not self.in_logs:
             spread = sum(factor.spread for factor in factors)
@@ -198,7 +200,7 @@ class Propagation:
 
 
 def _spread(values: Floats) -> float:
-    """Nats between the largest and the least positive entry."""
+    """Return the nats between the largest and the least positive entry."""
     least = float(np.min(values, where=values > 0.0, initial=np.inf))
     return math.log(float(values.max()) / least) if least < np.inf else 0.0
 
@@ -206,7 +208,7 @@ def _spread(values: Floats) -> float:
 def family_factor(
     scope: Sequence[int], table: Floats, position: Mapping[int, int], observed: Mapping[int, Integers]
 ) -> tuple[Factor, Floats]:
-    """A family's table given rows of evidence, and the logarithm (n_rows or 1,) of what it was divided by.
+    """Return a family's table given rows of evidence, scaled, and the log (n_rows or 1,) of the divisor.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Exact answers of a discrete network to rows of evidence, each with its own pattern of missing values."""
+"""Exact answers of a discrete network for rows of evidence, each with its own pattern of missing values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MOST_KEPT_TREES = 32
 
 
 class TablesTooLargeToSum(NetworkTooLarge):
-    """The tables that an exact answer needs do not fit into memory."""
+    """Raised if the tables of an exact answer do not fit into memory."""
 
     def __init__(self, n_cells: int, most_bytes: int) -> None:
         n_bytes = n_cells * BYTES_PER_CELL
@@ -46,7 +46,9 @@ class TablesTooLargeToSum(NetworkTooLarge):
 
 
 class _Plan(NamedTuple):
-    """What a pattern of evidence and a question need: families, a tree over their hidden variables, and where each is."""
+    """Plan for an evidence pattern and a question: the families, a clique tree over their hidden variables, and the
+    variables' positions.
+    """
 
     families: tuple[int, ...]
     tree: CliqueTree
@@ -54,7 +56,7 @@ class _Plan(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """A pass up for some rows, and the logarithm (n_rows,) of what they add up to."""
+    """Upward pass for some rows, with the log (n_rows,) of each total."""
 
     propagation: Propagation
     collected: Collected
@@ -62,7 +64,7 @@ class _Pass(NamedTuple):
 
 
 class Elimination:
-    """A network that sums out variables as each question needs: barren ones are left out, known ones are no axes.
+    """Variable elimination in a network for each question; barren variables are skipped, known ones are not axes.
 
     Parameters
     ----------
@@ -85,17 +87,17 @@ class Elimination:
         self._plans: dict[tuple[object, ...], _Plan] = {}
 
     def with_pause(self, pause: Callable[[], None] | None) -> Elimination:
-        """The same, with its trees, paused by another function."""
+        """Return a copy that shares the clique trees but calls another pause function."""
         other = Elimination(self.network, self.most_bytes, pause)
         other._plans = self._plans
         return other
 
     def n_cells(self, observed: Iterable[int], targets: Iterable[int]) -> int:
-        """The cells of the tables that an answer about some variables needs, given others."""
+        """Return the number of table cells that an answer about some variables needs, given others."""
         return self.plan(frozenset(observed), frozenset(targets)).tree.n_cells
 
     def row_logs(self, x: Array, weights: Mapping[int, Floats]) -> Floats:
-        """(n_rows,) float64: log probability of rows, times the likelihoods of some variables."""
+        """Return the log probability of rows, times the likelihoods of some variables, (n_rows,) float64."""
         logs = np.empty(x.shape[1])
         for rows, observed in self._patterns(x):
             plan = self.plan(frozenset(observed), frozenset(weights))
@@ -106,7 +108,9 @@ class Elimination:
     def row_marginals(
         self, x: Array, variables: Sequence[int], weights: Mapping[int, Floats]
     ) -> tuple[Floats, list[Floats]]:
-        """Logs as `row_logs`, and (n_rows, n_values) of each variable by itself. Raises ImpossibleEvidence."""
+        """Return logs as `row_logs`, and the marginal distribution of each variable, (n_rows, n_values). Raises
+        ImpossibleEvidence.
+        """
         logs = np.empty(x.shape[1])
         shares: list[Floats] = [np.zeros((x.shape[1], self.sizes[v])) for v in variables]
         for rows, observed in self._patterns(x):
@@ -127,7 +131,9 @@ class Elimination:
         return logs, shares
 
     def row_tables(self, x: Array, variables: Sequence[int], weights: Mapping[int, Floats]) -> tuple[Floats, Floats]:
-        """Logs as `row_logs`, and (n_rows, n_values, ...): the joint distribution of variables. Raises ImpossibleEvidence."""
+        """Return logs as `row_logs`, and the joint distribution of the variables, (n_rows, n_values, ...). Raises
+        ImpossibleEvidence.
+        """
         check_joint_cell_count([self.sizes[v] for v in variables])
         logs, tables = np.empty(x.shape[1]), np.zeros((x.shape[1], *(self.sizes[v] for v in variables)))
         for rows, observed in self._patterns(x):
@@ -153,7 +159,7 @@ class Elimination:
     def row_draws(
         self, x: Array, n: int, rngs: Sequence[np.random.Generator], weights: Mapping[int, Floats]
     ) -> list[Floats]:
-        """(n, n_variables) float64 of each row, drawn given it; NaN of variables that the network does not have.
+        """Draw n samples given each row, (n, n_variables) float64; NaN for variables that the network lacks.
 
         Raises ImpossibleEvidence.
         """
@@ -173,7 +179,7 @@ class Elimination:
         return drawn
 
     def _draw(self, plan: _Plan, up: _Pass, rng: np.random.Generator, codes: Integers) -> None:
-        """Draw what the tree holds, from the roots down, and then everything below it; OUT codes (n_variables, n)."""
+        """Draw the variables of the tree from the roots down, then all variables below it; OUT codes (n_variables, n)."""
         for place in reversed(range(len(plan.tree.cliques))):
             self.pause()
             clique = plan.tree.cliques[place]
@@ -196,7 +202,7 @@ class Elimination:
                 codes[v] = _drawn_columns(table, above, rng, False)
 
     def _patterns(self, x: Array) -> Iterator[tuple[Integers, dict[int, Integers]]]:
-        """Rows that know the same variables, and the codes of these."""
+        """Yield groups of rows with the same known variables, and the codes of these."""
         known = mask_unknown_codes(x, np.array(self.sizes))
         patterns, which = np.unique(~np.isnan(known), axis=1, return_inverse=True)
         for place in range(patterns.shape[1]):
@@ -210,7 +216,9 @@ class Elimination:
     def _chunks(
         self, plan: _Plan, rows: Integers, observed: Mapping[int, Integers]
     ) -> Iterator[tuple[Integers, dict[int, Integers]]]:
-        """Rows as many as fit into memory together, with the codes of what they know: one if all rows have the same."""
+        """Yield as many rows as fit into memory together, with the codes of their evidence; one code if all rows have
+        the same.
+        """
         cells = max(plan.tree.n_cells, 1)
         most = min(CELLS_AT_A_TIME, self.most_bytes // BYTES_PER_CELL)
         step = max(1, most // max(cells, len(self.sizes)))
@@ -226,7 +234,7 @@ class Elimination:
         joint: tuple[int, ...] = (),
         last: frozenset[int] = frozenset(),
     ) -> _Plan:
-        """The plan of a pattern and a question, kept for those asked last. Raises TablesTooLargeToSum."""
+        """Return the plan for a pattern and a question, cached for recent ones. Raises TablesTooLargeToSum."""
         key = (observed, targets, joint, last)
         plan = self._plans.get(key)
         if plan is None:
@@ -249,7 +257,7 @@ class Elimination:
         weights: Mapping[int, Floats],
         maximised: frozenset[int] = frozenset(),
     ) -> _Pass:
-        """One pass up, with doubles, or with logarithms where these lose what is possible."""
+        """Run the upward pass with doubles, or with logarithms if these may underflow."""
         try:
             return self._pass(plan, observed, weights, maximised, in_logs=False)
         except Beyond:
@@ -301,7 +309,7 @@ class Elimination:
         observed: Mapping[int, Integers],
         weights: Mapping[int, Floats],
     ) -> tuple[Propagation, dict[int, Factor]]:
-        """What cliques believe after the pass down."""
+        """Return the beliefs of cliques after the downward pass."""
         try:
             return up.propagation, up.propagation.distribute(up.collected, places)
         except Beyond:
@@ -310,7 +318,7 @@ class Elimination:
 
 
 def _smallest_cliques(tree: CliqueTree, variables: Sequence[int]) -> dict[int, int]:
-    """For each variable the clique with the fewest cells that has it."""
+    """Return the clique with the fewest cells that contains each variable."""
     targets, best = set(variables), dict[int, int]()
     for place, clique in enumerate(tree.cliques):
         for v in targets.intersection(clique.scope):
@@ -320,14 +328,16 @@ def _smallest_cliques(tree: CliqueTree, variables: Sequence[int]) -> dict[int, i
 
 
 def _normalised(propagation: Propagation, values: Floats) -> Floats:
-    """(n_rows, n) probabilities that add up to one."""
+    """Normalize to probabilities, (n_rows, n)."""
     if propagation.in_logs:
         values = np.exp(values - values.max(axis=1, keepdims=True))
     return values / values.sum(axis=1, keepdims=True)
 
 
 def _drawn_columns(table: Floats, columns: Integers, rng: np.random.Generator, in_logs: bool) -> Integers:
-    """(n,) a row of a table (n_rows, n_columns) for each given column, as probable as its entries in the column are."""
+    """Draw a row of a table (n_rows, n_columns) for each given column, with probability proportional to its entries,
+    (n,).
+    """
     used, which = np.unique(columns, return_inverse=True)
     own = table[:, used]
     if in_logs:

@@ -1,4 +1,6 @@
-"""POST /v1/models/{name}/explain, /query and /whatif: why a model predicts what it does, what it says of a joint distribution or a posterior over structures, or of a case from every side."""
+"""POST /v1/models/{name}/explain, /query and /whatif: reasons for predictions, queries to a joint distribution or a
+posterior over structures, and all answers about one case.
+"""
 
 import time
 from typing import Annotated, Any
@@ -29,7 +31,7 @@ MAX_ROWS = 1_000
 
 
 class Reason(msgspec.Struct):
-    """Why one row got its class: `log_odds` is `prior` plus all `contributions`.
+    """Explanation of one row's class: `log_odds` is `prior` plus the sum of all `contributions`.
 
     A contribution is infinite, and null in JSON, where the model excludes a class for a value.
     """
@@ -42,7 +44,7 @@ class Reason(msgspec.Struct):
 
 
 class ExplainResponse(msgspec.Struct):
-    """The prediction of each row, and its reasons against the next probable class."""
+    """The prediction of each row, and the contributions that favour it over the second most probable class."""
 
     model: str
     version: int
@@ -53,7 +55,7 @@ class ExplainResponse(msgspec.Struct):
 
 
 async def explain_endpoint(request: Request) -> Response:
-    """Answer one request; it reads rows as the predict endpoint does."""
+    """Explain predictions; rows are read as the predict endpoint reads them."""
     predict: Predict = request.app.predict
     content_type, _, _ = parse_predict_headers(request.scope)
     options = parse_predict_options(request.scope["query_string"])
@@ -73,7 +75,7 @@ async def explain_endpoint(request: Request) -> Response:
 
 
 def explain_response_members(served: Served, chunk: Any) -> JSONObject:
-    """The members of an `ExplainResponse`."""
+    """Return the members of an `ExplainResponse`."""
     explained = explain(served.model, chunk)
     classes = served.classes
     names = [attribute.name for attribute in served.schema.attributes]
@@ -104,7 +106,7 @@ OneQuery = Annotated[AnyQuery, Field(discriminator="kind")]
 
 
 class QueryRequest(Body):
-    """Queries to one model; those that differ only by their evidence are answered together."""
+    """Queries to one model; queries that differ only in their evidence are answered together."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
@@ -121,7 +123,7 @@ class QueryRequest(Body):
 
 
 class QueryResponse(BaseModel):
-    """The answers, in the order of the queries.
+    """Answers in the order of the queries.
 
     docs/explanation/circuits.md and docs/how-to/structures.md tell the members of each kind.
     """
@@ -133,7 +135,9 @@ class QueryResponse(BaseModel):
 
 @router.post("/{name}/query", name="query", summary="Ask a model's distribution")
 async def query_model_endpoint(name: str, body: QueryRequest, request: Request, opening: Opening) -> QueryResponse:
-    """Of a joint distribution, any columns may be given, asked for, or left out; of a posterior over structures, any edges."""
+    """Answer queries to a model. For a joint distribution you may give, ask for or omit any column; for a posterior
+    over structures, any edge.
+    """
     return await opening.computing.run(_answer_queries, name, body, request)
 
 
@@ -149,7 +153,7 @@ def _answer_queries(name: str, body: QueryRequest, request: Request) -> QueryRes
 
 
 class WhatIfResponse(BaseModel):
-    """The parts that there are; `absent` says of each other one why not."""
+    """The available parts of the answer; `absent` gives the reason for each missing part."""
 
     model: str
     version: int
@@ -167,7 +171,8 @@ class WhatIfResponse(BaseModel):
 
 @router.post("/{name}/whatif", name="ask", summary="Ask what a model would say of a case")
 async def ask_model_endpoint(name: str, body: WhatIfRequest, request: Request, opening: Opening) -> WhatIfResponse:
-    """Prediction, interval, contributions, posterior with surprise and what to ask next, completion, edges, in one call.
+    """Answer everything about one case in one call: prediction, interval, contributions, posterior with surprise and
+    the next column to ask for, completion, edges.
 
     Each is what predict, explain and query answer; a part that this model has not is told with the reason.
     """

@@ -1,4 +1,4 @@
-"""/invocations, /ping and /version: scoring as MLflow's model servers do it, for the default model."""
+"""/invocations, /ping and /version: the scoring protocol of MLflow model servers, for the default model."""
 
 from functools import partial
 
@@ -48,7 +48,7 @@ Columns = dict[str, Column | Value]
 
 
 class InvocationRequest(msgspec.Struct, forbid_unknown_fields=True):
-    """Rows in one of MLflow's four forms."""
+    """Rows in one of the four request forms of MLflow."""
 
     dataframe_split: Split | None = None
     dataframe_records: Records | None = None
@@ -58,7 +58,7 @@ class InvocationRequest(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class InvocationResponse(msgspec.Struct):
-    """The most probable class of each row; MLflow's clients read `predictions`."""
+    """The most probable class of each row; MLflow clients read `predictions`."""
 
     predictions: list[str | int | bool]
     probabilities: list[list[float]]
@@ -67,7 +67,7 @@ class InvocationResponse(msgspec.Struct):
 
 @router.get("/ping", name="ping", summary="Should requests be sent here?", response_class=PlainTextResponse)
 async def ping_endpoint(request: Request) -> PlainTextResponse:
-    """An empty line once the server is ready; 503 before."""
+    """Answer an empty line once the server is ready; 503 before."""
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
     return PlainTextResponse("\n")
@@ -75,12 +75,14 @@ async def ping_endpoint(request: Request) -> PlainTextResponse:
 
 @router.get("/version", name="version", summary="The version of fewpass", response_class=PlainTextResponse)
 async def server_version_endpoint() -> PlainTextResponse:
-    """As plain text."""
+    """Show the version of the server as plain text."""
     return PlainTextResponse(VERSION)
 
 
 class Invocations:
-    """POST /invocations of the settings' default model, a plain Starlette endpoint with the models and limits of `predict`."""
+    """POST /invocations for the default model of the settings: a plain Starlette endpoint with the models and limits of
+    `predict`.
+    """
 
     def __init__(self, predict: Predict, settings: Settings) -> None:
         self.predict = predict
@@ -98,7 +100,7 @@ class Invocations:
         return work() if len(body) <= self.predict.inline_bytes else await anyio.to_thread.run_sync(work)
 
     def score(self, served: Served, body: bytes, content_type: str, hold: Hold) -> Response:
-        """Rows in, classes out."""
+        """Predict the classes of the rows in a body."""
         if content_type == CSV and len(body) > UNCOUNTED:
             hold.add(check_csv_body_size(body, self.predict.max_decoded_bytes))
         else:
@@ -115,7 +117,7 @@ class Invocations:
         return Response(msgspec.json.encode(class_answer_json(served.classes, probabilities)), media_type=JSON)
 
     def _rows_of_json(self, served: Served, body: bytes) -> Rows:
-        """The rows of any of the four forms."""
+        """Decode and encode the rows of any of the four forms."""
         request = decode_json_body(self.read, body, "Name the columns: records, columns, or dataframe_split.")
         forms = ("dataframe_split", "dataframe_records", "inputs", "instances")
         present = [name for name in forms if getattr(request, name) is not None]
@@ -135,7 +137,7 @@ class Invocations:
 
 
 def dataframe_split_columns(split: Split) -> dict[str, list[Value]]:
-    """The columns of a split data frame."""
+    """Return the columns of a split data frame; rows of unequal length raise InvalidRequest."""
     for number, row in enumerate(split.data):
         if len(row) != len(split.columns):
             raise InvalidRequest(f"Row {number} has {len(row)} values for {len(split.columns)} columns.")
@@ -143,7 +145,7 @@ def dataframe_split_columns(split: Split) -> dict[str, list[Value]]:
 
 
 def encode_invocation_csv(served: Served, body: bytes, max_rows: int) -> Rows:
-    """The rows of a CSV with a header; an empty field is a missing value."""
+    """Encode the rows of a CSV with a header; an empty field is a missing value."""
     texts = [a.name for a in served.schema.attributes if a.kind == "nominal" and isinstance((*a.values, "")[0], str)]
     options = pacsv.ConvertOptions(
         column_types=dict.fromkeys(texts, pa.string()), null_values=[""], strings_can_be_null=True

@@ -1,4 +1,4 @@
-"""/v2: the Open Inference Protocol v2, which KServe, Triton, MLServer and their clients speak: rows as tensors, one for each column.
+"""/v2: the Open Inference Protocol v2 of KServe, Triton and MLServer, with rows as tensors, one per column.
 
 References
 ----------
@@ -41,7 +41,7 @@ LENGTH = b"inference-header-content-length"
 
 
 class Tensor(msgspec.Struct):
-    """One input: a column of `shape[0]` values."""
+    """One input tensor: a column of `shape[0]` values."""
 
     name: str
     shape: list[int]
@@ -51,7 +51,7 @@ class Tensor(msgspec.Struct):
 
 
 class Wanted(msgspec.Struct):
-    """One output that the client asks for."""
+    """One output requested by the client."""
 
     name: str
     parameters: JSONObject = {}
@@ -88,7 +88,7 @@ DECODE = msgspec.json.Decoder(InferRequest).decode
 
 
 def check_inference_body_size(body: bytes, header_bytes: bytes | None, max_bytes: int) -> int:
-    """Refuse a body whose JSON part would be too large decoded; returns about the bytes that all of it will take.
+    """Refuse a body whose JSON part is too large once decoded; return roughly the bytes that the whole body will take.
 
     Values of binary tensors are counted by `read_infer_request`. Raises MalformedBody or BodyTooLarge.
     """
@@ -110,7 +110,7 @@ def _json_length(body: bytes, header_bytes: bytes | None) -> int:
 def read_infer_request(
     body: bytes, header_bytes: bytes | None, max_rows: int
 ) -> tuple[InferRequest, dict[str, list[Any]]]:
-    """The request, and the values of each input.
+    """Decode the request and the values of each input.
 
     `header_bytes` is the header Inference-Header-Content-Length: how much of the body is JSON; the rest are binary tensors.
     Raises MalformedBody, InvalidRequest or BodyTooLarge.
@@ -144,7 +144,7 @@ def read_infer_request(
 
 
 def tensor_row_count(tensor: Tensor) -> int:
-    """Rows of an input, which is one column: (n,) or (n, 1)."""
+    """Return the number of rows of an input, whose shape must be (n,) or (n, 1)."""
     shape = tensor.shape
     if not 1 <= len(shape) <= 2 or shape[0] < 0 or shape[1:] not in ([], [1]):
         described = f"the shape {shape}" if len(shape) <= MOST_DIMENSIONS else f"a shape of {len(shape)} dimensions"
@@ -159,7 +159,7 @@ def tensor_row_count(tensor: Tensor) -> int:
 
 
 def flatten_tensor_data(values: list[Any]) -> Iterator[Any]:
-    """The elements of nested lists, row by row."""
+    """Yield the elements of nested lists in row-major order."""
     for value in values:
         if isinstance(value, list):
             yield from flatten_tensor_data(value)
@@ -168,7 +168,7 @@ def flatten_tensor_data(values: list[Any]) -> Iterator[Any]:
 
 
 def decode_binary_tensor(tensor: Tensor, content: bytes, n_rows: int) -> list[Any]:
-    """The values of a binary tensor; one more than its rows, at most."""
+    """Decode a binary tensor into values, at most one more than its rows."""
     if tensor.datatype == "BYTES":
         return list(islice(_texts(tensor, content), n_rows + 1))
     dtype = np.dtype(DTYPES[tensor.datatype])
@@ -179,7 +179,7 @@ def decode_binary_tensor(tensor: Tensor, content: bytes, n_rows: int) -> list[An
 
 
 def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
-    """Texts, each after its length in four bytes."""
+    """Yield the texts of a BYTES tensor, each after its length in four bytes."""
     at = 0
     while at < len(content):
         try:
@@ -195,7 +195,7 @@ def _texts(tensor: Tensor, content: bytes) -> Iterator[str]:
 def encode_inference_response(
     served: Served, outputs: list[tuple[str, str, Any]], request: InferRequest
 ) -> tuple[bytes, int | None]:
-    """The body of an answer, and the length of its JSON part if binary tensors follow.
+    """Return the body of an answer, and the length of its JSON part if binary tensors follow.
 
     `outputs` are all (name, datatype, values); those that the request names are sent.
     """
@@ -222,7 +222,7 @@ def encode_inference_response(
 
 
 def encode_binary_tensor(datatype: str, values: Any) -> bytes:
-    """The bytes of a binary tensor."""
+    """Encode values as the bytes of a binary tensor."""
     if datatype != "BYTES":
         return np.ascontiguousarray(values, DTYPES[datatype]).tobytes()
     return b"".join(struct.pack("<I", len(text)) + text for text in (str(value).encode() for value in values))
@@ -234,7 +234,7 @@ WAY_OUT = 'or send the request parameter "ignore_unknown": true'
 
 
 class ServerShape(BaseModel):
-    """What the server is."""
+    """Name, version and protocol extensions of the server."""
 
     name: str = "fewpass"
     version: str = VERSION
@@ -242,19 +242,19 @@ class ServerShape(BaseModel):
 
 
 class LiveShape(BaseModel):
-    """The process answers."""
+    """Liveness of the process."""
 
     live: bool = True
 
 
 class ReadyShape(BaseModel):
-    """Requests may come."""
+    """Readiness for requests."""
 
     ready: bool = True
 
 
 class TensorShape(BaseModel):
-    """One input or output; -1 stands for any number of rows."""
+    """One input or output; -1 means any number of rows."""
 
     name: str
     datatype: str = Field(examples=["FP64"])
@@ -262,7 +262,7 @@ class TensorShape(BaseModel):
 
 
 class MetadataShape(BaseModel):
-    """What a model reads and answers: one input for each attribute, of which any may be absent."""
+    """Inputs and outputs of a model: one input per attribute, each optional."""
 
     name: str
     versions: list[str]
@@ -272,7 +272,7 @@ class MetadataShape(BaseModel):
 
 
 class ModelReadyShape(BaseModel):
-    """The model is mapped and answers."""
+    """Readiness of a model: it is mapped and can answer."""
 
     name: str
     ready: bool = True
@@ -280,26 +280,26 @@ class ModelReadyShape(BaseModel):
 
 @router.get("", name="server", summary="What this server is")
 async def inference_server_metadata_endpoint() -> ServerShape:
-    """Name, version and protocol extensions."""
+    """Show the name, version and protocol extensions of the server."""
     return ServerShape()
 
 
 @router.get("/health/live", name="live", summary="Is the process alive?")
 async def inference_server_live_endpoint() -> LiveShape:
-    """Always, while it can answer at all."""
+    """Answer "live" as long as the process can answer at all."""
     return LiveShape()
 
 
 @router.get("/health/ready", name="ready", summary="Should requests be sent here?")
 async def inference_server_ready_endpoint(request: Request) -> ReadyShape:
-    """As /readyz says."""
+    """Answer whether the server is ready, as /readyz does."""
     if (reason := request.app.state.not_ready) is not None:
         raise NotReady(reason)
     return ReadyShape()
 
 
 async def served_model_from_path(name: str, request: Request) -> Served:
-    """The model of the path; its version may be a number or an alias."""
+    """Return the served model of the path; its version may be a number or an alias."""
     version = request.path_params.get("version")
     served: Served = await request.app.predict.served(f"{name}@{version}" if version else name)
     return served
@@ -310,26 +310,26 @@ ServedModel = Annotated[Served, Depends(served_model_from_path)]
 
 @router.get("/models/{name}", name="metadata", summary="Describe a model")
 def inference_model_metadata_endpoint(name: str, served: ServedModel, workspace: Ours) -> MetadataShape:
-    """Its inputs, outputs and versions."""
+    """Show the inputs, outputs and versions of a model."""
     versions = [str(item.version) for item in product.list_versions(workspace, served.name, 1000).items]
     return inference_model_metadata(served, versions)
 
 
 @router.get("/models/{name}/versions/{version}", name="version_metadata", summary="Describe a version of a model")
 def inference_version_metadata_endpoint(name: str, version: str, served: ServedModel) -> MetadataShape:
-    """Its inputs and outputs; the version is a number or an alias."""
+    """Show the inputs and outputs of a model version; the version is a number or an alias."""
     return inference_model_metadata(served, [str(served.version)])
 
 
 @router.get("/models/{name}/ready", name="model_ready", summary="Does this model answer?")
 async def inference_model_ready_endpoint(name: str, served: ServedModel) -> ModelReadyShape:
-    """Yes, once it is mapped; 404 if there is none."""
+    """Answer "ready" once the model is mapped; 404 if it does not exist."""
     return ModelReadyShape(name=served.name)
 
 
 @router.get("/models/{name}/versions/{version}/ready", name="version_ready", summary="Does this version answer?")
 async def inference_version_ready_endpoint(name: str, version: str, served: ServedModel) -> ModelReadyShape:
-    """Yes, once it is mapped; 404 if there is none."""
+    """Answer "ready" once the model version is mapped; 404 if it does not exist."""
     return ModelReadyShape(name=served.name)
 
 
@@ -344,7 +344,7 @@ async def inference_endpoint(request: Request) -> Response:
 
 
 def _inferred(predict: Predict, served: Served, body: bytes, header_bytes: bytes | None, hold: Hold) -> Response:
-    """Tensors in, tensors out."""
+    """Answer one inference request from its body."""
     hold.add(check_inference_body_size(body, header_bytes, predict.max_decoded_bytes))
     request, columns = read_infer_request(body, header_bytes, predict.max_rows)
     ignore_unknown = request.parameters.get("ignore_unknown", False) is True
@@ -366,7 +366,7 @@ def _inferred(predict: Predict, served: Served, body: bytes, header_bytes: bytes
 
 
 def inference_model_metadata(served: Served, versions: list[str]) -> MetadataShape:
-    """The metadata of a mapped model."""
+    """Return the metadata of a mapped model."""
     n_classes, kind = len(served.classes), value_tensor_datatype(served.classes)
     return MetadataShape(
         name=served.name,
@@ -381,7 +381,7 @@ def inference_model_metadata(served: Served, versions: list[str]) -> MetadataSha
 
 
 def tensor_datatype(attribute: Attribute) -> str:
-    """The datatype that suits an attribute; others that hold the same values are read as well."""
+    """Return the tensor datatype announced for an attribute; others that hold the same values are read as well."""
     if attribute.kind == "nominal":
         return value_tensor_datatype(list(attribute.values))
     if attribute.arrow_type.startswith(("timestamp", "date")):
@@ -392,6 +392,6 @@ def tensor_datatype(attribute: Attribute) -> str:
 
 
 def value_tensor_datatype(values: list[Any]) -> str:
-    """BOOL, INT64 or BYTES."""
+    """Return the tensor datatype of class or attribute values: BOOL, INT64 or BYTES."""
     kinds = {type(value) for value in values}
     return "BOOL" if kinds == {bool} else "INT64" if kinds and kinds <= {bool, int} else "BYTES"

@@ -56,7 +56,7 @@ PREDICTION_KEY, MOST_KEY = b"x-prediction-key", 256
 
 
 class Options(NamedTuple):
-    """What the query string asks for, and the client's own key of the prediction."""
+    """Options of the query string, and the client's own key of the prediction."""
 
     ignore_unknown: bool = False
     interval: float | None = None
@@ -66,7 +66,7 @@ class Options(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the answer is nothing but classes and probabilities, and nobody will ask for it again."""
+        """Return whether the answer is only classes and probabilities, and nobody will look it up later."""
         return self.interval is None and not self.id and self.key is None and self.top_k is None
 
 
@@ -74,7 +74,7 @@ NO_OPTIONS = Options()
 
 
 def parse_prediction_key(key: bytes) -> str:
-    """A client's key of a prediction, from its header; InvalidRequest if it is empty or too long."""
+    """Read the client's prediction key from its header; raises InvalidRequest if it is empty or too long."""
     text = key.decode("latin-1").strip()
     if not text or len(text) > MOST_KEY:
         raise InvalidRequest(f"X-Prediction-Key needs 1 to {MOST_KEY} characters.", parameter="X-Prediction-Key")
@@ -82,7 +82,7 @@ def parse_prediction_key(key: bytes) -> str:
 
 
 def parse_predict_options(query: bytes) -> Options:
-    """What a query string asks for."""
+    """Read the options of a query string."""
     if not query:
         return NO_OPTIONS
     options: JSONObject = {}
@@ -128,7 +128,7 @@ class PredictRequest(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def rows(self) -> list[Record] | dict[str, Column]:
-        """The records, or else the columns."""
+        """Rows of the request: the records, or the columns without records."""
         return (self.columns or {}) if self.records is None else self.records
 
 
@@ -150,7 +150,7 @@ class PredictResponse(msgspec.Struct):
 
 
 class Rows(NamedTuple):
-    """Encoded rows, and the rows as they came."""
+    """Encoded rows and their original values."""
 
     chunk: Chunk
     raw: RawRows
@@ -159,7 +159,7 @@ class Rows(NamedTuple):
 def encode_predict_rows(
     served: Served, rows: list[Record] | dict[str, Column], ignore_unknown: bool, way_out: str = WAY_OUT
 ) -> Rows:
-    """Records or columns, encoded as the model's schema says; InvalidRequest names a column that it does not know."""
+    """Encode records or columns by the model's schema; InvalidRequest names a column that the model does not know."""
     if isinstance(rows, dict):
         served.check_names([rows], ignore_unknown, way_out)
         return Rows(encode_json_columns(rows, served.schema), ColumnRows(rows))
@@ -168,7 +168,9 @@ def encode_predict_rows(
 
 
 class Predict:
-    """The endpoint; one per application. `in_flight` counts what requests hold; `predictor` comes with the registry."""
+    """The predict endpoint, one per application. `in_flight` counts the bytes that requests hold; `predictor` is set
+    once the registry is open.
+    """
 
     def __init__(self, settings: Settings, in_flight: InFlight) -> None:
         self.predictor: Predictor | None = None
@@ -181,7 +183,7 @@ class Predict:
         self.encode = msgspec.json.Encoder().encode
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request; every failure becomes problem+json here, without Starlette's detour."""
+        """Answer one request; every failure becomes problem+json here, bypassing Starlette's handlers."""
         scope["fewpass.route"] = PATH
         scope["fewpass.quick"] = True
         if scope["fewpass.is_hot"]:  # past the routing, which tells it otherwise
@@ -198,7 +200,7 @@ class Predict:
         await send_body(send, 200, content_type, body)
 
     async def answer(self, scope: Scope, receive: Receive) -> tuple[str, bytes]:
-        """The response's content type and body."""
+        """Return the content type and the body of the answer."""
         with Hold(self.in_flight) as hold:
             content_type, accept, length = parse_predict_headers(scope)
             check_content_encoding(scope)
@@ -220,7 +222,9 @@ class Predict:
     def quick_batch(
         self, served: Served, body: bytes, options: Options
     ) -> tuple[pa.RecordBatch, tuple[str, ...]] | None:
-        """The rows of an Arrow stream that is answered about as soon as a thread is found for it, and their columns."""
+        """Return batch and column names of an Arrow stream small enough to answer without waiting for a thread; None
+        for any other.
+        """
         is_short = len(body) <= ARROW_TIMES * self.inline_bytes
         if not (is_short and options.is_plain and served.model.is_quick):
             return None
@@ -231,7 +235,7 @@ class Predict:
         return quick if n_rows * n_columns <= CELLS_TIMES * self.inline_bytes and n_rows <= self.max_rows else None
 
     async def served(self, reference: str) -> Served:
-        """The model of "name", "name@version" or "name@alias"."""
+        """Return the served model of "name", "name@version" or "name@alias"."""
         if self.predictor is None:
             raise NotReady("The server is starting.")
         served = self.predictor.served(reference)
@@ -240,7 +244,7 @@ class Predict:
         return served
 
     def parse(self, body: bytes) -> PredictRequest:
-        """The request of a JSON body, with exactly one of records and columns."""
+        """Decode a JSON body, which must hold exactly one of records and columns."""
         request = decode_json_body(self.read, body, ROWS)
         check_predict_request(request, self.max_rows)
         return request
@@ -254,14 +258,16 @@ class Predict:
         return self._json(served, encode_predict_rows(served, request.rows, options.ignore_unknown), options)
 
     def held(self, body: bytes, content_type: str, hold: Hold) -> None:
-        """Refuse a body too large once decoded, or beside other requests' (BodyTooLarge, MalformedBody, Overloaded)."""
+        """Hold the bytes of a body; refuse one too large once decoded, or beside other requests (BodyTooLarge,
+        MalformedBody, Overloaded).
+        """
         if content_type == ARROW:
             hold.add(len(body))
         elif len(body) > UNCOUNTED:
             hold.add(check_json_size(body, self.max_decoded_bytes))
 
     def rows(self, served: Served, body: bytes, content_type: str, options: Options) -> Rows:
-        """The rows of a body of either content type, encoded; what it holds was looked at before."""
+        """Decode and encode the rows of a body of either content type; its size has been checked before."""
         if content_type == JSON:
             return encode_predict_rows(served, self.parse(body).rows, options.ignore_unknown)
         if content_type != ARROW:
@@ -274,7 +280,7 @@ class Predict:
     def checked_chunk(
         self, served: Served, rows: pa.Table | pa.RecordBatch, names: tuple[str, ...], options: Options
     ) -> Rows:
-        """Rows with columns of these names that nobody has checked, encoded."""
+        """Check the column names of rows and encode the rows."""
         served.check_columns(names, options.ignore_unknown)
         return Rows(encode_predict_table(rows, served, is_trusted=False), BatchRows(rows))
 
@@ -309,7 +315,7 @@ class Predict:
         return self.answer_chunk(served, self.rows(served, body, content_type, options), accept, options)
 
     def answer_chunk(self, served: Served, rows: Rows, accept: str, options: Options) -> tuple[str, bytes]:
-        """Classify encoded rows: Arrow out, unless JSON is wanted."""
+        """Classify encoded rows; answer in Arrow unless JSON is requested."""
         if accept == JSON:
             return JSON, self._json(served, rows, options)
         check_class_answer(rows.chunk.n_rows, len(served.classes), options.top_k, options.interval)
@@ -332,7 +338,9 @@ class Predict:
 def record_served_predictions(
     served: Served, rows: Rows, probabilities: Probabilities, options: Options
 ) -> list[str] | None:
-    """Count what was answered; returns the ids if asked for. InvalidRequest of an id or a key if the model is not monitored."""
+    """Count the answered rows; return their ids if requested. An id or a key for an unmonitored model raises
+    InvalidRequest.
+    """
     if not options.id and options.key is None:
         served.answered(rows.chunk, probabilities, rows.raw)
         return None
@@ -358,7 +366,7 @@ def record_served_predictions(
 
 
 def parse_predict_headers(scope: Scope) -> tuple[str, str, int | None]:
-    """Content type, wanted content type, and length."""
+    """Return content type, accepted content type and Content-Length of a request."""
     headers = scope["fewpass.headers"]
     content_type = headers.get(b"content-type", b"application/json")
     is_json = content_type == b"application/json"
@@ -370,14 +378,16 @@ def parse_predict_headers(scope: Scope) -> tuple[str, str, int | None]:
 
 
 def check_predict_request(request: PredictRequest, max_rows: int) -> None:
-    """Refuse anything but records or columns, and too many rows (InvalidRequest, BodyTooLarge)."""
+    """Refuse a request without exactly one of records and columns (InvalidRequest), or with too many rows
+    (BodyTooLarge).
+    """
     if (request.records is None) == (request.columns is None):
         raise InvalidRequest("Send either 'records' or 'columns', and not both.")
     check_n_rows(len(request.records or ()) or max(map(len, (request.columns or {}).values()), default=0), max_rows)
 
 
 def encode_predict_table(table: pa.Table | pa.RecordBatch, served: Served, is_trusted: bool = True) -> Chunk:
-    """The rows of a table, encoded as the model's schema says.
+    """Encode the rows of a table by the model's schema.
 
     Raises InvalidRequest if a column has a type that the model cannot read; MalformedBody if the table is not trusted,
     and not valid: offsets of a hostile stream may point anywhere.

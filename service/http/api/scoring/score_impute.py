@@ -1,4 +1,4 @@
-"""POST /v1/models/{name}/score and /impute: rows of a request scored, or their missing cells filled."""
+"""POST /v1/models/{name}/score and /impute: score rows, or fill their missing cells."""
 
 import time
 from collections.abc import Callable
@@ -48,7 +48,7 @@ Rows = TypeVar("Rows")
 
 
 class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
-    """How to average over graphs, see `Average`."""
+    """Options for averaging over graphs; see `Average`."""
 
     n: int = 200
     level: float = 0.9
@@ -58,7 +58,7 @@ class OverGraphs(msgspec.Struct, forbid_unknown_fields=True):
     seed: int = 0
 
     def average(self) -> Average:
-        """The same for the learners; it may raise InvalidParameter."""
+        """Convert to the learners' `Average`; may raise InvalidParameter."""
         return Average(self.n, self.level, tuple(self.present), tuple(self.absent), self.prior, self.seed)
 
 
@@ -73,7 +73,7 @@ class ScoreRequest(PredictRequest, forbid_unknown_fields=True):
 
 
 class ImputeRequest(PredictRequest, forbid_unknown_fields=True):
-    """Rows whose missing cells are to be filled: either records or columns."""
+    """Rows with missing cells to fill: either records or columns."""
 
     ignore_unknown: Overlooked = False
     how: How = "mode"
@@ -85,7 +85,9 @@ class ImputeRequest(PredictRequest, forbid_unknown_fields=True):
 
 
 class ScoreResponse(msgspec.Struct):
-    """Of each row its log likelihood in nats, null where it is impossible or not told, and its rank: 1 is the most surprising."""
+    """Log likelihood of each row in nats, null where it is impossible or not computed, and surprise rank (1 is the most
+    surprising).
+    """
 
     model: str
     version: int
@@ -103,7 +105,7 @@ class ScoreResponse(msgspec.Struct):
 
 
 class ImputeResponse(msgspec.Struct):
-    """The rows as records, what was missing filled: with several draws all rows of the first, then those of the next."""
+    """The rows as records with missing cells filled; several draws are returned draw by draw, each with all rows."""
 
     model: str
     version: int
@@ -116,7 +118,7 @@ class ImputeResponse(msgspec.Struct):
 
 
 class Densities:
-    """Both endpoints; like the predict endpoint they read large bodies piece by piece, and all on a thread."""
+    """The score and impute endpoints; like predict they read large bodies piece by piece, but always on a thread."""
 
     def __init__(self, predict: Predict, settings: Settings) -> None:
         self.predict, self.settings = predict, settings
@@ -124,11 +126,11 @@ class Densities:
         self.read_impute = row_body_decoder(ImputeRequest, settings.max_rows)
 
     async def score(self, request: Request) -> Response:
-        """How probable the model holds each row; what a row misses is summed out, unless graphs are averaged."""
+        """Score how probable each row is under the model; missing values are summed out unless graphs are averaged."""
         return await self._answer(request, self.read_score, self._scored)
 
     async def impute(self, request: Request) -> Response:
-        """Cells that are null or absent, filled by what is most probable given the rest of the row, by means, or by draws."""
+        """Fill null or absent cells: by the most probable completion given the rest of the row, by means, or by draws."""
         return await self._answer(request, self.read_impute, self._imputed)
 
     async def _answer(
@@ -183,11 +185,11 @@ class Densities:
         return head | {"records": encode_json_rows(completed), "n_filled": n_filled, "n_left": n_left}
 
     def _pause(self, kind: str) -> Callable[[], None]:
-        """What ends an answer that takes longer than a request may."""
+        """Return the check that stops an answer after the time limit of a request."""
         return query_deadline_check(time.monotonic() + self.settings.query_s, self.settings.query_s, kind)
 
     def _rows(self, served: Served, request: ScoreRequest | ImputeRequest) -> tuple[CircuitModel, Chunk, list[Record]]:
-        """The model, the rows as it reads them, and as records."""
+        """Return the model, the encoded rows and the rows as records."""
         check_predict_request(request, self.settings.max_rows)
         model, columns, records = queryable_circuit(served.model), request.columns or {}, request.records or []
         served.check_names(records or [columns], request.ignore_unknown, 'or send "ignore_unknown": true')
@@ -202,7 +204,7 @@ class Densities:
 def _completed(
     model: CircuitModel, x: Array, records: list[Record], filling: Filling, pause: Callable[[], None]
 ) -> tuple[list[Record], int, int]:
-    """Records with their cells filled, draw after draw; and how many cells were filled, and how many left."""
+    """Return the records with cells filled, draw by draw; the number of filled cells; the number left empty."""
     columns = model.columns
     variables = variables_to_impute(model, filling, columns.names)
     is_missing = np.zeros(x.shape, np.bool_)
@@ -230,7 +232,7 @@ def _completed(
 
 
 def _with_class(model: CircuitModel, chunk: Chunk, records: list[Record]) -> Chunk:
-    """The rows with the class that they name; one that training never saw is as good as absent."""
+    """Return the rows with the classes they name; a class that training never saw counts as missing."""
     target = model.schema.target
     if model.columns.class_variable is None or target is None:
         return chunk

@@ -1,4 +1,4 @@
-"""The first tables. Written out and not taken from `control_tables`, which will have moved on when this runs."""
+"""The first tables, written out since `control_tables` will have changed when this runs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ _MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     op.create_table(
         "datasets",
         sa.Column("name", sa.String(64), nullable=False),

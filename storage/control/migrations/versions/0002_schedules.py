@@ -1,4 +1,4 @@
-"""Schedules and their runs, decisions about promotions, and how many versions of a model to keep."""
+"""Schedules and their runs, promotion decisions, and the number of versions of a model to keep."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ _MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the tables and the column."""
+    """Create the tables and the column."""
     op.add_column("models", sa.Column("keep_versions", sa.Integer))
     op.create_table(
         "promotions",

@@ -1,4 +1,4 @@
-"""The leases of job workers, by which others learn that one is gone."""
+"""Leases of job workers, which reveal lost workers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0002"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "workers",
         sa.Column("id", sa.String(64), nullable=False),

@@ -1,4 +1,4 @@
-"""Sessions of browsers."""
+"""Browser sessions."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,7 +10,7 @@ _MOMENT = sa.DateTime(timezone=True)
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "browser_sessions",
         sa.Column("id_sha256", sa.String(64), nullable=False),

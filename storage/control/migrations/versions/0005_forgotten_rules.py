@@ -1,4 +1,4 @@
-"""Rules of forgotten rows that were made."""
+"""Rules of forgotten rows."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0004"
 
 
 def upgrade() -> None:
-    """Make the table."""
+    """Create the table."""
     op.create_table(
         "forgotten_rules",
         sa.Column("path", sa.String(255), nullable=False),

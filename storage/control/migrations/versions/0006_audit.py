@@ -8,7 +8,7 @@ down_revision = "0005"
 
 
 def upgrade() -> None:
-    """Make the tables; the log begins empty."""
+    """Create the tables; the log starts empty."""
     op.create_table(
         "audit_log",
         sa.Column("id", sa.Integer, nullable=False, autoincrement=False),
