@@ -1,4 +1,4 @@
-"""Types of JSON objects in requests, answers and job receipts."""
+"""Types of JSON objects in requests, answers and job receipts, and numbers written in text."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -42,3 +42,12 @@ def _cut(value: Any, most: int) -> Any:
 
 
 ShownObject = Annotated[JSONObject, BeforeValidator(cut_nested)]  # of an answer
+
+
+def whole_number_or_none(text: str, most: int) -> int | None:
+    """Parse decimal digits as a number from 0 to `most`; None for any other text, of any length."""
+    digits = text.lstrip("0") or text[:1]
+    if not (text.isascii() and text.isdecimal()) or len(digits) > len(str(most)):
+        return None  # Python refuses to convert thousands of digits
+    number = int(digits)
+    return number if number <= most else None

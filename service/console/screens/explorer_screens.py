@@ -3,6 +3,7 @@ suppose; POST /v1/models/{name}/whatif answers.
 """
 
 import re
+import sys
 from collections.abc import Mapping
 from datetime import datetime
 from urllib.parse import quote, urlencode
@@ -23,7 +24,7 @@ from service.product.inference.metric_words import interval_words
 from service.product.views.graph_svg import Bars, column_graph_svg
 from service.product.views.regions import region_graph
 from service.product.views.version_views import model_family_table
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONObject, whole_number_or_none
 from service.serving.predictor import Served
 from service.workspace import Workspace
 
@@ -100,7 +101,8 @@ def _regions(request: Request) -> JSONObject:
     served = served_model_from_request(request, reference)
     context, bars = _explorer(request, served, reference)
     text = request.query_params.get("open")
-    opened = None if text is None else {int(each) for each in text.split(",") if each.isdecimal()}
+    named = () if text is None else (whole_number_or_none(each, sys.maxsize) for each in text.split(","))
+    opened = None if text is None else {number for number in named if number is not None}
     if not kind_of(served.model).has_regions:
         columns = tuple(column["name"] for column in context["start"]["columns"])
         drawn: JSONObject = {"graph": ColumnGraph(None, columns, (), {}, ""), "names": {}, "regions": {}}

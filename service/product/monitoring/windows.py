@@ -22,7 +22,7 @@ from service.product.inference.scoring import absent_column_warnings
 from service.product.monitoring.monitoring_choice import monitoring_mode
 from service.product.versions.evaluation_records import load_evaluation_counts
 from service.product.versions.registry import find_version
-from service.requests.json_values import JSONMapping, JSONObject
+from service.requests.json_values import JSONMapping, JSONObject, whole_number_or_none
 from service.requests.problems import InvalidRequest
 from service.serving.predictor import map_model_version
 from service.settings import available_threads
@@ -138,10 +138,8 @@ def _watched(arrow_path: Path, sha256: str) -> Watched:
 def time_span_or_none(text: str) -> timedelta | None:
     """Parse a period such as 24h, 7d or 4w; None if it is invalid."""
     units = {"h": HOUR, "d": timedelta(days=1), "w": timedelta(weeks=1)}
-    number, unit = text[:-1], text[-1:]
-    if not number.isdecimal() or unit not in units or not 0 < int(number) < 10_000:
-        return None
-    return int(number) * units[unit]
+    number, unit = whole_number_or_none(text[:-1], 9_999), text[-1:]
+    return number * units[unit] if number and unit in units else None
 
 
 def parse_time_span(name: str, text: str) -> timedelta:

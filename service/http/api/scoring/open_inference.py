@@ -24,7 +24,7 @@ from service.http.api.bodies import UNCOUNTED, Hold, check_n_rows
 from service.http.api.json_bodies import check_decoded_size, check_json_size, decode_json_body
 from service.http.api.resources import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_predict_rows
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONObject, whole_number_or_none
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady
 from service.serving.class_answers import check_class_answer_size
 from service.serving.predictor import Served
@@ -102,9 +102,10 @@ def check_inference_body_size(body: bytes, header_bytes: bytes | None, max_bytes
 def _json_length(body: bytes, header_bytes: bytes | None) -> int:
     if header_bytes is None:
         return len(body)
-    if not (header_bytes.isdigit() and int(header_bytes) <= len(body)):
+    n_bytes = whole_number_or_none(header_bytes.decode("latin-1"), len(body))
+    if n_bytes is None:
         raise MalformedBody("Inference-Header-Content-Length is not a number of bytes in this body.")
-    return int(header_bytes)
+    return n_bytes
 
 
 def read_infer_request(

@@ -33,7 +33,7 @@ from service.http.api.bodies import (
 )
 from service.http.api.json_bodies import check_json_size, decode_json_body
 from service.requests import problems
-from service.requests.json_values import JSONObject
+from service.requests.json_values import JSONObject, whole_number_or_none
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
 from service.serving.class_answers import (
     check_class_answer,
@@ -91,8 +91,8 @@ def parse_predict_options(query: bytes) -> Options:
             options[name] = value.lower() in {"true", "1"}
         elif name == "interval" and (level := _level(value)) is not None:
             options[name] = level
-        elif name == "top_k" and value.isdecimal() and 0 < int(value) <= MAX_CLASSES:
-            options[name] = int(value)
+        elif name == "top_k" and (top_k := whole_number_or_none(value, MAX_CLASSES)):
+            options[name] = top_k
         else:
             raise InvalidRequest(
                 f"Query parameter {name}={value!r} is not allowed. Use ignore_unknown or id, true or false, "
