@@ -59,7 +59,9 @@ def _network_of_tables(network: DiscreteNetwork, order: Sequence[int]) -> Networ
     values = {names[v]: tuple(columns.labels(v)) for v in order}
     parents = {names[v]: tuple(names[parent] for parent in network.parents[v]) for v in order}
     tables = {
-        names[v]: _by_context(values, parents[names[v]], network.tables[v].reshape(-1, len(values[names[v]])))
+        names[v]: _by_context(
+            values, parents[names[v]], np.asarray(network.tables[v]).reshape(-1, len(values[names[v]]))
+        )
         for v in order
     }
     return Network(values, parents, tables)

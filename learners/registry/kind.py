@@ -144,8 +144,8 @@ class Kind:
     """(n_rows,) the log probability of the rows of a model without classes; NaN for a row that the model cannot score."""
 
     # Networks and graphs.
-    network: Callable[[Any, int], ArcNetwork] = NO_ARCS
-    """The network, of at most so many probabilities; of a posterior over structures the most probable graph."""
+    network: Callable[[Any, int | None], ArcNetwork] = NO_ARCS
+    """The network, of at most so many probabilities, or any number with None; of a posterior over structures the most probable graph."""
     has_arcs: bool = False
     """Whether columns of the one network can be set from outside."""
     network_order: Callable[[Any], Sequence[int]] = NO_NETWORK

@@ -91,10 +91,13 @@ def answer_all(
         except ImpossibleEvidence as error:
             place = [place for place in places if place not in by_place][error.row or 0]
             raise _named(columns, queries[place], place if len(queries) > 1 else None, batches) from error
-    return [Answer(kind=query.kind) | by_place[place] | _unused(columns, query) for place, query in enumerate(queries)]
+    return [
+        Answer(kind=query.kind) | by_place[place] | unused_evidence(columns, query)
+        for place, query in enumerate(queries)
+    ]
 
 
-def _unused(columns: Columns, query: Query) -> Answer:
+def unused_evidence(columns: Columns, query: Query) -> Answer:
     """Return the evidence columns that feature selection removed, which have no effect."""
     known = [name for name, value in query.evidence.items() if value is not None]
     names = columns.unused(known if isinstance(query, Surprise) else [*known, *query.likely])

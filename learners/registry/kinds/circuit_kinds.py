@@ -67,7 +67,7 @@ def _resume_chains(model: BayesianCircuit) -> Resumption | str:
     return Resumption(lambda: resume_sampling_recipe(model), reads_all_rows=True)
 
 
-def _network(model: ArcModel, most_cells: int) -> ArcNetwork:
+def _network(model: ArcModel, most_cells: int | None) -> ArcNetwork:
     del most_cells
     return model.network
 

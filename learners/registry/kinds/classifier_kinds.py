@@ -20,7 +20,6 @@ from learners.registry.column_graphs import network_column_graph, network_family
 from learners.registry.kind import Kind, NoNetwork, NoSQL, answer_without_evidence
 from learners.registry.networks.model import NetworkModel
 from learners.registry.networks.model_networks import (
-    MOST_CELLS,
     classifier_circuit_edges,
     classifier_network,
     classifier_network_columns,
@@ -36,7 +35,7 @@ PROBES = 256
 
 
 def _circuit(model: LookupModel, max_edges: int, most_bytes: int | None) -> CircuitModel:
-    return NetworkModel(classifier_network(model, MOST_CELLS), max_edges=max_edges, most_bytes=most_bytes)
+    return NetworkModel(classifier_network(model), max_edges=max_edges, most_bytes=most_bytes)
 
 
 def _network_order(model: LookupModel) -> Sequence[int]:

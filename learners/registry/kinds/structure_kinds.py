@@ -17,7 +17,7 @@ from learners.registry.networks.model import NetworkModel
 from learners.registry.networks.model_networks import best_graph_network
 
 
-def _network(model: OrderModel, most_cells: int) -> ArcNetwork:
+def _network(model: OrderModel, most_cells: int | None) -> ArcNetwork:
     del most_cells
     return best_graph_network(model)
 

@@ -14,12 +14,14 @@ from learners.circuits.mixtures.model import GaussianModel
 from learners.circuits.model import CircuitModel
 from learners.circuits.structures.from_network import (
     MAX_EDGES,
+    NetworkTooLarge,
     circuit_from_network_tables,
     network_circuit_edges,
 )
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Floats
 from learners.orders.lattice.graph_samples import Graph
+from learners.registry.networks.tree_tables import Table
 from learners.schema import Schema
 
 # The variance of a number that is set: its density at its mean is one, so it adds nothing to the evidence's.
@@ -36,8 +38,8 @@ class DiscreteNetwork:
 
     schema: Schema  # variable i is attribute i; the last is the class, if there is one
     parents: Graph  # of each variable
-    # Tuple of float64 arrays: p(x | parents): one axis for each parent in order, the last for the variable.
-    tables: tuple[Floats, ...]
+    # p(x | parents): one axis for each parent in order, the last for the variable; float64 arrays, or read from trees.
+    tables: tuple[Table, ...]
     facts: Mapping[str, object] = field(default_factory=dict)
     left_out: frozenset[int] = frozenset()  # variables that the network does not have
 
@@ -57,8 +59,7 @@ class DiscreteNetwork:
         """
         tables = list(self.tables)
         for v, code in codes.items():
-            tables[v] = np.zeros(self.tables[v].shape[-1])
-            tables[v][int(code)] = 1.0
+            tables[v] = (np.arange(self.tables[v].shape[-1]) == int(code)).astype(np.float64)
         return replace(self, parents=_without_parents(self.parents, codes), tables=tuple(tables))
 
     @cached_property
@@ -78,13 +79,19 @@ class DiscreteNetwork:
                 queue += self.parents[v]
         return sorted(found)
 
+    def dense_tables(self) -> list[Floats]:
+        """Return all tables as arrays."""
+        return [np.asarray(table) for table in self.tables]
+
     def n_circuit_edges(self) -> int:
         """Return the number of edges of the network's circuit."""
         return network_circuit_edges(self.parents, [table.shape[-1] for table in self.tables], self.left_out)
 
     def model(self, max_edges: int = MAX_EDGES) -> CircuitModel:
         """Compile the network to a circuit. Raises NetworkTooLarge."""
-        circuit = circuit_from_network_tables(self.parents, self.tables, max_edges, self.left_out)
+        if (n_edges := self.n_circuit_edges()) > max_edges:  # before a table is expanded
+            raise NetworkTooLarge(n_edges, max_edges)
+        circuit = circuit_from_network_tables(self.parents, self.dense_tables(), max_edges, self.left_out)
         return CircuitModel(self.schema, circuit, self.facts)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from graphlib import TopologicalSorter
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,11 +14,12 @@ from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Answer, Guess, Sampled
 from learners.circuits.queries.queries import resolve_query_variables
 from learners.errors import LearnerError
-from learners.kernels.arrays import Floats, Integers
+from learners.kernels.arrays import Floats
 from learners.models.estimation import Sampling
 from learners.models.query import Conditional, Impute, Marginal, Query
 from learners.registry.networks.arc_networks import DiscreteNetwork
-from learners.registry.networks.likelihood_weighting_kernels import SampledNetwork, draw_likelihood_weighted_samples
+from learners.registry.networks.likelihood_weighting_kernels import draw_weighted_values
+from learners.registry.networks.tree_tables import table_rows
 
 BLOCK = 1 << 13
 
@@ -87,7 +87,7 @@ def likelihood_weighting_answer(
     if not variables and not isinstance(query, Marginal):
         raise InvalidEvidence("No column is left to ask for: give fewer values.")
     started = time.perf_counter()
-    sums, error = _sums(_prepared(network, likelihoods), [int(v) for v in variables], sampling, pause, started)
+    sums, error = _sums(network, likelihoods, [int(v) for v in variables], sampling, pause, started)
     seconds = time.perf_counter() - started
     if not sums.weight:
         raise NoWorlds(sums.n, seconds)
@@ -122,32 +122,23 @@ def likelihood_weighting_answer(
     return answer
 
 
-def _prepared(network: DiscreteNetwork, likelihoods: list[Floats]) -> SampledNetwork:
-    sizes = np.array([table.shape[-1] for table in network.tables], np.int64)
-    sorter = TopologicalSorter({v: own for v, own in enumerate(network.parents) if v not in network.left_out})
-    cells, arcs = [table.size for table in network.tables], [len(own) for own in network.parents]
-    return SampledNetwork(
-        np.array([*sorter.static_order()], np.int64),
-        sizes,
-        np.concatenate([table.ravel() for table in network.tables]),
-        _starts(cells),
-        np.array([parent for own in network.parents for parent in own], np.int64),
-        np.concatenate([[0], np.cumsum(arcs)]).astype(np.int64),
-        np.concatenate(likelihoods),
-        _starts(sizes.tolist()),
-    )
-
-
-def _starts(sizes: list[int]) -> Integers:
-    return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-
-
 def _sums(
-    network: SampledNetwork, variables: list[int], sampling: Sampling, pause: Callable[[], None] | None, started: float
+    network: DiscreteNetwork,
+    likelihoods: Sequence[Floats],
+    variables: list[int],
+    sampling: Sampling,
+    pause: Callable[[], None] | None,
+    started: float,
 ) -> tuple[_Sums, float]:
-    """Sum over as many blocks as needed; returns the sums and the largest standard error."""
-    codes, weights = np.zeros((network.sizes.size, BLOCK), np.uint16), np.empty(BLOCK)
-    k = int(network.sizes[variables].sum()) if variables else 0
+    """Sum over as many blocks as needed; returns the sums and the largest standard error.
+
+    Only the variables asked for, those with evidence, and their ancestors are drawn.
+    """
+    known = [v for v, likelihood in enumerate(likelihoods) if (likelihood != 1.0).any()]
+    needed = set(network.ancestors([*variables, *known]))
+    order = [v for v in network.order if v in needed]
+    codes, weights = np.zeros((len(likelihoods), BLOCK), np.uint16), np.empty(BLOCK)
+    k = sum(likelihoods[v].size for v in variables)
     sums, error = _Sums(0, 0.0, 0.0, np.zeros(k), np.zeros(k)), np.inf
     counter = np.uint64(sampling.seed)
     while error > sampling.error:
@@ -155,10 +146,13 @@ def _sums(
             break
         if pause is not None:
             pause()
-        counter = np.uint64(draw_likelihood_weighted_samples(network, counter, codes, weights))
+        weights[:] = 1.0
+        for v in order:
+            rows, which = table_rows(network.tables[v], codes[list(network.parents[v])])
+            counter = np.uint64(draw_weighted_values(rows, which, likelihoods[v], counter, codes[v], weights))
         squares = weights**2
         own = [
-            [np.bincount(codes[v], of, int(network.sizes[v])) for v in variables] if variables else [np.empty(0)]
+            [np.bincount(codes[v], of, likelihoods[v].size) for v in variables] if variables else [np.empty(0)]
             for of in (weights, squares)
         ]
         sums = _Sums(

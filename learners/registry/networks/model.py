@@ -22,6 +22,8 @@ from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork,
 from learners.registry.networks.elimination.answers import answer_by_elimination, answer_exactly_or_by_samples
 from learners.registry.networks.elimination.rows import Elimination, TablesTooLargeToSum
 from learners.registry.networks.interventions import answer_after_intervention
+from learners.registry.networks.model_networks import MOST_CELLS
+from learners.registry.networks.tree_tables import TablesTooLarge, TreeTable
 from learners.schema import Schema
 
 SUM_TOLERANCE = 1e-6
@@ -167,11 +169,11 @@ class NetworkModel(ArcModel):
 
     def tables(self) -> dict[str, pa.Table]:
         """Return `columns`, `nodes` and `edges` of the circuit, for SQL; if it is too large, `columns`, `arcs` and
-        `probabilities`.
+        `probabilities`. Raises TablesTooLarge.
         """
         if not self._is_summed:
             return super().tables()
-        parents, tables = self.network.parents, self.network.tables
+        parents, tables = self.network.parents, self._tables_to_write()
         n_cells = [table.size for table in tables]
         return {
             "columns": pa.table(
@@ -196,12 +198,19 @@ class NetworkModel(ArcModel):
             ),
         }
 
+    def _tables_to_write(self) -> list[Floats]:
+        """Return all tables. Raises TablesTooLarge if they are too large to expand, so that context trees stand for them."""
+        tables = self.network.tables
+        if any(isinstance(table, TreeTable) for table in tables):
+            raise TablesTooLarge(sum(table.size for table in tables), MOST_CELLS)
+        return self.network.dense_tables()
+
     def to_arrays(self) -> tuple[CircuitHeader, dict[str, Array]]:
-        """Return a header and named arrays for `from_arrays`."""
+        """Return a header and named arrays for `from_arrays`. Raises TablesTooLarge."""
         header: CircuitHeader = {"kind": self.kind, "schema": self.schema.to_json(), "facts": self.facts}
         circuit = {} if self._is_summed else dict(self.circuit.to_arrays())
         arrays = {"n_values": np.array(self.columns.n_values, np.int64)} | circuit
-        tables = np.concatenate([table.ravel() for table in self.network.tables])
+        tables = np.concatenate([table.ravel() for table in self._tables_to_write()])
         return header, arrays | _parents_in_arrays(self.network.parents) | {"tables": tables}
 
     @classmethod

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from learners.circuits.circuit import Circuit
 from learners.circuits.structures.from_network import MAX_EDGES, network_circuit_edges
 from learners.circuits.variables import Columns
-from learners.classifiers.estimates.context_tree import context_tree_probabilities
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import LearnerError
 from learners.kernels.arrays import Floats
@@ -24,21 +23,12 @@ from learners.orders.queries.coefficients import (
 from learners.orders.queries.predictive import MOST_CELLS as MOST_GRAPH_CELLS
 from learners.orders.queries.predictive import NoRows, NoTables, n_family_table_cells, posterior_dirichlet_counts
 from learners.registry.networks.arc_networks import ArcNetwork, DiscreteNetwork, GaussianNetwork
+from learners.registry.networks.tree_tables import Table, TablesTooLarge, TreeTable
 
 # Probabilities of all tables together: 256 MiB.
 MOST_CELLS = 1 << 25
 # A row of draws that are all zero in floating point is even.
 TINY = 1e-300
-
-
-class TablesTooLarge(LearnerError, ValueError):
-    """Raised if the tables of a network are too large to expand."""
-
-    def __init__(self, n_cells: int, most: int) -> None:
-        super().__init__(
-            f"The tables of the network have {n_cells:,} probabilities, more than the {most:,} allowed here. Train with fewer parents "
-            "(a smaller k), or fold rare values (max_values)."
-        )
 
 
 def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
@@ -49,7 +39,7 @@ def network_circuit(model: LookupModel, max_edges: int = MAX_EDGES) -> Circuit:
 
     Raises NetworkTooLarge.
     """
-    return classifier_network(model, MOST_CELLS).model(max_edges).circuit
+    return classifier_network(model).model(max_edges).circuit
 
 
 def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
@@ -58,12 +48,6 @@ def _families(model: LookupModel) -> list[tuple[tuple[int, ...], tuple[int, ...]
     network, target = model.network, model.schema.n_attributes
     families = [(target, *own, v) for v, own in zip(network.order, network.parents, strict=True)]
     return [(family, tuple(sizes[v] for v in family)) for family in families]
-
-
-def _tables(model: LookupModel) -> Iterator[Floats]:
-    """Yield the probability table of each family."""
-    for (_, shape), tree, estimates in zip(_families(model), model.trees, model.estimates, strict=True):
-        yield context_tree_probabilities(tree, estimates, shape)
 
 
 def _prior(model: LookupModel) -> Floats:
@@ -81,21 +65,25 @@ class NoJointDistribution(LearnerError, ValueError):
         )
 
 
-def classifier_network(model: LookupModel, most_cells: int) -> DiscreteNetwork:
-    """The network of a classifier. Raises NoJointDistribution, or TablesTooLarge if it has more probabilities than `most_cells`."""
+def classifier_network(model: LookupModel, most_cells: int | None = None) -> DiscreteNetwork:
+    """Return the network of a classifier, with dense tables if it has at most `MOST_CELLS` probabilities.
+
+    Raises NoJointDistribution, or TablesTooLarge if it has more probabilities than `most_cells`.
+    """
     parameters = model.facts.get("parameters")
     if isinstance(parameters, Mapping) and parameters.get("back_off") == "cell":
         raise NoJointDistribution
     schema, families = model.schema, _families(model)
     sizes, target = schema.domain_sizes.tolist(), schema.n_attributes
     parents: list[tuple[int, ...]] = [()] * (target + 1)
-    tables: list[Floats] = [np.full(size, 1.0 / size) for size in sizes]
+    tables: list[Table] = [np.full(size, 1.0 / size) for size in sizes]
     most = sum(int(np.prod(shape, dtype=np.float64)) for _, shape in families)
-    if most > most_cells:
+    if most_cells is not None and most > most_cells:
         raise TablesTooLarge(most, most_cells)
-    for (family, _), table in zip(families, _tables(model), strict=True):
+    for (family, shape), tree, estimates in zip(families, model.trees, model.estimates, strict=True):
         parents[family[-1]] = family[:-1]
-        tables[family[-1]] = table / table.sum(axis=-1, keepdims=True)
+        table = TreeTable(tree, estimates, shape)
+        tables[family[-1]] = np.asarray(table) if most <= MOST_CELLS else table
     return DiscreteNetwork(schema, tuple(parents), (*tables, _prior(model)), model.facts, _left_out(model))
 
 

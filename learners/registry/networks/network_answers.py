@@ -32,10 +32,10 @@ from learners.registry.networks.interventions import (
     exact_answer_in_cut_network,
     intervention_codes,
 )
-from learners.registry.networks.model_networks import MOST_CELLS, GraphParameters
+from learners.registry.networks.model_networks import GraphParameters
 
 
-def model_arc_network(model: Model, most_cells: int = MOST_CELLS) -> ArcNetwork:
+def model_arc_network(model: Model, most_cells: int | None = None) -> ArcNetwork:
     """The network of a classifier, of an ensemble's joint member or a file; of a posterior over structures its best graph.
 
     Raises NoArcs if it has none; TablesTooLarge or NoTables.

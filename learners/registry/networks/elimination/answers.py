@@ -12,7 +12,12 @@ from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.map.query import MapAnswer
 from learners.circuits.queries.likelihoods import read_evidence
 from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
-from learners.circuits.queries.queries import answer_all, format_map_answers, resolve_query_variables
+from learners.circuits.queries.queries import (
+    answer_all,
+    format_map_answers,
+    resolve_query_variables,
+    unused_evidence,
+)
 from learners.circuits.variables import Columns
 from learners.kernels.arrays import Array, Floats
 from learners.models.estimation import Sampling
@@ -90,7 +95,8 @@ def answer_exactly_or_by_samples(
             raise
         sampling = query.sampling or BY_ITSELF
         try:
-            return likelihood_weighting_answer(elimination.network, query, sampling, pause)
+            answer = likelihood_weighting_answer(elimination.network, query, sampling, pause)
+            return answer | unused_evidence(columns, query)
         except NotSampled as reason:
             raise reason from error
     return answer

@@ -10,6 +10,7 @@ import numpy as np
 
 from learners.kernels.arrays import Floats, Integers
 from learners.registry.networks.elimination.orders import CliqueTree
+from learners.registry.networks.tree_tables import Table, table_given
 
 # Nats between the largest and the least positive entry of a product of doubles that loses nothing.
 MOST_SPREAD = 650.0
@@ -206,20 +207,19 @@ def _spread(values: Floats) -> float:
 
 
 def family_factor(
-    scope: Sequence[int], table: Floats, position: Mapping[int, int], observed: Mapping[int, Integers]
+    scope: Sequence[int], table: Table, position: Mapping[int, int], observed: Mapping[int, Integers]
 ) -> tuple[Factor, Floats]:
     """Return a family's table given rows of evidence, scaled, and the log (n_rows or 1,) of the divisor.
 
     Parameters
     ----------
-    table : (sizes of the scope ...) float64
+    table : (sizes of the scope ...) float64, or read from a tree
     position : of each hidden variable
     observed : codes (n_rows or 1,) of each variable that is known
     """
     known = [i for i, v in enumerate(scope) if v in observed]
     free = sorted((i for i, v in enumerate(scope) if v not in observed), key=lambda i: position[scope[i]])
-    turned = np.transpose(table, [*known, *free])
-    values = np.ascontiguousarray(turned[tuple(observed[scope[i]] for i in known)] if known else turned[np.newaxis])
+    values = table_given(table, {i: observed[scope[i]] for i in known}, free)
     top = values.max(axis=tuple(range(1, values.ndim)), keepdims=True)
     values = values / np.where(top > 0.0, top, 1.0)
     with np.errstate(divide="ignore"):

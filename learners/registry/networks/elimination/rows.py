@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from learners.registry.networks.elimination.propagation import (
     Propagation,
     family_factor,
 )
+from learners.registry.networks.tree_tables import Table, TreeTable, table_rows
 
 # Of each cell of all cliques: a double, and what a product or a message takes beside it.
 BYTES_PER_CELL = 20
@@ -53,6 +55,7 @@ class _Plan(NamedTuple):
     families: tuple[int, ...]
     tree: CliqueTree
     position: dict[int, int]
+    n_cells: int  # of all cliques, and of the tables that are read from context trees
 
 
 class _Pass(NamedTuple):
@@ -94,7 +97,7 @@ class Elimination:
 
     def n_cells(self, observed: Iterable[int], targets: Iterable[int]) -> int:
         """Return the number of table cells that an answer about some variables needs, given others."""
-        return self.plan(frozenset(observed), frozenset(targets)).tree.n_cells
+        return self.plan(frozenset(observed), frozenset(targets)).n_cells
 
     def row_logs(self, x: Array, weights: Mapping[int, Floats]) -> Floats:
         """Return the log probability of rows, times the likelihoods of some variables, (n_rows,) float64."""
@@ -194,12 +197,8 @@ class Elimination:
                 codes[v] = code
         for v in self.network.order:
             if codes[v, 0] < 0:
-                parents = self.network.parents[v]
-                table = self.network.tables[v].reshape(-1, self.sizes[v]).T
-                above = np.zeros(codes.shape[1], np.int64)
-                for parent in parents:
-                    above = above * self.sizes[parent] + codes[parent]
-                codes[v] = _drawn_columns(table, above, rng, False)
+                rows, above = table_rows(self.network.tables[v], codes[list(self.network.parents[v])])
+                codes[v] = _drawn_columns(rows.T, above, rng, False)
 
     def _patterns(self, x: Array) -> Iterator[tuple[Integers, dict[int, Integers]]]:
         """Yield groups of rows with the same known variables, and the codes of these."""
@@ -219,7 +218,7 @@ class Elimination:
         """Yield as many rows as fit into memory together, with the codes of their evidence; one code if all rows have
         the same.
         """
-        cells = max(plan.tree.n_cells, 1)
+        cells = max(plan.n_cells, 1)
         most = min(CELLS_AT_A_TIME, self.most_bytes // BYTES_PER_CELL)
         step = max(1, most // max(cells, len(self.sizes)))
         for first in range(0, rows.size, step):
@@ -242,12 +241,16 @@ class Elimination:
             scopes = [own for v in families if (own := [u for u in (*self.network.parents[v], v) if u not in observed])]
             tree = clique_tree([*scopes, *([joint] if joint else [])], self.sizes, last)
             order = [v for clique in tree.cliques for v in clique.eliminated]
-            plan = _Plan(tuple(families), tree, {v: i for i, v in enumerate(order)})
+            read = [v for v in families if isinstance(self.network.tables[v], TreeTable)]
+            n_read = sum(
+                math.prod(self.sizes[u] for u in (*self.network.parents[v], v) if u not in observed) for v in read
+            )
+            plan = _Plan(tuple(families), tree, {v: i for i, v in enumerate(order)}, tree.n_cells + n_read)
             for old in list(self._plans)[: max(0, len(self._plans) - MOST_KEPT_TREES + 1)]:
                 self._plans.pop(old, None)
             self._plans[key] = plan
-        if plan.tree.n_cells * BYTES_PER_CELL > self.most_bytes:
-            raise TablesTooLargeToSum(plan.tree.n_cells, self.most_bytes)
+        if plan.n_cells * BYTES_PER_CELL > self.most_bytes:
+            raise TablesTooLargeToSum(plan.n_cells, self.most_bytes)
         return plan
 
     def collected(
@@ -273,7 +276,7 @@ class Elimination:
         in_logs: bool,
     ) -> _Pass:
         parents, tables = self.network.parents, self.network.tables
-        families = [((*parents[v], v), tables[v]) for v in plan.families]
+        families: list[tuple[tuple[int, ...], Table]] = [((*parents[v], v), tables[v]) for v in plan.families]
         with np.errstate(divide="ignore"):
             of_weights = [((v,), logs) for v, logs in weights.items()]
             scale = sum(float(logs.max()) for _, logs in of_weights)
