@@ -48,6 +48,10 @@ class InvalidName(StorageError, ValueError):
         self.name = name
 
 
+class InvalidReceipt(StorageError, ValueError):
+    """A receipt of forgotten rows does not hold: it was altered, or another workspace signed it."""
+
+
 class InvalidCursor(StorageError, ValueError):
     """A cursor is from another list."""
 

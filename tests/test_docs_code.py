@@ -44,7 +44,7 @@ def shown_commands():
 @pytest.mark.parametrize(("page", "line"), shown_commands())
 def test_commands_parse(page, line, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file in ("income-3.tar", "asia.bif", "job.json"):
+    for file in ("income-3.tar", "asia.bif", "job.json", "receipt.json", "fewpass.pem"):
         Path(file).touch()
     parse(line)
 

@@ -17,7 +17,7 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 # Names of files that stand more than once, by the reason.
 REPEATED = {
     "a room of its own kind has one": "checks errors kernels model parameters queries recipes",
-    "one resource, kept, used, served and shown": "audit datasets jobs later_rows models query schedules",
+    "one resource, kept, used, served and shown": "audit datasets jobs later_rows models query receipts schedules",
 }
 # What implements a paper, and says which.
 OF_PAPERS = {

@@ -49,6 +49,7 @@ def test_every_requirement_of_a_plain_install_is_pinned():
 
 # Imported by none of what a plain install must run, with all that they bring.
 OF_EXTRAS = [
+    "cryptography",
     "matplotlib",
     "optuna",
     "arviz_stats",

@@ -14,7 +14,20 @@ import typer  # noqa: E402
 from pydantic import ValidationError  # noqa: E402
 from typer.core import TyperGroup  # noqa: E402
 
-from service.cli import ask, audit, evaluation, exports, jobs, keys, learn, models, operate, schedules, watch  # noqa: E402
+from service.cli import (  # noqa: E402
+    ask,
+    audit,
+    evaluation,
+    exports,
+    jobs,
+    keys,
+    learn,
+    models,
+    operate,
+    receipts,
+    schedules,
+    watch,
+)
 from service.terminal_output import CommandProcess, err, print_error  # noqa: E402
 from service.version import VERSION  # noqa: E402
 
@@ -95,6 +108,7 @@ app.command("backup", rich_help_panel="Operate")(operate.backup_command)
 app.command("restore", rich_help_panel="Operate")(operate.restore_command)
 app.command("doctor", rich_help_panel="Operate")(operate.doctor_command)
 app.command("audit", rich_help_panel="Operate")(audit.audit_command)
+app.add_typer(receipts.app, name="receipts", rich_help_panel="Operate")
 app.command("bench", rich_help_panel="Operate")(evaluation.bench_command)
 app.command("precompile", rich_help_panel="Operate")(operate.precompile_command)
 app.command("demo", rich_help_panel="Operate")(operate.demo_command)

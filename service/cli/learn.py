@@ -256,6 +256,10 @@ def forget_command(
         out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
     if done["still_holding"]:
         out.print(f"Versions that still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
+    if done["receipt"] is None:
+        out.print(escape_rich_markup(done["no_receipt"]), highlight=False)
+    else:
+        out.print(f"Receipt: fewpass receipts show {done['receipt']['id']}", highlight=False)
 
 
 def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None, json_output: bool) -> None:

@@ -17,7 +17,18 @@ from learners.kernels.jit import notify_on_kernel_compilation
 from service import product
 from service.console import routes as console
 from service.http import browser_sessions, error_handlers, openapi
-from service.http.api import administration, audit, datasets, health, jobs, model_exports, models, monitoring, schedules
+from service.http.api import (
+    administration,
+    audit,
+    datasets,
+    health,
+    jobs,
+    model_exports,
+    models,
+    monitoring,
+    receipts,
+    schedules,
+)
 from service.http.api.bodies import InFlight
 from service.http.api.resources import Openings
 from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
@@ -121,7 +132,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         app.include_router(resource.router)
     app.router.routes += [*browser_sessions.session_routes(), *console.documentation_routes()]
     if not settings.predict_only:
-        for resource in (datasets, jobs, administration, audit, models, model_exports, monitoring, schedules):
+        for resource in (datasets, jobs, administration, audit, receipts, models, model_exports, monitoring, schedules):
             app.include_router(resource.router)
         app.router.routes += console.console_routes()
     error_handlers.add_error_handlers(app)

@@ -36,7 +36,7 @@ from storage.models.model_versions import ModelVersion
 
 MANIFEST = "MANIFEST.sha256"
 ABOUT = "backup.json"
-FOLDERS = ("models", "datasets", "uploads")
+FOLDERS = ("models", "datasets", "uploads", "receipts")
 ATTEMPTS = 3
 
 

@@ -19,6 +19,11 @@ from .datasets.registration import register_dataset as register_dataset
 from .datasets.registration import upload_folder as upload_folder
 from .forgetting.forgetting import withdraw_forgetting_rule as withdraw_forgetting_rule
 from .forgetting.forgetting_predictions import forget_predictions as forget_predictions
+from .forgetting.receipts import check_receipt_condition as check_receipt_condition
+from .forgetting.receipts import list_receipts as list_receipts
+from .forgetting.receipts import read_receipt as read_receipt
+from .forgetting.receipts import receipts_public_key as receipts_public_key
+from .forgetting.receipts import verify_receipt as verify_receipt
 from .inference.inference_steps import evaluate_versions as evaluate_versions
 from .inference.inference_steps import impute_files as impute_files
 from .inference.inference_steps import predict_files as predict_files

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -218,6 +218,21 @@ def write_file_atomically(path: Path | str, *, replace: bool = False, mode: int 
         yield draft
         _check_free(path, replace)
         publish_draft_file(draft, path, mode)
+
+
+def read_or_create_secret(path: Path, make: Callable[[], bytes]) -> bytes:
+    """Return the bytes of a secret file, which `make` provides on first use; only its owner may read it (mode 0600)."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_name(f".{path.name}-{secrets.token_hex(4)}")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(make())
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(draft, path)  # of several that make one, the first counts
+        draft.unlink()
+    return path.read_bytes()
 
 
 def _check_free(path: Path, replace: bool) -> None:

@@ -22,7 +22,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 RESERVED_ALIASES = frozenset({"latest", "versions"})
 # The folders right below the workspace that hold rows, models, or what requests have said.
 PRIVATE_FOLDERS = ("models", "datasets", "scratch", "outputs", "monitoring", "logs", "workers", "queries")
-SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json")
+SECRETS = ("control.sqlite*", "monitoring/secret", "monitoring/.records/*.json", "receipts/*.secret")
 
 _LEFT = "then run fewpass doctor --repair, which removes it. It belongs to no version any more."
 

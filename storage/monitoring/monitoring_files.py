@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -24,7 +24,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from storage.errors import CorruptFile
-from storage.files.atomic_files import exclusive_file_lock, is_file_locked, visible_files_below, write_file_atomically
+from storage.files.atomic_files import (
+    exclusive_file_lock,
+    is_file_locked,
+    read_or_create_secret,
+    visible_files_below,
+    write_file_atomically,
+)
 from storage.files.workspace_layout import checked_resource_name
 
 HOUR = timedelta(hours=1)
@@ -295,17 +301,7 @@ def monitored_models(root: Path) -> tuple[str, ...]:
 def workspace_secret(root: Path) -> bytes:
     """Return the workspace's secret, created on first use; client keys are stored only as hashes keyed with it."""
     path = Path(root) / "monitoring" / "secret"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".secret-{secrets.token_hex(4)}")
-        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secrets.token_bytes(SECRET_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        with suppress(FileExistsError):
-            os.link(draft, path)  # of several that make one, the first counts
-        draft.unlink()
-    return path.read_bytes()
+    return read_or_create_secret(path, partial(secrets.token_bytes, SECRET_BYTES))
 
 
 class Alive:

@@ -42,6 +42,7 @@ from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows
 from service.product.forgetting.forgetting_price import forgetting_price
+from service.product.forgetting.receipts import add_forgetting_receipt, searched_files
 from service.product.train_steps import train_steps
 from service.product.versions import provenance
 from service.product.versions.registry import (
@@ -70,7 +71,12 @@ OWN_FACTS = {"chosen"}  # what a training writes into a circuit for the next one
 
 def forget_steps(workspace: Workspace) -> Steps:
     """Return the steps of a job that forgets rows."""
-    steps = {"mark": mark_forgotten_rows, "retrain": retrain_without_forgotten, "prove": prove_forgetting}
+    steps = {
+        "mark": mark_forgotten_rows,
+        "retrain": retrain_without_forgotten,
+        "prove": prove_forgetting,
+        "receipt": add_forgetting_receipt,
+    }
     return {name: partial(step, workspace) for name, step in steps.items()}
 
 
@@ -116,6 +122,7 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
         "files": n_by_file,
         "models": [version.name for version in affected] if request.retrain and knows else [],
         "served": _served(workspace, request, affected, source, predicate),
+        "searched": searched_files(source.files, counts),
     }
 
 

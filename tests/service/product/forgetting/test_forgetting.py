@@ -113,7 +113,7 @@ def test_the_newest_version_is_trained_again_whatever_the_champion_is(workspace,
 def test_a_job_that_is_started_again_adds_nothing_and_moves_nothing_back(workspace, folder):
     product.train_model_version(workspace, of_nb(folder, aliases=["champion"]))
     request = ForgetRequest(model="daily", where=WHERE).model_dump()
-    mark, retrain, _ = product.job_steps_by_kind(workspace)["forget"].values()
+    mark, retrain, *_ = product.job_steps_by_kind(workspace)["forget"].values()
     run = Run("local-again", request, {}, ignore_report)
     marked = Run(run.job_id, request, {"mark": mark(run)}, ignore_report)
     retrain(marked)

@@ -1,0 +1,190 @@
+"""Receipts of forgotten rows: written at the end of a job that forgets, listed, read and verified.
+
+A receipt holds no condition, path or value of a row: it names files by their digests, and the condition by a keyed hash.
+"""
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from learners.errors import ExtraMissing, require_extra
+from learners.passes.sources.source import SourceFile
+from service.jobs.steps import Run
+from service.product.versions.registry import list_versions
+from service.requests.json_values import JSONObject
+from service.requests.problems import InvalidRequest
+from service.requests.requests import ForgetRequest
+from service.workspace import Workspace
+from storage.control.paging import DEFAULT_LIMIT, Page, iterate_page_items
+from storage.datasets.predicates import RowPredicate
+from storage.datasets.receipts import Receipts, canonical_json, merkle_root, verified_receipt
+from storage.errors import InvalidReceipt
+
+
+@dataclass(frozen=True)
+class ReceiptSummary:
+    """One receipt in a list.
+
+    Parameters
+    ----------
+    id : str
+        That of the job.
+    at : datetime
+        When the job ended; aware, UTC.
+    subject : str
+        The data set, or the model that was trained on files.
+    n_rows : int
+        Number of forgotten rows.
+    proof : str
+        "proved" or "not proved".
+    """
+
+    id: str
+    at: datetime
+    subject: str
+    n_rows: int
+    proof: str
+
+
+def searched_files(files: Sequence[SourceFile], counts: Mapping[int, int]) -> JSONObject:
+    """Return the total number of rows, and of each file with matching rows its digest and its numbers of rows."""
+    touched = [
+        {"sha256": files[index].digests[0], "n_rows": files[index].n_rows, "n_forgotten": n}
+        for index, n in counts.items()
+        if n
+    ]
+    return {"n_rows": sum(file.n_rows for file in files), "files": sorted(touched, key=canonical_json)}
+
+
+def add_forgetting_receipt(workspace: Workspace, run: Run) -> JSONObject:
+    """Return the result of a job that forgets, with a signed `receipt`; where it is None, `no_receipt` says why.
+
+    A dry run has neither.
+    """
+    request, result = ForgetRequest(**run.request), run.receipts["prove"]
+    if request.dry_run:
+        return result
+    searched = run.receipts["mark"].get("searched")
+    failed = [f"{proof['model']}@{proof['version']}" for proof in result["proofs"] if not proof["is_equal"]]
+    if failed:
+        return _without(result, f"No receipt was written: the proof failed for {', '.join(failed)}.")
+    if searched is None:  # the job began under a release without receipts
+        return _without(result, "No receipt was written: forget the same rows again to get one.")
+    try:
+        _require_cryptography()
+    except ExtraMissing as error:
+        return _without(result, f"No receipt was written. {error} Then forget the same rows again.")
+    receipts = Receipts(workspace.layout.root)
+    content = _content(workspace, request, result, searched)
+    content["condition_hmac_sha256"] = receipts.condition_hmac(RowPredicate(request.where).text)
+    return result | {"receipt": receipts.write(run.job_id, content)}
+
+
+def _without(result: JSONObject, reason: str) -> JSONObject:
+    return result | {"receipt": None, "no_receipt": reason}
+
+
+def _require_cryptography() -> None:
+    require_extra("A signed receipt", "cryptography", "cryptography", "receipts")
+
+
+def _content(workspace: Workspace, request: ForgetRequest, result: JSONObject, searched: JSONObject) -> JSONObject:
+    """Return the members of a receipt but for its condition and signature."""
+    subject = {"dataset": request.dataset} if request.dataset else {"model": str(request.model).partition("@")[0]}
+    trained = [(entry["model"], entry["version"]) for entry in result["versions"]]
+    names = sorted({name for name, _ in trained} | {held.partition("@")[0] for held in result["still_holding"]})
+    existing = {
+        (version.name, version.version): version
+        for name in names
+        for version in iterate_page_items(partial(list_versions, workspace, name))
+    }
+    gone = [
+        f"{name}@{number}"
+        for name in names
+        for number in range(1, max((version for model, version in existing if model == name), default=0))
+        if (name, number) not in existing
+    ]
+    proofs = [
+        {"version": f"{proof['model']}@{proof['version']}", "is_equal": proof["is_equal"], "n_rows": proof["n_rows"]}
+        for proof in result["proofs"]
+    ]
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "subject": subject,
+        "files": searched["files"],
+        "merkle_root": merkle_root([canonical_json(file) for file in searched["files"]]),
+        "rows": {
+            "before": searched["n_rows"],
+            "forgotten": result["n_rows"],
+            "after": searched["n_rows"] - result["n_rows"],
+        },
+        "versions": {
+            "trained": [
+                {"version": f"{name}@{number}", "sha256": version.sha256, "n_rows": version.n_rows}
+                for name, number in trained
+                if (version := existing.get((name, number))) is not None
+            ],
+            "still_holding": result["still_holding"],
+            "gone": gone,
+        },
+        "statistics_removed": result["statistics_removed"],
+        "predictions": result.get("served"),
+        "proof": {"status": "proved" if proofs else "not proved", "versions": proofs},
+    }
+
+
+def list_receipts(workspace: Workspace, limit: int = DEFAULT_LIMIT, cursor: str | None = None) -> Page[ReceiptSummary]:
+    """Return a page of the receipts, newest first. Raises InvalidCursor or CorruptFile."""
+    return Receipts(workspace.layout.root).page(limit, cursor).of(_summary)
+
+
+def _summary(receipt: JSONObject) -> ReceiptSummary:
+    (subject,) = receipt["subject"].values()
+    at, n_rows = datetime.fromisoformat(receipt["at"]), receipt["rows"]["forgotten"]
+    return ReceiptSummary(receipt["id"], at, subject, n_rows, receipt["proof"]["status"])
+
+
+def read_receipt(workspace: Workspace, receipt_id: str) -> bytes:
+    """Return the bytes of a receipt, as they were signed (NotFound)."""
+    return Receipts(workspace.layout.root).read(receipt_id)
+
+
+def receipts_public_key(workspace: Workspace) -> bytes:
+    """Return the public key that verifies the receipts of a workspace, as PEM (InvalidRequest where none was written)."""
+    key = Receipts(workspace.layout.root).public_key()
+    if key is None:
+        raise InvalidRequest(
+            "This workspace has signed no receipt yet, so it has no key. Name the public key of the other with --key.",
+            field="public_key",
+        )
+    return key
+
+
+def verify_receipt(data: bytes, public_key: bytes) -> JSONObject:
+    """Return the content of a receipt after verifying its signature.
+
+    Parameters
+    ----------
+    data : bytes
+        The receipt, exactly as it was written.
+    public_key : bytes
+        PEM, as `receipts_public_key` returns it.
+
+    Raises
+    ------
+    InvalidReceipt
+        If the receipt was altered, or another key signed it.
+    ExtraMissing
+        If `cryptography` is not installed.
+    """
+    _require_cryptography()
+    return verified_receipt(data, public_key)
+
+
+def check_receipt_condition(workspace: Workspace, content: JSONObject, where: str) -> None:
+    """Check that a verified receipt of this workspace is of a condition (InvalidReceipt, InvalidPredicate)."""
+    expected = Receipts(workspace.layout.root).condition_hmac(RowPredicate(where).text)
+    if not hmac.compare_digest(expected, str(content["condition_hmac_sha256"])):
+        raise InvalidReceipt("The receipt is whole, but of another condition, or of another workspace.")
