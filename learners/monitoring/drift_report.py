@@ -97,13 +97,15 @@ _WORDS = {
     "rare": "has rare values",
     "low_tail": "has numbers as low as the lowest of training",
     "high_tail": "has numbers as high as the highest of training",
-    "out_of_range": "has numbers outside the range of training: another unit, or a broken sensor",
+    "out_of_range": "has numbers outside the range of training",
 }
 
 
 def _of_quality(one: Finding) -> Cause:
     more = "more" if one.effect > 0 else "fewer"
     words = f"{one.column} {_WORDS[one.kind]} in {abs(one.effect):.3g} points {more} of the rows"
+    if one.kind == "out_of_range" and one.effect > 0:
+        words += ": another unit, or a broken sensor"
     return Cause(one.kind, (str(one.column),), one.effect, "points", words)
 
 

@@ -42,6 +42,7 @@ from service.terminal_output import (
     print_warning,
     terminal_progress_bar,
 )
+from service.workspace import Workspace
 
 # A bare name with a point may be a file that is not there.
 REFERENCE = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}@[a-z0-9._-]+|[a-z0-9][a-z0-9_-]{0,63}")
@@ -223,6 +224,7 @@ def forget_command(
             where=where, prediction_key=prediction_key, retrain=retrain, prove=prove, dry_run=dry_run, **place
         )
         done = product.forget_rows(here, request, report)
+        aliases = _aliases_that_stay(here, done)
     print_json_and_exit(done, json_output)
     held = f"{count_with_noun(done['n_rows'], 'row')} in {count_with_noun(len(done['files']), 'file')}"
     found = f"{held} where {escape_rich_markup(where)}"
@@ -236,6 +238,8 @@ def forget_command(
         out.print(f"Would be forgotten: {found}.", highlight=False)
         out.print(f"Models that would be trained again: {', '.join(done['would_retrain']) or 'none'}")
         out.print(f"Versions that know these rows: {', '.join(done['holding']) or 'none'}")
+        for line in aliases:
+            out.print(line, highlight=False)
         for price in done["prices"]:
             out.print(escape_rich_markup(forgetting_price_line(price)), highlight=False)
         if "served" in done:
@@ -256,10 +260,32 @@ def forget_command(
         out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
     if done["still_holding"]:
         out.print(f"Versions that still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
+    for line in aliases:
+        out.print(line, highlight=False)
     if done["receipt"] is None:
         out.print(escape_rich_markup(done["no_receipt"]), highlight=False)
     else:
         out.print(f"Receipt: fewpass receipts show {done['receipt']['id']}", highlight=False)
+
+
+def _aliases_that_stay(workspace: Workspace, forgotten: JSONObject) -> list[str]:
+    """Name the aliases that go on serving a version that knows the forgotten rows.
+
+    An alias of the newest version follows to the version that is trained without them.
+    """
+    lines = []
+    holding = forgotten.get("still_holding") or forgotten.get("holding") or ()
+    for name in sorted({version.partition("@")[0] for version in holding}):
+        newest = product.find_version(workspace, f"{name}@latest").version
+        follows = name in forgotten.get("would_retrain", ())
+        for alias, version in product.aliases_of(workspace, name).items():
+            if f"{name}@{version}" in holding and not (follows and version == newest):
+                to = "VERSION" if version == newest or follows else newest
+                lines.append(
+                    f"Alias {alias} of {name} stays at version {version}, which knows them. Move it: "
+                    f"fewpass models alias {name}@{to} {alias}"
+                )
+    return lines
 
 
 def _withdraw(name: str, where: str, reason: str | None, workspace: Path | None, json_output: bool) -> None:

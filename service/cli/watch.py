@@ -17,8 +17,8 @@ from service.cli.shared_options import (
     WorkspaceOption,
     read_columns_option,
 )
-from service.product.inference.metric_words import largest_rate_change_words
-from service.product.monitoring.webhooks import EventKind
+from service.product.inference.metric_words import count_with_noun, largest_rate_change_words
+from service.requests.event_kinds import EventKind
 from service.requests.json_values import JSONObject
 from service.terminal_output import (
     escape_rich_markup,
@@ -191,8 +191,11 @@ def list_webhooks_command(workspace: WorkspaceOption = None, json_output: JsonOp
     """List the webhooks."""
     with open_existing_workspace(workspace) as here:
         webhooks = product.list_webhooks(here)
-    rows = [[one["id"], one["url"], ", ".join(one["events"]), one["created_at"]] for one in webhooks]
-    print_json_or_table(webhooks, json_output, ["id", "url", "events", "created"], rows)
+    rows = [
+        [one["id"], one["url"], ", ".join(one["models"]) or "all", ", ".join(one["events"]), one["created_at"]]
+        for one in webhooks
+    ]
+    print_json_or_table(webhooks, json_output, ["id", "url", "models", "events", "created"], rows)
 
 
 @webhooks_app.command("add")
@@ -218,8 +221,12 @@ def test_webhook_command(webhook: str, workspace: WorkspaceOption = None, json_o
     """Send a test event to a webhook."""
     with open_existing_workspace(workspace) as here:
         delivery = product.test_webhook(here, webhook)
-    words = f"{delivery['status']} after {delivery['attempts']} attempts{': ' + delivery['error'] if delivery['error'] else ''}"
-    print_json_or_text(delivery, words, json_output)
+    attempts = count_with_noun(delivery["attempts"], "attempt")
+    if delivery["error"] is None:
+        print_json_or_text(delivery, f"The receiver answered {delivery['status']} after {attempts}.", json_output)
+        return
+    print_json_or_text(delivery, f"Not delivered after {attempts}: {delivery['error']}", json_output)
+    raise typer.Exit(1)
 
 
 @webhooks_app.command("delete")

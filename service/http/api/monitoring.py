@@ -13,7 +13,7 @@ from service import product
 from service.http.api.resources import Ours, Shape, media_type_responses
 from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
-from service.product.monitoring.webhooks import EventKind
+from service.requests.event_kinds import EventKind
 from service.requests.first_findings import Body
 from storage.monitoring.alert_records import RuleRecord
 from storage.monitoring.monitoring_files import MonitorChoice

@@ -10,7 +10,8 @@ from typing import cast
 
 import structlog
 
-from service.product.monitoring.webhooks import EventKind, deliver_webhook_event
+from service.product.monitoring.webhooks import deliver_webhook_event
+from service.requests.event_kinds import EventKind
 from service.workspace import Workspace
 from storage.control import audit
 from storage.control.audit import AuditLine

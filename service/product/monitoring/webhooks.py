@@ -10,12 +10,13 @@ import socket
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 from urllib.parse import urlsplit
 
 from service.product.audit import record_audit_act
 from service.product.monitoring.alerting import KEPT
 from service.product.monitoring.private_networks import private_network_reason
+from service.requests.event_kinds import EventKind
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
 from service.telemetry import TRACEPARENT
@@ -33,7 +34,6 @@ from storage.monitoring.alert_records import (
 
 ATTEMPTS, FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 5, 0.5, 30.0, 10.0
 PREFIX = "whsec_"
-EventKind = Literal["alert", "version.published", "alias.moved", "promotion.decided", "rows.forgotten", "job.failed"]
 
 
 def create_webhook(

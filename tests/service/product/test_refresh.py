@@ -113,12 +113,17 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     train = ["train", folder, "-t", "class", "-n", "daily", "-l", "kdb", "--k", "2", "--columns", columns, "--update"]
     fewpass(*train, workspace=place)
     write(folder, 5)
+    fewpass("models", "alias", "daily@1", "champion", workspace=place)
     updated = fewpass(*train, workspace=place)
     said = " ".join(updated.stdout.split())
     assert "read 3,600 rows; 3,000 of them were known when" in said and "counting pairs" in said
-    said = " ".join(fewpass("forget", "daily", "--where", "user = 3", workspace=place).stdout.split())
+    forget = ("forget", "daily", "--where", "user = 3")
+    stays = "Alias champion of daily stays at version 1, which knows them. Move it: fewpass models alias daily@"
+    assert f"{stays}VERSION champion" in " ".join(fewpass(*forget, "--dry-run", workspace=place).stdout.split())
+    said = " ".join(fewpass(*forget, workspace=place).stdout.split())
     assert "equals, bit for bit," in said
     assert "Versions that still know them: daily@1, daily@2" in said
+    assert f"{stays}3 champion" in said
     wrong = fewpass("forget", "daily", "--where", "user = (SELECT 1)", workspace=place, code=1)
     assert "subquery is not allowed" in " ".join(wrong.stderr.split())
     bad = fewpass(*train, "--window", "3 days", workspace=place, code=1)

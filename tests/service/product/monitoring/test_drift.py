@@ -90,3 +90,26 @@ def test_copied_columns_are_no_drift(tmp_path):
                     product.file_drift_report(workspace, name, [str(path)])
             else:
                 assert product.file_drift_report(workspace, name, [str(path)])["alarms"] == []
+
+
+def test_a_shift_of_a_table_with_few_possible_rows_is_no_repetition(tmp_path):
+    """All rows may agree once x has left its range: nothing then tells repeats from drift."""
+    rng = np.random.default_rng(0)
+    x, c = rng.uniform(0, 100, 4000), rng.choice(["p", "q", "r"], 4000)
+    y = np.where(rng.random(4000) < np.where(x > 50, 0.8, 0.2), "a", "b")
+    later = pa.table({"x": x[:1000] + 60, "c": c[:1000]})
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as workspace:
+        for columns in (["x"], ["x", "c"]):
+            table = pa.table({"x": x, "c": c, "y": y}).select([*columns, "y"])
+            pq.write_table(table, tmp_path / "t.parquet")
+            pq.write_table(later.select(columns), tmp_path / "later.parquet")
+            pq.write_table(table.slice(0, 1000).drop_columns(["y"]), tmp_path / "same.parquet")
+            model = "-".join(columns)
+            learned(workspace, tmp_path / "t.parquet", model, target="y", learner="nb", holdout=0)
+            found = product.file_drift_report(workspace, model, [str(tmp_path / "later.parquet")])
+            assert [one["columns"] for one in found["causes"]][:1] == [("x",)], found["causes"]
+            assert not product.file_drift_report(workspace, model, [str(tmp_path / "same.parquet")])["is_drifting"]
+            back = product.file_drift_report(
+                workspace, model, [str(tmp_path / "t.parquet")], against=[str(tmp_path / "later.parquet")]
+            )
+            assert not any("broken sensor" in one["words"] for one in back["causes"]), "fewer of them is no fault"

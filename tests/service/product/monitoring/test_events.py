@@ -8,6 +8,7 @@ import pytest
 from service import product
 from service.product.monitoring import events, webhooks
 from service.product.monitoring.events import send_pending_events
+from service.requests.event_kinds import EventKind
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
@@ -92,7 +93,7 @@ def test_a_receiver_that_fails_misses_one_event_and_gets_the_next(workspace):
 
 
 def test_every_kind_of_event_has_an_act(workspace):
-    assert {"alert", *events.ACTIONS.values()} == set(get_args(webhooks.EventKind))
+    assert {"alert", *events.ACTIONS.values()} == set(get_args(EventKind))
 
 
 def test_an_event_that_does_not_exist_is_refused(workspace):

@@ -360,6 +360,12 @@ def test_the_commands_say_the_same(trained, tmp_path):
     assert "rows against training" in fewpass("monitor", "labelled", **where).stdout
     assert "size" in fewpass("alerts", **where).stdout
     assert fewpass("webhooks", "list", "--json", **where).stdout.strip() == "[]"
+    webhook_id = product.create_webhook(trained, "http://127.0.0.1:9/", ["labelled"])["id"]  # nobody listens there
+    listed = " ".join(fewpass("webhooks", "list", **where).stdout.split())
+    assert "http://127.0.0.1:9/ labelled alert" in listed
+    failed = fewpass("webhooks", "test", webhook_id, **where, code=1).stdout
+    assert "Not delivered after 5 attempts" in failed
+    fewpass("webhooks", "delete", webhook_id, **where)
     refused = fewpass("webhooks", "add", "http://localhost:1/", **where, code=1).stderr
     assert "is not a public address" in refused.replace("\n", " ")
 
