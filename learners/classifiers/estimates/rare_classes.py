@@ -18,7 +18,7 @@ def with_own_concentrations_of_rare_classes(tree: ContextTree, posterior: Poster
     """Mix each rare class with all rows by a concentration of its own: the one under which its rows are most probable.
 
     Each row is predicted from the others of its class. The classes share a concentration otherwise, which the frequent ones
-    decide; the few rows of a rare class then count for more than chance allows. An attribute that tells nothing of the class gets
+    decide; the few rows of a rare class then count for more than chance allows. Where most rows are of rare classes, these decide. An attribute that tells nothing of the class gets
     the distribution of all rows. Only attributes without parents: contexts of other parents have no rows in common.
     """
     if tree.level_starts.size != 3:  # the root and the classes
@@ -26,7 +26,7 @@ def with_own_concentrations_of_rare_classes(tree: ContextTree, posterior: Poster
     totals, estimates = tree.node_counts(), posterior.estimates
     n_rows = int(totals[0])
     rare = [node for node in range(1, tree.n_nodes) if totals[node] < RARE * n_rows]
-    if not rare:
+    if not rare or 2 * int(totals[rare].sum()) > n_rows:  # no frequent class decides for these
         return posterior
     probability, rest, variance = (np.array(own) for own in (estimates.probability, estimates.rest, posterior.variance))
     for node in rare:
