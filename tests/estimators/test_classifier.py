@@ -190,7 +190,7 @@ def test_importances_where_nothing_is_told_or_there_is_no_network(table):
     noise = NB(columns={"a": "nominal"}).fit(pa.table({"a": [1, 2] * 50, "class": ["a", "a", "b", "b"] * 25}), "class")
     assert noise.feature_importances_.tolist() == [0.0]
     model._columns.model = object.__new__(type("Other", (), {"kind": "orders"}))
-    with pytest.raises(LearnerError, match="orders. .*importances"):
+    with pytest.raises(LearnerError, match=r"orders. .*importances"):
         model.feature_importances_  # noqa: B018
     assert not hasattr(model, "feature_importances_")
 
