@@ -256,7 +256,7 @@ class Rows:
             yield from _repeated(chunk, weights)
 
     def weighted(self) -> Iterator[tuple[Chunk, Integers | None]]:
-        """Iterate with weights: each distinct row once, with (n_rows,) int64 counts, or None if all count once."""
+        """Yield chunks of distinct rows with their counts (n_rows,) int64, or None where every count is 1."""
         encoder = Encoder(self.schema)
         for batch, weights, where in self._batches():
             yield encoder.training_chunk(batch, where), weights

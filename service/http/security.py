@@ -54,7 +54,7 @@ ONCE = (b"authorization", b"x-api-key", b"host")
 def needed_role(method: str, path: str) -> Role | None:
     """Return the role that a request needs; None if it is open to all.
 
-    What no rule names needs `train` if it could change something, so that a new route is never open by oversight.
+    A route without a rule requires `train` if it can change state, so a new route is never left open by mistake.
     """
     if path in OPEN or (path.startswith(STATIC) and method in {"GET", "HEAD"}):
         return None

@@ -38,8 +38,7 @@ def parse_written_evidence(texts: list[str]) -> JSONObject:
 def parse_evidence_weights(texts: list[str]) -> JSONObject:
     """Parse the weights of values by column into JSON.
 
-    Raises InvalidRequest of a text that is none, of a weight that is no number, and of a column or value that comes
-    twice.
+    Raises InvalidRequest if a text cannot be parsed, a weight is not a number, or a column or value is repeated.
     """
     by_column: JSONObject = {}
     for text in texts:
