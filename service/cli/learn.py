@@ -171,6 +171,7 @@ def train_command(
     with Workspace(settings) as here, terminal_progress_bar(not json_output) as report:
         version, passes = product.train_and_report_passes(here, request, report, print_warning)
         schema = product.load_served_model(here, f"{version.name}@{version.version}").schema
+        meant = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
     print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
     out.print(
@@ -181,8 +182,15 @@ def train_command(
     if words := evaluation_summary_line(version.metrics):
         out.print(words, highlight=False)
     nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)
+    reference = version.name
+    if meant != version.version:
+        reference = f"{version.name}@{version.version}"
+        out.print(
+            f"{version.name} goes on meaning version {meant}, its champion: fewpass models alias {reference} champion",
+            highlight=False,
+        )
     steps = suggested_next_commands(
-        version.name, version.learner, schema.target or nominal, None if workspace is None else str(workspace)
+        reference, version.learner, schema.target or nominal, None if workspace is None else str(workspace)
     )
     out.print(f"[dim]{escape_rich_markup(steps)}[/]", highlight=False, soft_wrap=True)
 

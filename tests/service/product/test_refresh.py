@@ -116,6 +116,8 @@ def test_the_command_line_updates_and_forgets(folder, tmp_path):
     fewpass("models", "alias", "daily@1", "champion", workspace=place)
     updated = fewpass(*train, workspace=place)
     said = " ".join(updated.stdout.split())
+    assert "daily goes on meaning version 1, its champion: fewpass models alias daily@2 champion" in said
+    assert "next: fewpass query daily@2 --of class" in said
     assert "read 3,600 rows; 3,000 of them were known when" in said and "counting pairs" in said
     forget = ("forget", "daily", "--where", "user = 3")
     stays = "Alias champion of daily stays at version 1, which knows them. Move it: fewpass models alias daily@"
