@@ -86,7 +86,11 @@ class Looker:
     def _alone(self) -> Iterator[bool]:
         """Hold the lock of the workspace's watcher; False if another process holds it."""
         place = self.workspace.layout.root / "monitoring" / ".look.lock"
-        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            place.parent.mkdir(exist_ok=True)
+        except FileNotFoundError:  # the workspace was moved away: nobody makes an empty one in its place
+            yield False
+            return
         with place.open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
