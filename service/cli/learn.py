@@ -171,7 +171,7 @@ def train_command(
     with Workspace(settings) as here, terminal_progress_bar(not json_output) as report:
         version, passes = product.train_and_report_passes(here, request, report, print_warning)
         schema = product.load_served_model(here, f"{version.name}@{version.version}").schema
-        meant = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
+        by_name = product.find_version(here, version.name).version  # by the name alone: the champion, if there is one
     print_json_and_exit(version, json_output)
     seconds = time.perf_counter() - started
     out.print(
@@ -183,10 +183,10 @@ def train_command(
         out.print(words, highlight=False)
     nominal = next((each.name for each in schema.attributes if each.kind == "nominal"), None)
     reference = version.name
-    if meant != version.version:
+    if by_name != version.version:
         reference = f"{version.name}@{version.version}"
         out.print(
-            f"{version.name} goes on meaning version {meant}, its champion: fewpass models alias {reference} champion",
+            f"{version.name} goes on meaning version {by_name}, its champion: fewpass models alias {reference} champion",
             highlight=False,
         )
     steps = suggested_next_commands(
