@@ -82,6 +82,8 @@ def page_response(request: Request, template: str, page: JSONMapping, status: in
         "role": role,
         "may": {str(each): role is not None and role.covers(each) for each in Role},
         "path": request.url.path,
+        # The page as it is, with its search, order and cursor: what a part fetches that changes while it is shown.
+        "same_page": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
         "has_session": "fewpass.session" in request.scope,
         "calls": (),
     }

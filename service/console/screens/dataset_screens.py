@@ -68,7 +68,7 @@ def dataset_rows_screen(request: Request) -> JSONObject:
 
 
 def guess_target_column(n_values: dict[str, int]) -> str:
-    """Guess the target: the last column with few values; empty if there is none."""
+    """Guess the target: the last column with few values; empty without one."""
     return next((name for name in reversed(n_values) if n_values[name] <= FEW_CLASSES), "")
 
 

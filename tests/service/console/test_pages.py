@@ -261,6 +261,20 @@ def test_models_are_found_and_sorted(site, circuit):
     site.client.delete("/v1/models/weather@1/tags/team")
 
 
+@pytest.mark.parametrize(
+    ("path", "part"),
+    [
+        ("/console/jobs?state=failed", "jobs"),
+        ("/console?q=wea&sort=rows", "models"),
+        ("/console/models/weather?limit=1", "versions"),
+    ],
+)
+def test_a_part_that_changes_is_fetched_from_the_page_as_it_is(path, part, site):
+    """With its search, order and cursor: or else the newest jobs would take the place of older ones."""
+    shown = [tag for _, tag in read(page(site.client, path).text).tags if tag.get("id") == part]
+    assert [tag.get("hx-get") for tag in shown] == [path]
+
+
 def test_a_file_is_uploaded_whole_or_not_at_all(site):
     body = b"size,class\n" + b"".join(b"%d,%s\n" % (k % 7, b"yes" if k % 7 > 3 else b"no") for k in range(300))
     sent = site.client.put("/v1/datasets/sizes/files/sizes.csv", content=iter([body[:100], body[100:]]))

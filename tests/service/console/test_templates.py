@@ -309,6 +309,6 @@ def test_no_template_is_left_out():
 def test_a_page_stands_whatever_is_absent(template, data):
     page = data.draw(PAGES[template])
     may = dict.fromkeys(("read", "predict", "train", "admin"), data.draw(either))
-    shared = {"path": "/", "role": None, "may": may, "has_session": data.draw(either), "calls": ()}
+    shared = {"path": "/", "same_page": "/", "role": None, "may": may, "has_session": data.draw(either), "calls": ()}
     text = page_template_environment().get_template(template).render(shared | dict(page))
     assert text.count("<h1>") == 1 and "</html>" in text and ">None<" not in text
