@@ -68,7 +68,7 @@ class CircuitModel(ModelDefaults):
 
     @property
     def is_compiled(self) -> bool:
-        """Whether the circuit is made; that of a network is compiled when it is first needed."""
+        """True if the circuit exists; the circuit of a network is compiled on first use."""
         return True
 
     def predict_proba(self, chunk: Chunk) -> Floats:

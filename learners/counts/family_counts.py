@@ -306,7 +306,7 @@ class FamilyCounts(CodeStatistic):
 
 
 def smallest_covering_family(family: Family, families: Sequence[Family]) -> Family:
-    """Return the smallest family that has all members of another. Raises KeyError if there is none."""
+    """Return the smallest family that has all members of another. Raises KeyError without one."""
     members = {family.attribute, *family.parents}
     holders = [other for other in families if members <= {other.attribute, *other.parents}]
     if not holders:

@@ -8,9 +8,9 @@ from learners.kernels.arrays import Codes, Integers
 
 
 def random_folds(x: Codes, n_folds: int, seed: int) -> Integers:
-    """The fold of each row: rows of equal attributes go to as many folds as possible, whatever their classes.
+    """Return the fold of each row; rows with equal attributes go to as many folds as possible, whatever their classes.
 
-    So a row left out finds as many of its like as a new row will. Were each class of them spread evenly as well, the rows left
+    A left-out row then finds as many equal rows as a new row will. Were each class of them spread evenly as well, the rows left
     out would have classes in the proportions of the others, and a model that learns rows by heart would seem to predict them.
 
     `x`: (n_attributes, n_rows) uint8 or uint16.

@@ -110,7 +110,7 @@ class DrawnRows(CodeStatistic):
             self._add(Sample(hashes[small], self._content(rows, small), np.ones(small.size, np.int64)))
 
     def _is_within(self, hashes: Uint64s, y: Codes, limit: np.uint64) -> Mask:
-        """Whether hashes are up to a limit or up to that of their class."""
+        """Return which hashes are within the common limit or the limit of their class."""
         if not self.of_class:
             return np.asarray(hashes <= limit)
         return np.asarray(hashes <= np.maximum(self.class_limits, limit)[y])
@@ -170,7 +170,7 @@ class DrawnRows(CodeStatistic):
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether enough rows are known, of the table and of each class."""
+        """Return whether enough rows of the table and of each class are known."""
         hashes, rows, _ = self.sample
         if self.limit < EVERYTHING and np.count_nonzero(hashes <= np.uint64(self.limit)) < self.n_distinct:
             return False

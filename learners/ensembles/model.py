@@ -145,7 +145,7 @@ class EnsembleModel(ModelDefaults):
         )
 
     def warnings(self) -> list[str]:
-        """What is worth knowing of the training: that it was interrupted."""
+        """Warnings about the training: it was interrupted."""
         trees = self.facts.get("correction")
         return [trees["interrupted"]] if isinstance(trees, Mapping) and "interrupted" in trees else []
 

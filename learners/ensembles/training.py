@@ -215,7 +215,7 @@ class Training:
 
     @property
     def _has_rare(self) -> bool:
-        """Whether the first rows do not tell the share of some class, as it is rare or they were drawn by class."""
+        """Return whether the first rows misstate the share of a class, because it is rare or rows were drawn by class."""
         if self.row_weights is not None:
             return True
         counts = self.families.counts.class_counts

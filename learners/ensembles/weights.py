@@ -33,7 +33,7 @@ class Rows:
     weights: Floats | None = None
 
     def weight_array(self) -> Floats:
-        """Return the row weights, (n,) float64; ones if there are none."""
+        """Return the row weights, (n,) float64; ones without weights."""
         return read_only_array(np.ones(self.y.size) if self.weights is None else self.weights)
 
 

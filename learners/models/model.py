@@ -73,10 +73,10 @@ class Model(Protocol):
         """The `structure` of one member of an ensemble; InvalidParameter if the model has no such member."""
 
     def warnings(self) -> list[str]:
-        """What a user should know before the model is used or given to others."""
+        """Warnings for users of the model."""
 
     def absent_columns_warning(self, columns: Collection[str]) -> str | None:
-        """What to say about rows without these columns; None if the model answers without them as from fewer columns."""
+        """Warning for rows without these columns; None if the model answers them like rows of fewer columns."""
 
     def columns_without_missing_state(self) -> set[str]:
         """The columns in which the joint distribution knows no missing value, whatever training saw: it is summed out."""

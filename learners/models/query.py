@@ -186,7 +186,7 @@ class Impute(ColumnQuery):
 
 @dataclass(frozen=True)
 class Surprise:
-    """How unusual some values are: their log-likelihood, and its rank among rows drawn from the model.
+    """Surprise of some values: their log-likelihood, and its rank among rows drawn from the model.
 
     Parameters
     ----------

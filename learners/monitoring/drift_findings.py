@@ -81,7 +81,7 @@ def run_drift_tests(
     Also returns the estimates `repeats_per_row`, `inflation`, `bursts` and `class_mix`.
     """
     copies, sure, is_likely, repeats = 0.0, two_sample_tests.NOTHING, False, INDEPENDENT
-    # Rows of few possible kinds agree whenever a column changes: then nothing tells repeats from drift.
+    # Rows of few possible kinds agree whenever a column changes: repeats cannot be distinguished from drift then.
     if np.log(window.watched.sizes).sum() > np.log(max(1, window.n_rows)):
         most_copies = most_copies_per_row(window, reference)
         copies, sure, error = excess_row_repeats(window, reference, most_copies)

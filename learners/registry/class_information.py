@@ -1,4 +1,4 @@
-"""What each attribute tells of the class, in nats: of families, of tables by class, and of rows that a circuit draws."""
+"""Information of attributes about the class, in nats: from families, from tables by class, and from rows that a circuit draws."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def conditional_class_information(tree: ContextTree) -> float:
 
 
 def _contexts(tree: ContextTree, first: int, last: int) -> Integers:
-    """Of each of the deepest nodes a number, from 0, that is equal where all parents have equal values."""
+    """Number each deepest node from 0; nodes with equal values of all parents share a number."""
     node = np.arange(first, last)
     context = np.zeros(node.size, np.int64)
     for _ in range(tree.level_starts.size - 3):

@@ -1,4 +1,4 @@
-"""The graph of a model for people: what each edge tells, the neighbourhood of a column, and the table behind it."""
+"""Graphs of models for display: weights of edges, the neighbourhood of a column, and the table of a column."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class ColumnGraph:
     others: tuple[GraphEdge, ...] = ()
 
     def around(self, column: str, steps: int = 1) -> "ColumnGraph":
-        """The columns within so many edges of one, and the edges among them; UnknownColumn if there is none of that name."""
+        """Return the columns within a number of edges of one, and the edges among them. Raises UnknownColumn."""
         if column == self.target:
             near = set(sorted(self.columns, key=lambda name: -self.of_class.get(name, 0.0))[:MOST_OF_CLASS])
         elif column not in self.columns:
@@ -75,7 +75,7 @@ class ColumnGraph:
 
 
 def network_column_graph(model: LookupModel) -> ColumnGraph:
-    """The graph of a network of a classifier: an edge weighs what the parent tells of the child."""
+    """Return the graph of a classifier's network; the weight of an edge is the information of the parent about the child."""
     names = [attribute.name for attribute in model.schema.attributes]
     edges: list[GraphEdge] = []
     of_class: dict[str, float] = {}
@@ -102,7 +102,7 @@ def posterior_column_graph(model: OrderModel, present: Sequence[str] = (), absen
 
 
 def structure_column_graph(structure: Mapping[str, Any]) -> ColumnGraph:
-    """The graph of `structure()`, of models that do not say what an edge tells.
+    """Return the graph of `structure()`, for models whose edges have no information value.
 
     Edges from the class are left out. Those to it stay: of trees they come from the columns that are used.
     """

@@ -1,4 +1,4 @@
-"""A kind of model: its class, and what can be made of its models; where something cannot, one sentence that says so."""
+"""Kinds of models: a class with its capabilities, and one sentence for each capability that it lacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # a process that only serves needs neither passes nor SQL
 
 
 class NoJoint(LearnerError, ValueError):
-    """A model knows nothing but P(class | attributes)."""
+    """Raised if a model holds P(class | attributes) only."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -35,7 +35,7 @@ class NoJoint(LearnerError, ValueError):
 
 
 class NoCircuit(LearnerError, ValueError):
-    """A model that answers queries, and that no file or picture of a circuit holds."""
+    """Raised if files and pictures of circuits cannot hold a model that answers queries."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class NoCircuit(LearnerError, ValueError):
 
 
 class NoNetwork(LearnerError, ValueError):
-    """A model is no network, so there is none to write."""
+    """Raised if a model is not a network, and cannot be written as one."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -56,7 +56,7 @@ class NoNetwork(LearnerError, ValueError):
 
 
 class NoPosterior(LearnerError, ValueError):
-    """A picture or file of a posterior over structures was asked of another kind of model."""
+    """Raised if a picture or file of a posterior over structures is requested from another kind of model."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -65,7 +65,7 @@ class NoPosterior(LearnerError, ValueError):
 
 
 class NoChains(LearnerError, ValueError):
-    """Chains were asked of a model that was not sampled."""
+    """Raised if chains are requested from a model that was not sampled."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -74,7 +74,7 @@ class NoChains(LearnerError, ValueError):
 
 
 class NoSQL(LearnerError, ValueError):
-    """A model cannot be written as SQL."""
+    """Raised if a model cannot be written as SQL."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -83,7 +83,7 @@ class NoSQL(LearnerError, ValueError):
 
 
 class Cannot:
-    """A capability that a kind of model lacks: called, it raises the sentence that says so."""
+    """A capability that a kind of model lacks; a call raises the sentence that says so."""
 
     def __init__(self, refusal: Callable[[str], LearnerError]) -> None:
         self.refusal = refusal
@@ -105,14 +105,14 @@ NO_CHAINS = Cannot(NoChains)
 
 
 class Resumption(NamedTuple):
-    """How a model goes on learning."""
+    """A recipe that continues the training of a model."""
 
     recipe: Callable[[], Passes[Any]]
     reads_all_rows: bool = False  # the new ones behind the others, in the same order
 
 
 def answer_without_evidence(model: Model) -> Sequence[float]:
-    """The probability of each class when nothing is known."""
+    """Return the probability of each class without evidence."""
     probabilities: list[float] = record_classifier(model)({}).tolist()
     return probabilities
 
@@ -121,8 +121,8 @@ def answer_without_evidence(model: Model) -> Sequence[float]:
 class Kind:
     """A class of models and its capabilities, each a function of a model.
 
-    What a kind does not fill in, it cannot do: `can` says so, `cannot` in a sentence, and the call raises it. What a model
-    answers from its own arrays are methods of its class, see `learners.models.model.Model`.
+    A kind lacks the capabilities that it does not fill in: `can` is False, `cannot` is the sentence that says so, and a call raises
+    it. Answers from a model's own arrays are methods of its class, see `learners.models.model.Model`.
     """
 
     model: type[Model]
@@ -158,7 +158,7 @@ class Kind:
 
     # Everything else.
     importances: Callable[[Any], Floats] = NO_IMPORTANCES
-    """(n_attributes,) what each attribute tells of the class, in the model's own unit."""
+    """Information of each attribute about the class, (n_attributes,) float64, in the model's own unit."""
     sql: Callable[[Any], Writable] = NO_SQL
     trace: Callable[[Any], Floats] = NO_CHAINS
     """(n_chains, n_sweeps, 7) how the chains of a sampler went."""
@@ -169,13 +169,13 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """What headers of stored models say."""
+        """Name in the headers of stored models."""
         return self.model.kind
 
     def can(self, capability: str) -> bool:
-        """Whether the kind has a capability, named like its field."""
+        """Return whether the kind has a capability, named like its field."""
         return not isinstance(getattr(self, capability), Cannot)
 
     def cannot(self, capability: str) -> str:
-        """The sentence that says why the kind lacks a capability."""
+        """Return the sentence that says why the kind lacks a capability."""
         return str(getattr(self, capability).refusal(self.name))

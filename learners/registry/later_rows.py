@@ -83,7 +83,7 @@ class FewerSummaries(ColumnSummaries):
 
     @classmethod
     def of(cls, summaries: ColumnSummaries, choice: Choice) -> FewerSummaries:
-        """Those by a choice."""
+        """Return the columns by a choice."""
         fewer = object.__new__(cls)
         gone = tuple(name for name, part in choice.items() if part is None)
         found = {name: column for name, column in summaries.found.items() if name not in gone}
@@ -194,7 +194,7 @@ def _with_parts(schema: Schema, times: Sequence[str]) -> Schema:
 
 
 def choice_by_later_rows(timed: Timed, threads: int, advance: Advance) -> dict[str, TimePart | None]:
-    """How columns enter with which cheap networks of older rows predict later ones best, in windows one after the other.
+    """Choose how columns enter: as cheap networks of older rows predict later rows best, in successive windows.
 
     First all columns that only go on are left out; then each comes back as it is, where leaving out helped, or by one of its parts, where
     it is worth that.

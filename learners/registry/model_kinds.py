@@ -1,4 +1,4 @@
-"""The one table of the kinds of models: to read stored models back, and to ask what can be made of a model."""
+"""Table of the kinds of models, which loads stored models and looks up the capabilities of a model."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KINDS: dict[str, Kind] = {
 
 
 def kind_of(model: Model) -> Kind:
-    """The kind of a model: what can be made of it. Raises LearnerError if the table does not have it."""
+    """Return the kind of a model. Raises LearnerError if the table lacks it."""
     if model.kind not in KINDS:
         raise LearnerError(f"Models of kind {model.kind!r} are not in the table of kinds ({', '.join(KINDS)}).")
     return KINDS[model.kind]
 
 
 def structure_posterior(model: Model) -> OrderModel | None:
-    """The model as a posterior over structures, which answers queries about edges and graphs; None if it is another kind."""
+    """Return the model as a posterior over structures, which answers queries about edges and graphs; None for other kinds."""
     kind = kind_of(model)
     return kind.structures(model) if kind.can("structures") else None
 

@@ -11,7 +11,7 @@ from learners.schema.schema import Attribute, Schema
 
 
 class CodeMaps(NamedTuple):
-    """Code in the new schema for each code of the old one; -1 if there is none."""
+    """Code in the new schema for each code of the old one; -1 without one."""
 
     attributes: tuple[Integers, ...]  # tuple of (n_values,) int64
     classes: Integers  # (n_classes,) int64

@@ -1,4 +1,4 @@
-"""Parts of a moment that come again: the hour, the weekday, both together, the month."""
+"""Recurring parts of a time: the hour, the weekday, the hour of the week, the month."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ YEAR = 31_556_952  # mean length in the Gregorian calendar, so months begin up t
 
 @dataclass(frozen=True)
 class Cycle:
-    """A time that comes again, in intervals of equal length.
+    """A recurring time, divided into intervals of equal length.
 
-    `period`, `step`: seconds. `start`: when one begins, in seconds since 1970. `labels`: one for each interval.
+    `period`, `step`: in seconds. `start`: start of a cycle, in seconds since 1970. `labels`: one for each interval.
     """
 
     period: int
@@ -33,16 +33,16 @@ class Cycle:
 
     @property
     def cuts(self) -> tuple[float, ...]:
-        """Cut points of the phase: an interval ends a second before the next begins, as intervals hold their upper end."""
+        """Cut points of the phase; an interval includes its upper end, which is a second before the next one begins."""
         return tuple(float(self.step * j - 1) for j in range(1, len(self.labels)))
 
     def phase(self, seconds: float) -> float:
-        """Seconds since the cycle began, of seconds since 1970; NaN where these are not finite."""
+        """Convert seconds since 1970 to seconds since the cycle began; NaN for a number that is not finite."""
         moved = seconds - self.start
         return moved - math.floor(moved / self.period) * self.period if math.isfinite(moved) else math.nan
 
     def phases(self, seconds: Floats) -> Floats:
-        """`phase` of each number (n,) float64."""
+        """Convert each number (n,) float64 as `phase` does."""
         with np.errstate(invalid="ignore"):
             moved = seconds - self.start
             return read_only_array(moved - np.floor(moved / self.period) * self.period)

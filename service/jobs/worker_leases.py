@@ -36,7 +36,7 @@ def lease_host_name() -> str:
 
 
 class Silence:
-    """How long each worker has been silent, as observed by this process.
+    """Silence of each worker, as observed by this process.
 
     It looks every `beat_s` seconds. A look counts twice this at most: a process that was stopped has not looked meanwhile.
     """

@@ -237,7 +237,7 @@ def _keep_worker(settings: Settings, stop: threading.Event) -> None:
 
 
 def takes_no_bytes(folder: Path) -> bool:
-    """Whether the disk of a workspace refuses to write, because it is full or read-only: a worker that starts there dies at once."""
+    """Return whether the disk of a workspace is full or read-only; a worker that starts there ends at once."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
             file.write(os.urandom(START_BYTES))

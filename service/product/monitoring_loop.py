@@ -217,7 +217,7 @@ def compare_with_previous(workspace: Workspace, name: str, min_labels: int, now:
 
 
 def _before(workspace: Workspace, name: str, version: int) -> int:
-    """Return the previous champion; LookupError if there is none."""
+    """Return the previous champion; LookupError without one."""
     moves = aliases.alias_history(workspace.control, name, 100).items
     known = {one.version for one in model_versions.list_model_versions(workspace.control, name, limit=1000).items}
     others = [

@@ -161,7 +161,7 @@ def promotion_verdict(rule: PromotionRule, challenger: Measured, champion: Measu
 
 
 def _unknown_class_words(measured: Measured) -> str:
-    """How many rows have a class that a version does not know; nothing if all are known."""
+    """Say how many rows have a class that a version does not know; empty if it knows all."""
     n = (measured.metrics or {}).get("n_unknown_class_rows", 0)
     if not n:
         return ""

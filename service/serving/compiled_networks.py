@@ -19,7 +19,7 @@ def n_compiled_network_edges() -> int:
 
 
 def compiled_network(model: Model) -> CircuitModel:
-    """What answers queries: a circuit itself, or a network or the best graph of a posterior, compiled once per process.
+    """Return the circuit that answers queries: the model itself, or a network or best graph, compiled once per process.
 
     Raises NoJoint if the model has no joint distribution, NoTables if the best graph was too large for its tables, TablesTooLarge.
     """

@@ -154,7 +154,7 @@ class Served:
         return self.model.needs_every_column
 
     def empty_columns_warning(self, chunk: Chunk) -> str | None:
-        """What to say about columns that no row knows; None if the model sums them out."""
+        """Warning about columns that no row has; None if the model sums them out."""
         if not self.warns or not chunk.n_rows:
             return None
         columns = zip(self.schema.attributes, chunk.x, strict=True)

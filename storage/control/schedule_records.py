@@ -55,7 +55,7 @@ class Schedule:
 
 
 Check = Callable[["Schedule | None"], None]
-"""Looks at a schedule, None if there is none, within the transaction, and raises if nothing may change."""
+"""Inspects the stored schedule, or None, within the transaction, and raises if nothing may change."""
 
 
 def create_schedule(control: Control, schedule: Schedule, check: Check | None = None) -> Schedule:

@@ -252,7 +252,7 @@ class CheckpointFile:
         self.path = path
 
     def load(self) -> tuple[pa.Table, Note] | None:
-        """Return the last saved content; None if there is none, or it is damaged."""
+        """Return the last saved content; None if nothing was saved, or it is damaged."""
         try:
             content = memoryview(self.path.read_bytes())
         except FileNotFoundError:

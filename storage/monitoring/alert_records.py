@@ -68,7 +68,7 @@ class StateRecord(TypedDict):
 
 
 class WebhookRecord(TypedDict):
-    """Where alerts and events are sent; the secret is never shown again.
+    """A URL that alerts and events are sent to; the secret is never shown again.
 
     `events` are kinds of events; webhooks of release 0.2.0 lack it and get alerts. `sent_until` is the id of the last line of
     the audit log whose event was sent.

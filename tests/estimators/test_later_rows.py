@@ -37,9 +37,9 @@ def test_estimators_say_it_once_of_tables_and_never_of_records(estimator):
         if isinstance(estimator, NB):
             estimator.predict_proba(later.slice(0, 1).to_pylist()[0])
             estimator.predict_proba(later.to_pandas().iloc[:1])
-    with pytest.warns(ColumnWarning) as told:
+    with pytest.warns(ColumnWarning) as warned:
         estimator.predict_proba(later.to_pandas())
-    assert [str(one.message) for one in told] == [WORDS] and told[0].filename == __file__
+    assert [str(one.message) for one in warned] == [WORDS] and warned[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         estimator.predict_proba(table(N + 60).drop_columns(["y"]))

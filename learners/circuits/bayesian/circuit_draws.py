@@ -57,7 +57,7 @@ class CircuitDraws:
 
     @cached_property
     def _of_sum(self) -> Array:
-        """Whether each edge belongs to a sum, (n_edges,) bool."""
+        """Edges that belong to a sum, (n_edges,) bool."""
         return np.repeat(self.circuit.kind == SUM, np.diff(self.circuit.child_starts))
 
     def of(self, draw: int) -> Circuit:

@@ -237,7 +237,7 @@ def _place(columns: Columns, v: int, number: float, given: RawValue, *, is_low: 
 
     A cut point belongs to the interval below it. So a range of integers, or dates, starts at the first one above
     the cut point; a range of other numbers starts at the cut point itself, which it excludes. Raises
-    InvalidEvidence, with nearby cut points, if there is none.
+    InvalidEvidence, with nearby cut points, without one.
     """
     attribute = columns.schema.attributes[v]
     name, cuts = columns.names[v], np.array(attribute.cuts)

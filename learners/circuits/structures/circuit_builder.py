@@ -76,7 +76,7 @@ class Blocks:
         return self.leaves(CATEGORICAL, np.full(log_p.shape[0], variable), log_p)
 
     def circuit(self) -> Circuit:
-        """Build the circuit of all blocks. Raises InvalidCircuit if there is none."""
+        """Build the circuit of all blocks. Raises InvalidCircuit without blocks."""
         if not self._blocks:
             raise InvalidCircuit("has no nodes")
         kind, n_children, children, log_weight, variable, n_parameters, parameters = (

@@ -52,7 +52,7 @@ NO_GRID = Grid(0.0, 0.0)
 
 
 def coarsest_decimal_grid(x: Floats, arrow_type: str = "double") -> Grid | None:
-    """Return the coarsest decimal grid that contains all numbers; None if there is none.
+    """Return the coarsest decimal grid that contains all numbers; None if no grid does.
 
     x (n,) is ascending and distinct; numbers of the Arrow type "float" have seven digits.
     """

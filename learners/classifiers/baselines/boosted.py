@@ -105,7 +105,7 @@ class BoostedModel(ModelDefaults):
         return out
 
     def absent_columns_warning(self, columns: Collection[str]) -> str | None:
-        """What to say about rows without these columns: trees send them the way of training's missing values."""
+        """Warning for rows without these columns: trees send them where they send the missing values of training."""
         return WITHOUT_COLUMNS.format(columns=", ".join(map(repr, columns))) if columns else None
 
     def _predict(self, x: Codes) -> Floats:

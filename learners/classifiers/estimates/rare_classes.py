@@ -45,7 +45,7 @@ def with_own_concentrations_of_rare_classes(tree: ContextTree, posterior: Poster
 
 
 def _own_share(n: Floats, total: float, left_out: Floats) -> float:
-    """How much the frequencies of a class count beside those of all rows: total / (total + a) of the best concentration a."""
+    """Weight of the frequencies of a class against those of all rows: total / (total + a) for the best concentration a."""
     best, share = float((n * np.log(left_out)).sum()), 0.0
     if total > 1:
         for a in CONCENTRATIONS:

@@ -22,7 +22,7 @@ SURE, LIKELY = 0.95, 0.5
 
 
 class LookUps(NamedTuple):
-    """What look-ups tell of rows with their nulls as values, and hidden."""
+    """Answers of look-ups for rows, with nulls as values and with nulls as missing."""
 
     value: Floats  # (n, n_classes) probabilities
     of_value: Floats  # (n,) log P(known), by one network

@@ -56,7 +56,7 @@ class Boosters:
     left_out_weights: Floats | None  # (n_left_out,) of these rows, as of `Rows`
 
     def correction(self, schema: Schema) -> Correction | None:
-        """Convert the boosters to the form stored in a model; None if there are none and only the ensemble's share
+        """Convert the boosters to the form stored in a model; None without boosters if only the ensemble's share
         changes.
         """
         if not self.boosters:

@@ -259,7 +259,7 @@ def _packed_words(*parts: Array | int | np.uint64) -> Uint64s:
 
 
 def no_packed_trees(forest: Forest) -> PackedTrees:
-    """Of few rows, which are walked down each tree."""
+    """No packed trees, for few rows, which are walked down each tree."""
     packed = PackedTrees(
         np.full(forest.depths.size, -1),
         np.empty(0, np.uint64),

@@ -93,7 +93,7 @@ class OrderSums:
 
     @property
     def log_z(self) -> float:
-        """Log of the sum over all pairs of an order and a graph; -inf if there are none."""
+        """Log of the sum over all pairs of an order and a graph; -inf without any."""
         return float(scaled_log(self.after.mantissa[0], int(self.after.exponent[0])) + self.shifts.sum())
 
     def step_shares(self) -> Floats:

@@ -44,7 +44,7 @@ def format_directed_path(nodes: Iterable[int], names: Sequence[str]) -> str:
 
 
 def find_directed_cycle(edges: Iterable[Edge]) -> list[int]:
-    """Return a directed cycle among edges, with its first node repeated at the end; empty if there is none."""
+    """Return a directed cycle among edges, with its first node repeated at the end; empty without one."""
     parents: dict[int, list[int]] = {}
     for parent, child in sorted(edges):
         parents.setdefault(child, []).append(parent)

@@ -1,29 +1,30 @@
-"""The files of this machine for whoever may not read all of them: each is looked at once more when it is open.
+"""A local file system that checks each file against the data roots once more after opening it.
 
-Between the check of a path and its opening, somebody with an account on the machine may put a link in its place. What is open
-cannot be swapped any more, so its own path decides.
+Between the check of a path and its opening, somebody with an account on the machine may replace the file by a link. An open file
+cannot be replaced, so the path of the open file decides.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 
 from learners.errors import SourceError
 
-OPEN_FILES = ("/proc/self/fd", "/dev/fd")  # where a system shows what a process has open; only the first tells its path
+OPEN_FILES = ("/proc/self/fd", "/dev/fd")  # list the open files of the process; only the first shows their paths
 LOCAL = pafs.LocalFileSystem()
-READ_ONLY = "Data sets are only read."
 
 
 class GuardedFiles(pafs.FileSystemHandler):
-    """Opens the files of this machine, and gives the path of each open one to `check`, which raises where it may not be read.
+    """Opens local files, and passes the real path of each open file to `check`, which raises if the caller may not read it.
 
-    Copies that are sent to other machines check nothing: there the same files may have other paths.
+    Pickled copies check nothing, because the same files may have other paths on other machines.
     """
 
     def __init__(self, check: Callable[[str], object] | None) -> None:
@@ -35,26 +36,24 @@ class GuardedFiles(pafs.FileSystemHandler):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GuardedFiles) and self.check == other.check
 
-    __hash__ = None  # type: ignore[assignment]
-
     def get_type_name(self) -> str:
-        """For Arrow."""
+        """Return the name of this kind of file system."""
         return "guarded"
 
     def normalize_path(self, path: str) -> str:
-        """For Arrow."""
+        """Return the path as Arrow's local file system writes it."""
         return str(LOCAL.normalize_path(path))
 
     def get_file_info(self, paths: list[str]) -> list[pafs.FileInfo]:
-        """What is at the paths."""
+        """Return the type, size and time of each path."""
         return list(LOCAL.get_file_info(paths))
 
     def get_file_info_selector(self, selector: pafs.FileSelector) -> list[pafs.FileInfo]:
-        """What is in a folder."""
+        """Return the entries of a folder."""
         return list(LOCAL.get_file_info(selector))
 
     def open_input_file(self, path: str) -> pa.NativeFile:
-        """An open file. Raises SourceError if it is no regular one, or was replaced meanwhile; and what `check` raises."""
+        """Open a regular file. Raises SourceError for any other, or one that was replaced meanwhile, and what `check` raises."""
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe would wait for who writes
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -66,60 +65,36 @@ class GuardedFiles(pafs.FileSystemHandler):
             os.close(descriptor)
 
     def open_input_stream(self, path: str) -> pa.NativeFile:
-        """As `open_input_file`."""
+        """Open a file as `open_input_file` does."""
         return self.open_input_file(path)
 
-    def create_dir(self, path: str, recursive: bool) -> None:
-        """Raises NotImplementedError, as all that would write."""
-        raise NotImplementedError(READ_ONLY)
+    def _refuse(self, *args: object, **options: object) -> NoReturn:
+        """Raise OSError, as a file system that is mounted read-only does."""
+        del args, options
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    def delete_dir(self, path: str) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def delete_root_dir_contents(self) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def delete_file(self, path: str) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def move(self, src: str, dest: str) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def copy_file(self, src: str, dest: str) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def open_output_stream(self, path: str, metadata: object) -> pa.NativeFile:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
-
-    def open_append_stream(self, path: str, metadata: object) -> pa.NativeFile:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(READ_ONLY)
+    # Data sets are only read.
+    create_dir = delete_dir = delete_dir_contents = delete_root_dir_contents = _refuse
+    delete_file = move = copy_file = open_output_stream = open_append_stream = _refuse
 
 
 def is_local_filesystem(filesystem: pafs.FileSystem) -> bool:
-    """Whether its paths are those of this machine."""
+    """Return whether a file system holds the files of this machine."""
     if isinstance(filesystem, pafs.PyFileSystem):
         return isinstance(filesystem.handler, GuardedFiles)
     return isinstance(filesystem, pafs.LocalFileSystem)
 
 
 def _open_files() -> str:
-    """Where this system shows what this process has open."""
+    """Return the folder in which this system lists the open files of the process."""
     return next(folder for folder in OPEN_FILES if os.path.isdir(folder))  # noqa: PTH112
 
 
 def _path_of_open_file(path: str, descriptor: int) -> str:
-    """The real path of an open file. Raises SourceError where the system does not tell it, and `path` leads elsewhere by now."""
+    """Return the real path of an open file.
+
+    Raises SourceError if the system does not show it, and `path` leads to another file by now.
+    """
     if _open_files() == OPEN_FILES[0]:
         return os.readlink(f"{OPEN_FILES[0]}/{descriptor}")  # noqa: PTH115
     real, own = os.path.realpath(path), os.fstat(descriptor)

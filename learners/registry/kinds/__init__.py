@@ -1,1 +1,1 @@
-"""The kinds of models, each with what can be made of its models; `learners.registry.model_kinds` lists them."""
+"""The kinds of models and their capabilities; `learners.registry.model_kinds` lists them."""

@@ -39,7 +39,7 @@ def _circuit(model: LookupModel, max_edges: int, most_bytes: int | None) -> Circ
 
 
 def _network_order(model: LookupModel) -> Sequence[int]:
-    """The class first, then the attributes that the network has."""
+    """Return the class, then the attributes of the network."""
     if not model.schema.target:
         raise NoNetwork(model.kind)
     return (model.schema.n_attributes, *model.network.order)
@@ -66,7 +66,7 @@ def _answer_with_intervals(model: LookupModel) -> Sequence[float]:
 
 
 def _answer_with_explanations(model: EnsembleModel | BoostedModel) -> Sequence[float]:
-    """Let trees of another library answer rows of codes of all kinds, and explain them, before the row without evidence."""
+    """Predict and explain rows with every code by the trees of another library, then the row without evidence."""
     probabilities = answer_without_evidence(model)
     sizes = model.schema.domain_sizes + 1  # the last code is that of a value never seen
     rng = np.random.default_rng(0)
@@ -79,7 +79,7 @@ def _answer_with_explanations(model: EnsembleModel | BoostedModel) -> Sequence[f
 
 
 def _by_joint(capability: Callable[..., Any]) -> Callable[..., Any]:
-    """A capability of networks as one of an ensemble, whose joint member has it."""
+    """Turn a capability of networks into one of an ensemble, by its joint member."""
     return lambda model, *arguments: capability(model.joint, *arguments)
 
 

@@ -44,7 +44,7 @@ def model_arc_network(model: Model, most_cells: int | None = None) -> ArcNetwork
 
 
 def compile_model_circuit(model: Model, max_edges: int = MAX_EDGES, most_bytes: int | None = None) -> CircuitModel:
-    """What answers the plain queries to a model: of an ensemble its joint member, of a posterior over structures its best graph.
+    """Return the circuit that answers plain queries to a model: the joint member of an ensemble, the best graph of a posterior.
 
     `max_edges`, `most_bytes`: of a network, see `NetworkModel`.
     Raises NoJoint if it has no joint distribution; TablesTooLarge or NoTables.

@@ -232,7 +232,7 @@ class IndexCheck:
             )
 
     def unsound_column(self, batch: pa.RecordBatch) -> int:
-        """Return the position of the first column with a dictionary index out of range; -1 if there is none."""
+        """Return the position of the first column with a dictionary index out of range; -1 without one."""
         _, places, kinds = self._of(batch.schema)
         if not places.size:
             return -1

@@ -118,7 +118,7 @@ class FamilyShape(Shape):
 
 
 class LineageShape(Shape):
-    """Where a version comes from: files, job, schema, request and libraries."""
+    """Origin of a version: files, job, schema, request and libraries."""
 
     name: str
     version: int

@@ -182,7 +182,7 @@ class RuleRequest(Body, extra="forbid"):
 
 
 class WebhookRequest(Body, extra="forbid"):
-    """Where alerts and events are sent, and which."""
+    """A URL, and the alerts and events to send to it."""
 
     url: str = Field(max_length=2000, examples=["https://hooks.example.com/fewpass"])
     models: list[str] = Field(default=[], max_length=1000, description="All unless some are named.")

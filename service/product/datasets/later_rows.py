@@ -22,13 +22,10 @@ from service.requests.requests import TrainRequest
 
 SAMPLED, READ = 20_000, 500_000  # rows that decide, and of about how many they are
 FEWEST = 1_000
-FEWEST_COMPARED = (
-    50  # later or other rows among those sampled, which are few where a window keeps few rows of its files
-)
-FEWEST_STEPS, MOST_FALLS = (
-    50,
-    0.01,
-)  # of a column that grows with the order of the rows: new values, and the share of smaller ones
+# Later or other rows among those sampled, which are few where a window keeps few rows of its files.
+FEWEST_COMPARED = 50
+# New values of a column that grows with the order of the rows, and the largest share of smaller ones.
+FEWEST_STEPS, MOST_FALLS = 50, 0.01
 WORSE, DEVIATIONS = 1.05, 3.0  # later rows disagree with rows at random where their log loss is so much greater
 
 
@@ -59,7 +56,7 @@ class KeptBack:
         return asdict(self)
 
     def decides_by(self, holdout_by: str) -> str:
-        """By which rows a learner decides what becomes of columns that only go on, see `learners.registry.recipes.learner`."""
+        """Return which rows decide how a learner uses columns that only go on, see `learners.registry.recipes.learner`."""
         return "order" if self.goes_on and holdout_by == "auto" else holdout_by
 
     def warnings(self) -> list[str]:
@@ -173,7 +170,7 @@ def choose_kept_back(
 
 
 def _growing_column(rows: pa.Table, target: str | None, overrides: JSONMapping) -> str:
-    """A column of numbers of which nothing is said, and which never falls from row to row but in a few places; empty if there is none."""
+    """Return a numeric column without an override that grows from row to row, but for a few places; empty without such a column."""
     for name in sorted(rows.column_names):
         kind, is_said = rows[name].type, name in overrides or name == target
         if is_said or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):

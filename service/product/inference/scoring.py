@@ -274,7 +274,7 @@ def score_files(
 ) -> int:
     """Write the predicted rows to a Parquet file that appears only when complete; return the number of rows.
 
-    `warn` is told of columns of the model that the data lacks, and where all rows are later than those of training. Raises InvalidRequest if the output exists and is not to
+    `warn` gets a sentence about columns of the model that the data lacks, and if all rows are later than those of training. Raises InvalidRequest if the output exists and is not to
     be replaced, or has the suffix of something else; if each of many classes would be a column.
     """
     if model.schema.target is None:

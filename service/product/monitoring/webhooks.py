@@ -44,7 +44,7 @@ def create_webhook(
     Parameters
     ----------
     events : sequence of str
-        Of `EventKind`; by default alerts alone. Events that happened before are not sent.
+        Kinds of events; by default alerts only. Events that happened before are not sent.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def deliver_webhook_event(
 ) -> DeliveryRecord:
     """Send one event, at most five times, and store the outcome in the log of deliveries.
 
-    `cause` is the id of the alert or the hash of the act that the event tells of. The event's id follows from it, so that
+    `cause` is the id of the alert, or the hash of the act, that the event reports. The event's id follows from it, so that
     receivers recognise an event that they get twice.
     """
     event_id = hashlib.sha256(f"{webhook['id']} {kind} {cause or secrets.token_hex(8)}".encode()).hexdigest()[:32]

@@ -76,7 +76,7 @@ def parameters_with_decided_memory(parameters: JSONMapping, learner: str, model:
 
 
 def last_trained_model(workspace: Workspace, name: str) -> object:
-    """The newest version of a model; None if there is none that can be read."""
+    """Return the newest version of a model; None if no version can be read."""
     with suppress(NotFound, CorruptFile):
         return load_model(*map_compiled(find_version(workspace, f"{name}@latest").arrow_path))
     return None

@@ -76,7 +76,7 @@ def write_version_report(
 ) -> ModelReport:
     """Measure a version on rows with known classes, and write the page to a file that appears only when complete.
 
-    `warn` is told where all rows are later than those of training. Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
+    `warn` gets a sentence if all rows are later than those of training. Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
     or EmptyData.
     """
     check_output_free(output, replace=replace)

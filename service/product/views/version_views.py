@@ -40,7 +40,7 @@ def version_family_table(workspace: Workspace, reference: str, column: str, limi
 
 
 def model_family_table(model: Model, column: str, limit: int = MAX_CONTEXTS) -> JSONObject:
-    """As `version_family_table`, of a model."""
+    """Return the family table of a model, as `version_family_table` does for a version."""
     return kind_of(model).family_table(model, column, limit)
 
 

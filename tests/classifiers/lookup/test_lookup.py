@@ -357,7 +357,7 @@ def test_a_stored_model_keeps_them_and_wrong_use_is_named():
 @pytest.mark.parametrize("n_classes", [3, 4, 10])
 @pytest.mark.parametrize("form", ["dense", "hash"])
 def test_rows_of_large_tables_are_answered_alike_alone_and_together(n_classes, form, monkeypatch):
-    """Of many rows a large table answers more at a time; unseen and rare values are among them."""
+    """A large table answers more rows at a time; unseen and rare values are among them."""
     every_form(monkeypatch, form)
     schema = strategies.schema_of([300, 200, 3], n_classes)
     structure = Structure((0, 1, 2), ((), (0,), (0, 1)))

@@ -54,7 +54,7 @@ def expected(schema, boosters, x):
 
 
 def scores_of(forest, schema, x):
-    """Of these few rows, which are walked down the trees, and of many, which go down packed trees or by masks: the same."""
+    """Few rows, which walk down the trees, and many, which go down packed trees or by masks, get the same answers."""
     assert x.shape[1] < WALKED_ROWS <= 3 * x.shape[1]
     scores = np.zeros((4 * x.shape[1], schema.n_classes))
     walked, masked = np.split(scores, [x.shape[1]])

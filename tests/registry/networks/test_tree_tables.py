@@ -64,9 +64,9 @@ def test_fixed_axes_are_those_of_the_dense_table(table, monkeypatch):
     for known in itertools.chain.from_iterable(itertools.combinations(axes, n) for n in range(whole.ndim + 1)):
         free = rng.permutation([axis for axis in axes if axis not in known]).tolist()
         codes = {axis: rng.integers(0, whole.shape[axis], 6 if axis % 2 else 1) for axis in known}
-        told, right = table_given(tree, codes, free), table_given(whole, codes, free)
-        assert told == pytest.approx(right, rel=1e-13, abs=0), f"with axes {known} known"
-        assert told.shape == right.shape
+        answered, right = table_given(tree, codes, free), table_given(whole, codes, free)
+        assert answered == pytest.approx(right, rel=1e-13, abs=0), f"with axes {known} known"
+        assert answered.shape == right.shape
 
 
 QUERIES = (
@@ -89,14 +89,14 @@ def test_exact_answers_read_from_trees(table, monkeypatch):
 
     right = answers()
     monkeypatch.setattr(model_networks, "MOST_CELLS", 0)
-    for told, own in zip(answers(), right, strict=True):
-        assert "sampled" not in told
+    for answered, own in zip(answers(), right, strict=True):
+        assert "sampled" not in answered
         for of, distribution in own.get("distributions", {}).items():
-            assert told["distributions"][of] == pytest.approx(distribution, rel=1e-12), of
+            assert answered["distributions"][of] == pytest.approx(distribution, rel=1e-12), of
         for field in {"probability", "log_evidence", "log_probability"} & {*own}:
-            assert told[field] == pytest.approx(own[field], rel=1e-12, abs=1e-12), field
+            assert answered[field] == pytest.approx(own[field], rel=1e-12, abs=1e-12), field
         for field in ("assignment", "rows"):
-            assert told.get(field) == own.get(field)
+            assert answered.get(field) == own.get(field)
 
 
 @pytest.mark.parametrize("make", [lambda: KDB(k=2), lambda: KDB(k=3, estimator="m"), lambda: SKDB(k=2)])
@@ -112,15 +112,15 @@ def test_a_network_too_large_for_tables_is_sampled_from_its_trees(table, make, m
     sampled = answer_network_queries(
         model, QUERIES, lambda: compile_model_circuit(model, max_edges=0, most_bytes=0), most_bytes=0
     )
-    for told, right in zip(sampled, exact, strict=True):
-        is_whole = told["kind"] == "conditional" and not told["log_evidence"]
-        assert "sampled" in told or is_whole, "only what needs no sum is exact"
+    for answered, right in zip(sampled, exact, strict=True):
+        is_whole = answered["kind"] == "conditional" and not answered["log_evidence"]
+        assert "sampled" in answered or is_whole, "only what needs no sum is exact"
         for of, distribution in right.get("distributions", {}).items():
-            errors = told.get("standard_errors", {}).get(of, {})
+            errors = answered.get("standard_errors", {}).get(of, {})
             for value, p in distribution.items():
-                assert abs(told["distributions"][of][value] - p) <= 4 * errors.get(value, 0.0) + 1e-12, (of, value)
+                assert abs(answered["distributions"][of][value] - p) <= 4 * errors.get(value, 0.0) + 1e-12, (of, value)
         if "probability" in right:
-            assert abs(told["probability"] - right["probability"]) <= 4 * told["standard_error"]
+            assert abs(answered["probability"] - right["probability"]) <= 4 * answered["standard_error"]
     guess = sampled[-1]["imputed"]["class"]
     assert abs(guess["probability"] - exact[-1]["imputed"]["class"]["probability"]) <= 4 * guess["standard_error"]
     with pytest.raises(NotSampled, match="too large for an exact answer to 'map'"):
@@ -132,11 +132,11 @@ def test_evidence_on_a_column_that_was_selected_away_is_taken_by_samples(table, 
     assert model.schema.attributes[5].name == "noise" and 5 not in model.network.order
     monkeypatch.setattr(model_networks, "MOST_CELLS", 0)
     queries = [Conditional("class", given) for given in ({"a": "v1"}, {"a": "v1", "noise": "p"})]
-    without, told = answer_network_queries(
+    without, answered = answer_network_queries(
         model, queries, lambda: compile_model_circuit(model, max_edges=0, most_bytes=0)
     )
-    assert "sampled" in told and told["unused"] == ["noise"] and "unused" not in without
-    assert told["distributions"] == without["distributions"]
+    assert "sampled" in answered and answered["unused"] == ["noise"] and "unused" not in without
+    assert answered["distributions"] == without["distributions"]
 
 
 def test_a_limit_of_probabilities_is_kept_where_one_is_asked(table, monkeypatch):

@@ -110,9 +110,9 @@ def test_samples_where_the_exact_way_is_too_large(tmp_path, said, answer, monkey
     assert "samples answer marginal, conditional" in said("query", "wide", "map", code=1)
     right = answer(*of_class, "--sample", "--set", "error=.005")
     monkeypatch.setattr("learners.registry.networks.model_networks.MOST_CELLS", 1)  # too many for any table
-    told = answer(*of_class, "--sample", "--set", "error=.005")
-    for value, p in told["distributions"]["class"].items():
-        error = np.hypot(told["standard_errors"]["class"][value], right["standard_errors"]["class"][value])
+    answered = answer(*of_class, "--sample", "--set", "error=.005")
+    for value, p in answered["distributions"]["class"].items():
+        error = np.hypot(answered["standard_errors"]["class"][value], right["standard_errors"]["class"][value])
         assert abs(p - right["distributions"]["class"][value]) <= 4 * error, value
     assert "sampled, not exact" in said(*of_class)
     assert "sampled" not in answer("query", "small", "conditional", "--sample")

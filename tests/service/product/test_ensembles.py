@@ -77,7 +77,7 @@ def with_memory(monkeypatch, n_bytes):
 
 @pytest.mark.usefixtures("small_tables_are_large")
 def test_a_refresh_and_a_proof_go_by_the_memory_that_decided(workspace, folder, tmp_path, monkeypatch):
-    """Of 270 rows at first, of which the first machine draws some; the machines of later jobs have room for all, or for fewer."""
+    """The first machine draws some of 270 rows; the machines of later jobs have room for all, or for fewer."""
     asked = {"cuts": "fresh", "parameters": {"members": 2}}
     little, much = large.MEMORY_SHARE * 100 * 24, 1 << 30
     with_memory(monkeypatch, little)

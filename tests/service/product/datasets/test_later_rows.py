@@ -46,10 +46,10 @@ def chosen(monkeypatch):
 
 
 def train(workspace, path, **more):
-    told = []
+    warned = []
     request = training(path, target="y", columns={"id": "drop"}, **more)
-    version, _ = product.train_and_report_passes(workspace, request, lambda _: None, told.append)
-    return version, told
+    version, _ = product.train_and_report_passes(workspace, request, lambda _: None, warned.append)
+    return version, warned
 
 
 def ids(source):
@@ -68,30 +68,30 @@ def test_the_newest_rows_are_kept_back_where_they_are_predicted_worse(ending, wo
         shuffled.to_pandas().to_csv(tmp_path / "t.csv", index=False)
     else:
         pq.write_table(shuffled, tmp_path / "t.parquet", row_group_size=300)
-    version, told = train(workspace, tmp_path / f"t.{ending}")
+    version, warned = train(workspace, tmp_path / f"t.{ending}")
     require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
     assert version.metrics["evaluated_on"] == "newest rows"
-    words = [text for text in told if "newest ones by 'when' (after 2026-03-08T15:00:00) are kept back" in text]
+    words = [text for text in warned if "newest ones by 'when' (after 2026-03-08T15:00:00) are kept back" in text]
     assert len(words) == 1 and "--holdout-by random" in words[0] and "for rows at random" in words[0]
 
 
 def test_where_they_agree_or_where_it_is_asked_rows_are_kept_back_at_random(workspace, tmp_path, chosen):
     pq.write_table(table(turns=False), tmp_path / "t.parquet")
-    version, told = train(workspace, tmp_path / "t.parquet")
-    assert version.metrics["evaluated_on"] == "hold-out" and not any("Later rows" in text for text in told)
+    version, warned = train(workspace, tmp_path / "t.parquet")
+    assert version.metrics["evaluated_on"] == "hold-out" and not any("Later rows" in text for text in warned)
     at_random = ids(chosen[-1].kept_back)
     pq.write_table(table(), tmp_path / "u.parquet")
-    version, told = train(workspace, tmp_path / "u.parquet", model="u", holdout_by="random")
-    assert version.metrics["evaluated_on"] == "hold-out" and not any("predicted worse" in text for text in told)
+    version, warned = train(workspace, tmp_path / "u.parquet", model="u", holdout_by="random")
+    assert version.metrics["evaluated_on"] == "hold-out" and not any("predicted worse" in text for text in warned)
     assert 300 < len(at_random) < 500 and at_random[0] < 100
 
 
 def test_the_last_rows_are_kept_back_where_that_is_asked_and_pointed_at_where_not(workspace, tmp_path, chosen):
     for part, (first, n_rows) in enumerate([(0, 1_500), (1_500, 500)]):
         pq.write_table(table(first, n_rows).drop_columns(["when"]), tmp_path / f"{part}.parquet", row_group_size=400)
-    version, told = train(workspace, tmp_path)
+    version, warned = train(workspace, tmp_path)
     assert version.metrics["evaluated_on"] == "hold-out"
-    assert any("The last rows, as they are given" in text and "--holdout-by order" in text for text in told)
+    assert any("The last rows, as they are given" in text and "--holdout-by order" in text for text in warned)
     chosen.clear()
     version, _ = train(workspace, tmp_path, holdout_by="order")
     require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
@@ -114,20 +114,22 @@ def test_running_numbers_are_left_out_where_the_order_of_rows_shows_what_they_ar
     for part in range(2):
         pq.write_table(rows.slice(3_000 * part, 3_000), folder / f"{part}.parquet")
     request = training(folder, target="y", learner=learner, update=True)
-    version, _ = product.train_and_report_passes(workspace, request, lambda _: None, (told := []).append)
+    version, _ = product.train_and_report_passes(workspace, request, lambda _: None, (warned := []).append)
     assert version.metrics["evaluated_on"] == "hold-out"
     words = "decide whether 'ticket', which grows with them, is learned"
-    assert any(words in text for text in told) and any("'ticket' is left out: it only goes on" in text for text in told)
+    assert any(words in text for text in warned) and any(
+        "'ticket' is left out: it only goes on" in text for text in warned
+    )
     done = product.forget_rows(workspace, ForgetRequest(model=request.model, where="a = '1' and ticket < 7000"))
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
     shuffled = rows.take(np.random.default_rng(1).permutation(rows.num_rows))
     pq.write_table(shuffled, folder / "0.parquet")
     (folder / "1.parquet").unlink()
-    told.clear()
+    warned.clear()
     product.train_and_report_passes(
-        workspace, training(folder, target="y", learner=learner, model="s"), lambda _: None, told.append
+        workspace, training(folder, target="y", learner=learner, model="s"), lambda _: None, warned.append
     )
-    assert not any("it only goes on" in text or "predicted worse" in text for text in told)
+    assert not any("it only goes on" in text or "predicted worse" in text for text in warned)
 
 
 def test_a_part_of_times_is_kept_by_refreshes_and_what_is_forgotten(workspace, tmp_path):
@@ -138,8 +140,8 @@ def test_a_part_of_times_is_kept_by_refreshes_and_what_is_forgotten(workspace, t
     request = training(folder, target="late", learner="kdb", update=True)
     product.train_model_version(workspace, request)
     pq.write_table(rows.slice(5_000), folder / "1.parquet")
-    _, _ = product.train_and_report_passes(workspace, request, lambda _: None, (told := []).append)
-    assert any("'when' is learned by its hour alone" in text for text in told)
+    _, _ = product.train_and_report_passes(workspace, request, lambda _: None, (warned := []).append)
+    assert any("'when' is learned by its hour alone" in text for text in warned)
     done = product.forget_rows(workspace, ForgetRequest(model=request.model, where="a = 3"))
     assert [proof["is_equal"] for proof in done["proofs"]] == [True]
 
@@ -178,11 +180,11 @@ def test_a_window_emptied_by_a_wrong_time_says_so(n_far, workspace, tmp_path):
         with pytest.raises(SchemaError, match=f"has only one class.*{words}"):
             train(workspace, tmp_path / "t.parquet", **how, holdout=0)
         return
-    version, told = train(workspace, tmp_path / "t.parquet", **how, holdout=0)
-    assert version.n_rows == n_far and [text for text in told if words in text]
+    version, warned = train(workspace, tmp_path / "t.parquet", **how, holdout=0)
+    assert version.n_rows == n_far and [text for text in warned if words in text]
     with pytest.raises(InvalidRequest, match=f"All rows have the same time in 'when'.*{words}"):
         train(workspace, tmp_path / "t.parquet", **how, holdout_by="time")
     with pytest.raises(EmptyData, match=f"no rows to evaluate on.*{words}"):  # kept back at random: none of three
         train(workspace, tmp_path / "t.parquet", **how, holdout=1e-6)
-    _, told = train(workspace, tmp_path / "t.parquet", **how | {"window": "4000w"}, holdout=0)
-    assert not any("window" in text for text in told)
+    _, warned = train(workspace, tmp_path / "t.parquet", **how | {"window": "4000w"}, holdout=0)
+    assert not any("window" in text for text in warned)
