@@ -1,4 +1,4 @@
-"""Rows drawn during a pass: those of least hash, of the table and of each class, and a hold-out of them."""
+"""Rows drawn during a pass: the rows of least hash in the table and in each class, and a hold-out of them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,12 @@ class Draw(NamedTuple):
     """Rows drawn from a table."""
 
     rows: Chunk
-    # Whether classes have more rows than their shares: each row then stands for as many as its class has for each drawn.
-    is_by_class: bool
+    is_by_class: bool  # some classes have more rows than their shares, so rows need weights
 
     def weights(self, class_counts: Integers) -> Floats | None:
-        """(n,) float64, one in the mean: the table's rows of a class for each of its rows here; None if all are alike.
+        """Return weights with mean one, (n,) float64, that give the classes their shares in the table; None if all are equal.
 
-        `class_counts` (n_classes,) int64 are those of the table.
+        `class_counts`: (n_classes,) int64, the rows of each class in the table.
         """
         if not self.is_by_class:
             return None
@@ -65,6 +64,7 @@ class DrawnRows(CodeStatistic):
     used up; see `is_sufficient`.
 
     `n_distinct`: distinct rows to draw; twice as many are kept.
+    `of_class`: distinct rows of each class to draw besides, fewer where classes are many; twice as many are kept.
     `limit`: every row with a hash up to this one is in the sample.
     """
 
@@ -105,7 +105,7 @@ class DrawnRows(CodeStatistic):
         self.n_rows += rows.n_rows
         hashes = self._hashes(rows)
         bound = self._bound(hashes)
-        small = np.flatnonzero(self._is_within(hashes, rows.y, bound) if self.of_class else hashes <= bound)
+        small = np.flatnonzero(self._is_within(hashes, rows.y, bound))
         if small.size:
             self._add(Sample(hashes[small], self._content(rows, small), np.ones(small.size, np.int64)))
 
@@ -235,10 +235,10 @@ class DrawnRows(CodeStatistic):
         self._sample = whole.at((np.arange(classes.size) < known) | (is_in & (rank < most)))
 
     def draw_by_class(self, most: int) -> Draw:
-        """The rows of `occurrences`, and more of each class that has fewer than `n_of_class` there though the table has more.
+        """Return the rows of `occurrences`, with more rows of each class that has fewer than `n_of_class` among them.
 
-        Such a class gives its `n_of_class` first distinct rows in the order of their hashes, each as often as it occurred, and
-        no more than `OF_CLASS` of these. They stand behind the others.
+        Such a class gives its first `n_of_class` distinct rows in hash order, each as often as it occurred, but at most
+        `n_of_class` rows. They follow the other rows.
         """
         rows = self.occurrences(most)
         assert rows.y is not None
@@ -302,7 +302,7 @@ class DrawnRows(CodeStatistic):
 
 
 def _rank_in_class(classes: Integers | Codes, is_ranked: Mask | None = None) -> Integers:
-    """(n,) int64: how many ranked rows of its class stand before each row."""
+    """Return the number of ranked rows of the same class before each row, (n,) int64."""
     order = np.argsort(classes, kind="stable")
     ranked = np.ones(classes.size, np.int64) if is_ranked is None else is_ranked.astype(np.int64)
     before = np.cumsum(ranked[order]) - ranked[order]
@@ -313,10 +313,9 @@ def _rank_in_class(classes: Integers | Codes, is_ranked: Mask | None = None) -> 
 
 
 def _spread(rows: Codes, counts: Integers, most: int) -> Codes:
-    """Each row as often as it occurred; where that are more than `most`, so many occurrences at equal distances."""
+    """Repeat each row as often as it occurred; take `most` evenly spaced occurrences if there are more."""
     n = int(counts.sum())
     size = min(most, n)
-    # Occurrences lie in a row, of which `size` at equal distances are drawn.
     passed = np.cumsum(counts) * size // max(1, n)
     return np.repeat(rows, np.diff(passed, prepend=0), axis=0)
 

@@ -45,11 +45,9 @@ TIMES_AS_OFTEN, SHARE_OF_NEW = 10.0, 0.2
 MOST_LOOKED_AT, MOST_IN_PARTS = 6, 2
 DRAWN_PARTS: tuple[TimePart, ...] = ("hour of the week", "month")  # hour and weekday follow from the first
 YEARS = 2  # of a column whose months are looked at
-GAIN, WORTH, DEVIATIONS = (
-    0.003,
-    0.01,
-    3.0,
-)  # of the log loss, as shares and in standard errors: of leaving out or taking a part, of one that stays
+# Gains that decide, as shares of the log loss: of leaving a column out or taking a part of it, and of a column that stays.
+GAIN, WORTH = 0.003, 0.01
+DEVIATIONS = 3.0  # standard errors of a gain
 LEAST = 1e-9
 NOTHING: Overrides = {}
 INNER = "\0"  # begins names that no column of a table has
@@ -72,12 +70,12 @@ class OrderedRows(DrawnRows):
         return super().spec | {"statistic": "older and later rows"}
 
 
-# How columns enter that do not as they are: by a part, or not at all.
+# The part by which a column enters; None for a column that is left out.
 Choice = Mapping[str, TimePart | None]
 
 
 class FewerSummaries(ColumnSummaries):
-    """Summaries of the same rows, of which the schema leaves out more columns, and takes others by a part."""
+    """Summaries of the same rows whose schema leaves out more columns, and takes others by a part."""
 
     gone: Sequence[str] = ()
 
@@ -129,10 +127,10 @@ def _is_said(summaries: ColumnSummaries, name: str) -> bool:
 
 
 def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Model]:
-    """The passes of a learner, without the columns that harm it on later rows, or with a part of them.
+    """Return the passes of a learner without the columns that harm it on later rows, or with a part of them.
 
-    Where there is a column of times, that takes one pass and some work more; nothing where the schema is given or kept, which
-    knows what was left out.
+    A column of times costs one pass and some work. A schema that is given or kept costs nothing, because it records which
+    columns were left out.
 
     `holdout_by`: "auto" or "time": later rows are those of later times; "time" wants a column of times. "order": those that come
     later. Raises InvalidParameter.
@@ -160,7 +158,7 @@ def passes_for_later_rows(passes: Passes[Model], holdout_by: str) -> Passes[Mode
 
 
 def passes_with_kept_choice(passes: Passes[Model], kept: Schema) -> Passes[Model]:
-    """The passes of a learner that refreshes, by the choice of its last training."""
+    """Return the passes of a learner that refreshes, by the choice of its last training."""
     choice: dict[str, TimePart | None] = {one.name: None for one in kept.left_out if one.reason == GOES_ON}
     choice |= {own.name: own.part for own in kept.attributes if own.part is not None}
     request = next(passes)
@@ -182,7 +180,7 @@ def _continued(passes: Passes[Model], answer: object) -> Passes[Model]:
 
 
 def _with_parts(schema: Schema, times: Sequence[str]) -> Schema:
-    """The schema with some columns of times once more for each part of which all others are made."""
+    """Return the schema with columns of times repeated, once for each part in `DRAWN_PARTS`."""
     own = {attribute.name: attribute for attribute in schema.attributes if attribute.name in times}
     more = [
         Attribute(name, "numeric", (), CYCLES[part].cuts, one.has_missing, one.arrow_type, part=part)
@@ -196,9 +194,8 @@ def _with_parts(schema: Schema, times: Sequence[str]) -> Schema:
 def choice_by_later_rows(timed: Timed, threads: int, advance: Advance) -> dict[str, TimePart | None]:
     """Choose how columns enter: as cheap networks of older rows predict later rows best, in successive windows.
 
-    First all columns that only go on are left out; then each comes back as it is, where leaving out helped, or by one of its parts, where
-    it is worth that.
-    Returns those that do not enter as they are; none where all that is no better than every column as it is.
+    First all columns that only go on are left out. Then each comes back as it is or by one of its parts, if that lowers the
+    loss enough. Returns the columns that do not enter as they are; empty if that is no better than all columns as they are.
     """
     new = columns_that_go_on(timed)
     if not new:
