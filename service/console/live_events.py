@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from service import product
-from service.console.page_requests import workspace_from_request
 from service.requests import problems
+from service.serving.application_state import workspace_from_request
 from service.workspace import Workspace
 from storage.control.control import control_generation
 from storage.errors import StorageError

@@ -1,10 +1,7 @@
-"""Context of a page request: visitor, workspace, model, part of a list, and whether JSON is wanted."""
+"""Context of a page request: visitor, part of a list, and whether JSON is wanted."""
 
 from starlette.requests import Request
 
-from service.requests.problems import NotReady
-from service.serving.predictor import Predictor, Served
-from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
 
 PER_PAGE, MOST = 50, 500  # of a list; and the most that anybody may ask for
@@ -20,20 +17,6 @@ def wants_json(request: Request) -> bool:
     """Return whether the visitor is a program: it accepts JSON and not HTML."""
     accept = request.headers.get("accept", "")
     return "application/json" in accept and "text/html" not in accept
-
-
-def workspace_from_request(request: Request) -> Workspace:
-    """Return the workspace of the application."""
-    workspace: Workspace = request.app.state.workspace
-    return workspace
-
-
-def served_model_from_request(request: Request, reference: str) -> Served:
-    """Return the served model of "name", "name@version" or "name@alias"; raises NotReady while the server starts."""
-    predictor: Predictor | None = getattr(request.app.state, "predictor", None)
-    if predictor is None:
-        raise NotReady("The server is starting.")
-    return predictor.served(reference) or predictor.resolve(reference)
 
 
 def page_limit_and_cursor(request: Request) -> tuple[int, str | None]:

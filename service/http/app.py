@@ -31,10 +31,10 @@ from service.http.api import (
 )
 from service.http.api.bodies import InFlight
 from service.http.api.resources import Openings
-from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
+from service.http.api.scoring import explain, invocations, open_inference, predict, query, score_impute
 from service.http.api.scoring.predict import Predict
 from service.http.middleware import BodyLimit, Deadlines, Spans, Telemetry
-from service.http.paths import EVENTS
+from service.http.paths import EVENTS, RouteRoles
 from service.http.security import Guard
 from service.http.warm_up import warm_up_kernels
 from service.jobs.worker_leases import CrewWatch
@@ -99,7 +99,7 @@ class Application(FastAPI):
 
     def openapi(self) -> JSONObject:
         """The OpenAPI document, predictions included."""
-        return openapi.openapi_document(self)
+        return openapi.openapi_document(self, self.guard)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Give the request its id, then send it to the prediction endpoint or the control plane."""
@@ -128,14 +128,18 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.state.opening = Openings(OPENING)
     app.state.not_ready = "The server is starting."
     app.state.degraded = app.state.stranded = None
-    for resource in (health, open_inference, invocations, explain):
+    resources = [health, open_inference, invocations, query]
+    if not settings.predict_only:
+        resources += [datasets, jobs, administration, audit, receipts, models, model_exports, monitoring, schedules]
+    for resource in resources:
         app.include_router(resource.router)
     app.router.routes += [*browser_sessions.session_routes(), *console.documentation_routes()]
     if not settings.predict_only:
-        for resource in (datasets, jobs, administration, audit, receipts, models, model_exports, monitoring, schedules):
-            app.include_router(resource.router)
         app.router.routes += console.console_routes()
     error_handlers.add_error_handlers(app)
+    app.guard.roles = RouteRoles(
+        [*app.router.routes, *(route for resource in resources for route in resource.router.routes)]
+    )
     return app
 
 

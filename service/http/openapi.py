@@ -11,10 +11,10 @@ from service.http.api.resources import Problem
 from service.http.api.scoring import explain, invocations, open_inference, predict, score_impute
 from service.http.api.scoring.invocations import CSV
 from service.http.api.scoring.predict import ARROW, JSON
-from service.http.paths import PREDICTING
-from service.http.security import needed_role
+from service.http.security import Guard
 from service.requests import problems
 from service.requests.json_values import JSONObject
+from storage.control.api_keys_and_sessions import Role
 
 PROBLEM_RESPONSES: dict[int | str, JSONObject] = {
     "default": {"model": Problem, "description": "Any failure, as problem+json (RFC 9457)."}
@@ -58,12 +58,12 @@ ANSWER_EXAMPLE = {
 }
 
 
-def openapi_document(app: FastAPI) -> JSONObject:
-    """Return the OpenAPI document of an application; it is built once."""
+def openapi_document(app: FastAPI, guard: Guard) -> JSONObject:
+    """Return the OpenAPI document of an application, with the roles that its guard demands; it is built once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         _add_plain(schema)
-        _say_problem_json(schema)
+        _say_problem_json(schema, guard)
         _say_items(schema["components"]["schemas"])
         app.openapi_schema = schema
     return app.openapi_schema
@@ -81,15 +81,15 @@ def _say_items(schema: Any) -> None:
             _say_items(inner)
 
 
-def _say_problem_json(schema: JSONObject) -> None:
+def _say_problem_json(schema: JSONObject, guard: Guard) -> None:
     """Document each failure by its status as problem+json, in place of FastAPI's validation error."""
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
             responses = operation["responses"]
             for unused in ("422", "default"):
                 responses.pop(unused, None)
-            role = needed_role(method.upper(), path)
-            for status in _failures(path, method, operation, is_open=role is None):
+            role = guard.needed_role(method.upper(), path)
+            for status in _failures(path, method, operation, role):
                 responses[str(status)] = {"description": MEANINGS[status], "content": PROBLEM_CONTENT}
             if role is None:
                 operation["security"] = []
@@ -101,11 +101,11 @@ def _say_problem_json(schema: JSONObject) -> None:
         schema["components"]["schemas"].pop(unused, None)
 
 
-def _failures(path: str, method: str, operation: JSONObject, *, is_open: bool) -> list[int]:
-    changes = method != "get" and not PREDICTING.has(method.upper(), path)
+def _failures(path: str, method: str, operation: JSONObject, role: Role | None) -> list[int]:
+    changes = method != "get" and role is not Role.PREDICT
     places = {parameter["in"] for parameter in operation.get("parameters", ())}
     statuses = {403, 500, 503}
-    statuses |= set() if is_open else {401, 429}
+    statuses |= set() if role is None else {401, 429}
     statuses |= {404} if "path" in places or "requestBody" in operation else set()
     statuses |= {422} if places or "requestBody" in operation else set()
     statuses |= {409, 507} if changes else set()

@@ -1,8 +1,14 @@
 """Routes treated differently before routing: matched by method and template, exactly as the routing matches them."""
 
+from collections.abc import Iterable
+
 from starlette._utils import get_route_path
-from starlette.routing import compile_path
+from starlette.routing import BaseRoute, Route, compile_path
 from starlette.types import Scope
+
+from storage.control.api_keys_and_sessions import Role
+
+KEYS = "/v1/keys"  # also what a later release puts below
 
 
 class Routes:
@@ -25,7 +31,33 @@ class Routes:
         return self.has(scope["method"], get_route_path(scope))
 
 
-_OF_ROWS = (
+class RouteRoles:
+    """The role that each route of an application needs: declared beside its endpoint (`service.requests.roles`), or
+    `read` if it only reads and `train` otherwise.
+
+    A route without a declaration requires `train` if it can change state, so a new route is never left open by mistake.
+    """
+
+    def __init__(self, routes: Iterable[BaseRoute]) -> None:
+        by_role: dict[Role, list[str]] = {}
+        for route in routes:
+            role = getattr(route.endpoint, "needed_role", None) if isinstance(route, Route) else None
+            if isinstance(route, Route) and role is not None:
+                by_role.setdefault(role, []).extend(f"{method} {route.path}" for method in route.methods or ())
+        self._declared = {role: Routes(*names) for role, names in by_role.items()}
+
+    def needed(self, method: str, path: str) -> Role:
+        """Return the role that a request needs."""
+        if path.startswith(KEYS):
+            return Role.ADMIN
+        for role, routes in self._declared.items():
+            if routes.has(method, path):
+                return role
+        return Role.READ if method in {"GET", "HEAD", "OPTIONS"} else Role.TRAIN
+
+
+# They look themselves what their bodies will hold, which may be other than JSON.
+READING = Routes(
     "POST /v1/models/{name}/predict",
     "POST /v1/models/{name}/explain",
     "POST /v1/models/{name}/score",
@@ -34,39 +66,6 @@ _OF_ROWS = (
     "POST /v2/models/{name}/versions/{version}/infer",
     "POST /invocations",
 )
-PREDICTING = Routes(
-    *_OF_ROWS, "POST /v1/models/{name}/query", "POST /v1/models/{name}/whatif", "POST /v1/models/{reference}/labels"
-)
-# Remove things, or bring in what others have made.
-ADMINISTERING = Routes(
-    "PUT /v1/models/{name}/retention",
-    "POST /v1/models/{name}/prune",
-    "POST /v1/models/{name}/import",
-    "DELETE /v1/models/{name}",
-    "DELETE /v1/models/{name}/versions/{version}",
-    "DELETE /v1/datasets/{name}",
-    # Brings back rows that were to be forgotten.
-    "POST /v1/datasets/{name}/rules/withdraw",
-    "POST /v1/models/{name}/rules/withdraw",
-    # Whoever makes one lets this server ask others; and the addresses of many receivers are secrets.
-    "GET /v1/webhooks",
-    "GET /v1/webhooks/{webhook}/deliveries",
-    "POST /v1/webhooks",
-    "POST /v1/webhooks/{webhook}/test",
-    "DELETE /v1/webhooks/{webhook}",
-    # Says what each key has done.
-    "GET /v1/audit",
-)
-# Rows of data, which whoever may submit jobs may see.
-ROWS = Routes(
-    "GET /v1/jobs/{job_id}/output",
-    "GET /v1/models/{reference}/monitoring/slices",
-    "GET /v1/datasets/{name}/profile",
-    "GET /console/data/{name}/rows",
-)
-KEYS = "/v1/keys"  # also what a later release puts below
-# They look themselves what their bodies will hold, which may be other than JSON.
-READING = Routes(*_OF_ROWS)
 # Of the paths that are open to all, those that read a body.
 SIGNING_IN = Routes("POST /console/session")
 # Their bodies are read by Python on the event loop.

@@ -29,7 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.http.api.bodies import send_problem_body
 from service.http.browser_sessions import Sessions, check_session_csrf, request_origin, session_id_from_cookie
 from service.http.company_login import CompanyLogin
-from service.http.paths import ADMINISTERING, KEYS, PREDICTING, ROWS
+from service.http.paths import RouteRoles
 from service.requests.problems import Forbidden, InvalidRequest, KeyNeeded, TooManyRequests
 from service.settings import Settings, is_loopback
 from service.telemetry import REQUEST_ID
@@ -49,22 +49,6 @@ ADMINISTRATOR = "FEWPASS_ADMIN_KEY"
 NO_KEY = "a request without a key"
 MAX_VERIFIED = 1_000
 ONCE = (b"authorization", b"x-api-key", b"host")
-
-
-def needed_role(method: str, path: str) -> Role | None:
-    """Return the role that a request needs; None if it is open to all.
-
-    A route without a rule requires `train` if it can change state, so a new route is never left open by mistake.
-    """
-    if path in OPEN or (path.startswith(STATIC) and method in {"GET", "HEAD"}):
-        return None
-    if PREDICTING.has(method, path):
-        return Role.PREDICT
-    if path.startswith(KEYS) or ADMINISTERING.has(method, path):
-        return Role.ADMIN
-    if ROWS.has(method, path):
-        return Role.TRAIN
-    return Role.READ if method in {"GET", "HEAD", "OPTIONS"} else Role.TRAIN
 
 
 class Guard:
@@ -92,9 +76,16 @@ class Guard:
         self._control: Control | None = None
         self.generation: int | None = None
         self._lock = threading.Lock()
+        self.roles: RouteRoles | None = None  # of the application's routes, once it has them all
         # Headers whose token was found valid: hashing it again costs as much as a look-up in a model. Python's own hash
         # of the header is keyed by a secret of the process, so timing tells nothing here either.
         self._verified: dict[bytes | None, ApiKey] = {}
+
+    def needed_role(self, method: str, path: str) -> Role | None:
+        """Return the role that a request needs; None if it is open to all."""
+        if path in OPEN or (path.startswith(STATIC) and method in {"GET", "HEAD"}):
+            return None
+        return Role.ADMIN if self.roles is None else self.roles.needed(method, path)
 
     def load(self, control: Control) -> None:
         """Load the current keys from the control database."""
@@ -130,7 +121,7 @@ class Guard:
         """Do as `__call__` for a request whose session cookie replaces a key."""
         try:
             key = await self._key_of(session_id, control, scope)
-            self._admit(key, needed_role(scope["method"], get_route_path(scope)), scope)
+            self._admit(key, self.needed_role(scope["method"], get_route_path(scope)), scope)
         except (KeyNeeded, Forbidden, TooManyRequests, StorageError, TimeoutError) as error:
             await _refuse(error, scope, receive, send)
             return
@@ -171,7 +162,7 @@ class Guard:
                 set_actor(_actor(NO_KEY, Role.ADMIN, scope))
             return
         self.visitors.check_host(headers.get(b"host"))
-        needed = needed_role(scope["method"], get_route_path(scope))
+        needed = self.needed_role(scope["method"], get_route_path(scope))
         if needed is None:
             return
         if token is None:

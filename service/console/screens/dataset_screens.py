@@ -4,10 +4,13 @@ from starlette.requests import Request
 
 from learners.schema import Schema
 from service import product
-from service.console.page_requests import page_limit_and_cursor, workspace_from_request
+from service.console.page_requests import page_limit_and_cursor
 from service.console.pages import Call, render_as_page
 from service.product.inference.metric_words import interval_words
 from service.requests.json_values import JSONObject
+from service.requests.roles import needs_role
+from service.serving.application_state import workspace_from_request
+from storage.control.api_keys_and_sessions import Role
 
 N_SERIES = 4
 FEW_CLASSES = 20  # of a column that may be meant as the one to predict
@@ -44,6 +47,7 @@ def dataset_screen(request: Request) -> JSONObject:
     }
 
 
+@needs_role(Role.TRAIN)
 @render_as_page("rows.html")
 def dataset_rows_screen(request: Request) -> JSONObject:
     """Show some rows of a data set, and a histogram of each column by class."""

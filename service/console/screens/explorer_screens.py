@@ -16,7 +16,7 @@ from learners.registry.model_kinds import kind_of
 from learners.schema import Attribute
 from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.page_requests import parse_bounded_int, served_model_from_request, workspace_from_request
+from service.console.page_requests import parse_bounded_int
 from service.console.page_text import format_number
 from service.console.pages import Call, render_as_page
 from service.console.screens.monitoring_screens import parse_until_parameter
@@ -25,6 +25,7 @@ from service.product.views.graph_svg import Bars, column_graph_svg
 from service.product.views.regions import region_graph
 from service.product.views.version_views import model_family_table
 from service.requests.json_values import JSONObject, whole_number_or_none
+from service.serving.application_state import served_model_from_request, workspace_from_request
 from service.serving.predictor import Served
 from service.workspace import Workspace
 

@@ -8,10 +8,11 @@ from starlette.requests import Request
 from learners.models.parameters import ParameterField, parameter_fields
 from learners.registry import recipes
 from service import product
-from service.console.page_requests import page_limit_and_cursor, workspace_from_request
+from service.console.page_requests import page_limit_and_cursor
 from service.console.pages import Call, dataset_column_choices, render_as_page
 from service.jobs.queue import State
 from service.requests.json_values import JSONObject
+from service.serving.application_state import workspace_from_request
 
 MOST_DATASETS = 500
 SHOWN = 5

@@ -13,11 +13,12 @@ from starlette.requests import Request
 
 from learners.schema.value_choices import attribute_value_choices
 from service import product
-from service.console.page_requests import MOST, page_limit_and_cursor, workspace_from_request
+from service.console.page_requests import MOST, page_limit_and_cursor
 from service.console.pages import Call, render_as_page
 from service.product.views.reports import LOSSES
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
+from service.serving.application_state import workspace_from_request
 from service.serving.predictor import map_model_version
 from service.workspace import Workspace
 from storage.control.paging import iterate_page_items

@@ -5,12 +5,12 @@ from datetime import datetime
 from starlette.requests import Request
 
 from service import product
-from service.console.page_requests import workspace_from_request
 from service.console.pages import Call, render_as_page
 from service.console.screens.model_screens import model_summary, open_alert_counts
 from service.product.inference.metric_words import largest_rate_change_words
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
+from service.serving.application_state import workspace_from_request
 from service.workspace import Workspace
 from storage.errors import NotFound
 

@@ -7,12 +7,13 @@ from starlette.requests import Request
 
 from learners.registry import recipes
 from service import product
-from service.console.page_requests import MOST, role_from_request, workspace_from_request
+from service.console.page_requests import MOST, role_from_request
 from service.console.pages import Call, dataset_column_choices, render_as_page
 from service.jobs.cron import Cron
 from service.requests.event_kinds import EventKind
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest
+from service.serving.application_state import workspace_from_request
 from storage.control.api_keys_and_sessions import Role
 
 N_RUNS = 5

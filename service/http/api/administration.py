@@ -13,6 +13,7 @@ from service.http.api.resources import Limit, Ours, PageShape, Shape
 from service.http.security import NO_KEY, Guard
 from service.requests.requests import Name
 from service.requests.requests import Request as RequestShape
+from service.requests.roles import needs_role
 from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
 
@@ -97,6 +98,7 @@ class WithdrawnShape(Shape):
     still_under: list[str]
 
 
+@needs_role(Role.ADMIN)
 @router.post(
     "/datasets/{name}/rules/withdraw",
     name="of_dataset",
@@ -110,6 +112,7 @@ def forget_dataset_rows_endpoint(name: str, body: WithdrawRequest, request: Requ
     return _withdrawn(workspace, "dataset", name, body, request)
 
 
+@needs_role(Role.ADMIN)
 @router.post(
     "/models/{name}/rules/withdraw", name="of_model", tags=["models"], summary="Take back a rule of forgotten rows"
 )

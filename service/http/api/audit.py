@@ -7,6 +7,8 @@ from fastapi import APIRouter
 from service import product
 from service.http.api.resources import Limit, Ours, PageShape, Shape
 from service.requests.json_values import JSONObject
+from service.requests.roles import needs_role
+from storage.control.api_keys_and_sessions import Role
 
 router = APIRouter(prefix="/v1")
 
@@ -27,6 +29,7 @@ class AuditLineShape(Shape):
     sha256: str
 
 
+@needs_role(Role.ADMIN)
 @router.get("/audit", name="list_all", tags=["audit"], summary="List the audit log")
 def list_audit_lines_endpoint(
     workspace: Ours, limit: Limit = 100, cursor: str | None = None, actor: str | None = None

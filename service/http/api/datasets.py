@@ -11,6 +11,8 @@ from service import product
 from service.http.api.resources import BYTES_BODY, Limit, Opening, Ours, PageShape, Shape, write_body_to_file
 from service.requests.json_values import JSONObject, ShownObject
 from service.requests.requests import DatasetRequest
+from service.requests.roles import needs_role
+from storage.control.api_keys_and_sessions import Role
 from storage.files.atomic_files import write_file_atomically
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"])
@@ -117,6 +119,7 @@ def show_dataset_schema_endpoint(name: str, workspace: Ours) -> JSONObject:
     return product.dataset_schema(workspace, name)
 
 
+@needs_role(Role.TRAIN)
 @router.get("/{name}/profile", name="profile", summary="Look at rows and columns")
 async def profile_dataset_endpoint(
     name: str, workspace: Ours, opening: Opening, target: str | None = None, search: str = ""
@@ -127,6 +130,7 @@ async def profile_dataset_endpoint(
     return ProfileShape.model_validate(await opening.of(uris, are_read=True).run(look))
 
 
+@needs_role(Role.ADMIN)
 @router.delete("/{name}", name="delete", status_code=204, summary="Forget a data set")
 def delete_dataset_endpoint(name: str, workspace: Ours) -> None:
     """Delete a data set. Its files and the models trained on them stay."""

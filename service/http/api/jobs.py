@@ -13,11 +13,13 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
 from service import product
-from service.console.page_requests import workspace_from_request
 from service.http.api.resources import File, Opening, Ours, PageShape, Shape, media_type_responses
 from service.jobs.queue import Job, Priority, State
 from service.requests.json_values import ShownObject
 from service.requests.requests import JobRequest
+from service.requests.roles import needs_role
+from service.serving.application_state import workspace_from_request
+from storage.control.api_keys_and_sessions import Role
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 EVENT_POLL_S = 0.25
@@ -142,6 +144,7 @@ def job_log_endpoint(job_id: str, workspace: Ours) -> Response:
     return Response(product.read_job_log(workspace, job_id), media_type="application/x-ndjson")
 
 
+@needs_role(Role.TRAIN)
 @router.get(
     "/{job_id}/output",
     name="output",

@@ -24,7 +24,9 @@ from service.http.api.resources import (
 )
 from service.requests.first_findings import Body
 from service.requests.json_values import JSONObject
+from service.requests.roles import needs_role
 from service.serving.predictor import Predictor
+from storage.control.api_keys_and_sessions import Role
 from storage.models.model_versions import ModelVersion
 
 router = APIRouter(prefix="/v1/models", tags=["models"])
@@ -242,6 +244,7 @@ def delete_model_alias_endpoint(name: str, alias: str, workspace: Ours, predicto
     predictor.refresh()
 
 
+@needs_role(Role.ADMIN)
 @router.delete("/{name}/versions/{version}", name="delete_version", status_code=204, summary="Delete a version")
 def delete_model_version_endpoint(name: str, version: int, workspace: Ours, predictor: Ahead) -> None:
     """Delete a version; refused while an alias points to it."""
@@ -249,6 +252,7 @@ def delete_model_version_endpoint(name: str, version: int, workspace: Ours, pred
     predictor.refresh()
 
 
+@needs_role(Role.ADMIN)
 @router.delete("/{name}", name="delete_model", summary="Delete a model")
 def delete_model_endpoint(name: str, workspace: Ours, predictor: Ahead) -> Pruned:
     """Delete a model with all its versions, aliases and history; refused while a job is working on it."""
@@ -323,6 +327,7 @@ def show_model_retention_endpoint(name: str, workspace: Ours) -> Retention:
     return Retention(keep=product.retention_of(workspace, name))
 
 
+@needs_role(Role.ADMIN)
 @router.put("/{name}/retention", name="set_retention", summary="Say how many versions of a model are kept")
 def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours) -> Retention:
     """Set how many versions of a model are kept. Nothing is removed until the model is pruned, by request or after its
@@ -332,6 +337,7 @@ def set_model_retention_endpoint(name: str, request: Retention, workspace: Ours)
     return request
 
 
+@needs_role(Role.ADMIN)
 @router.post("/{name}/prune", name="prune", summary="Remove old versions of a model")
 def prune_model_versions_endpoint(
     name: str, workspace: Ours, predictor: Ahead, keep: Annotated[int | None, Query(ge=1, le=1_000_000)] = None
@@ -357,6 +363,7 @@ def export_model_version_endpoint(reference: str, workspace: Ours) -> StreamingR
     return StreamingResponse(chunks, media_type=TAR, headers=headers)
 
 
+@needs_role(Role.ADMIN)
 @router.post(
     "/{name}/import",
     name="import_version",

@@ -15,6 +15,8 @@ from service.http.api.scoring.predict import ARROW
 from service.product.monitoring.predictions import Label
 from service.requests.event_kinds import EventKind
 from service.requests.first_findings import Body
+from service.requests.roles import needs_role
+from storage.control.api_keys_and_sessions import Role
 from storage.monitoring.alert_records import RuleRecord
 from storage.monitoring.monitoring_files import MonitorChoice
 
@@ -100,6 +102,7 @@ def list_monitored_predictions_endpoint(
     return product.prediction_confidence_counts(workspace, reference, window=window, until=until)
 
 
+@needs_role(Role.TRAIN)
 @router.get(
     "/models/{reference}/monitoring/slices",
     name="slices",
@@ -190,6 +193,7 @@ class WebhookRequest(Body, extra="forbid"):
     events: list[EventKind] = Field(default=[], max_length=20, description="Kinds of events; by default alerts alone.")
 
 
+@needs_role(Role.PREDICT)
 @router.post("/models/{reference}/labels", name="labels", summary="Send labels of earlier predictions")
 def add_labels_endpoint(reference: str, request: LabelsRequest, workspace: Ours) -> dict[str, int]:
     """Add labels by the id of `?id=true` or the key of `X-Prediction-Key`. Sending a label again changes nothing; the
@@ -258,30 +262,35 @@ def resolve_alert_endpoint(alert: str, workspace: Ours) -> Answer:
     return dict(product.resolve_alert(workspace, alert))
 
 
+@needs_role(Role.ADMIN)
 @router.get("/webhooks", name="webhooks", summary="List webhooks")
 def list_webhooks_endpoint(workspace: Ours) -> list[Answer]:
     """List the webhooks, without their secrets."""
     return product.list_webhooks(workspace)
 
 
+@needs_role(Role.ADMIN)
 @router.post("/webhooks", name="create", status_code=201, summary="Send alerts and events to a URL")
 def create_webhook_endpoint(request: WebhookRequest, workspace: Ours) -> Answer:
     """The answer holds the secret, which no later answer shows."""
     return product.create_webhook(workspace, request.url, request.models, request.secret, request.events)
 
 
+@needs_role(Role.ADMIN)
 @router.delete("/webhooks/{webhook}", name="delete", status_code=204, summary="Send nothing there any more")
 def delete_webhook_endpoint(webhook: str, workspace: Ours) -> None:
     """Delete a webhook. Its past deliveries stay in the log."""
     product.delete_webhook(workspace, webhook)
 
 
+@needs_role(Role.ADMIN)
 @router.post("/webhooks/{webhook}/test", name="send_test", summary="Send a test event")
 def test_webhook_endpoint(webhook: str, workspace: Ours) -> Answer:
     """Send a test event and show the delivery result, after at most five attempts."""
     return dict(product.test_webhook(workspace, webhook))
 
 
+@needs_role(Role.ADMIN)
 @router.get("/webhooks/{webhook}/deliveries", name="deliveries", summary="Show what was sent")
 def list_webhook_deliveries_endpoint(webhook: str, workspace: Ours) -> list[Answer]:
     """List the deliveries of a webhook, newest first."""

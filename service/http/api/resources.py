@@ -18,11 +18,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from learners.errors import Cancelled
 from learners.passes.threads import available_cores
-from service.console.page_requests import workspace_from_request
 from service.http.api.bodies import content_length, send_body
 from service.requests.abandonment import check_still_asked
 from service.requests.json_values import JSONObject, ShownObject
 from service.requests.problems import MEDIA_TYPE, BodyTooLarge, UnsupportedMediaType, problem_from_http_status
+from service.serving.application_state import workspace_from_request
 from service.workspace import Workspace
 from storage.files.atomic_files import draft_file_path
 

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from service import product
 from service.http.app import Application, create_app
-from service.http.security import OPEN, needed_role
+from service.http.security import OPEN
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
@@ -113,7 +113,7 @@ def test_what_things_are_called_gives_no_rights(house, name):
         for place, part in enumerate(parts):
             if part.startswith("{"):
                 named = "/".join(name if k == place else "x" if p[:1] == "{" else p for k, p in enumerate(parts))
-                assert needed_role(method, named) == documented_role(method, path), (method, named)
+                assert house.app.guard.needed_role(method, named) == documented_role(method, path), (method, named)
 
 
 def test_a_line_break_that_the_routing_overlooks_opens_nothing(house):

@@ -33,10 +33,12 @@ from service.http.api.scoring.predict import (
 )
 from service.requests.json_values import JSONObject
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady, UnsupportedMediaType
+from service.requests.roles import needs_role
 from service.serving.class_answers import check_class_answer_size, class_answer_json
 from service.serving.predictor import Served
 from service.settings import Settings
 from service.version import VERSION
+from storage.control.api_keys_and_sessions import Role
 
 WAY_OUT = "or ask /v1/models/{name}/predict?ignore_unknown=true"
 router = APIRouter(tags=["invocations"])
@@ -89,6 +91,7 @@ class Invocations:
         self.model = settings.default_model
         self.read = row_body_decoder(InvocationRequest, settings.max_rows)
 
+    @needs_role(Role.PREDICT)
     async def answer(self, request: Request) -> Response:
         """Answer one request."""
         if self.model is None:

@@ -26,9 +26,11 @@ from service.http.api.resources import Ours
 from service.http.api.scoring.predict import JSON, Predict, encode_predict_rows
 from service.requests.json_values import JSONObject, whole_number_or_none
 from service.requests.problems import InvalidRequest, MalformedBody, NotReady
+from service.requests.roles import needs_role
 from service.serving.class_answers import check_class_answer_size
 from service.serving.predictor import Served
 from service.version import VERSION
+from storage.control.api_keys_and_sessions import Role
 
 DTYPES = {
     "BOOL": "?",
@@ -334,6 +336,7 @@ async def inference_version_ready_endpoint(name: str, version: str, served: Serv
     return ModelReadyShape(name=served.name)
 
 
+@needs_role(Role.PREDICT)
 async def inference_endpoint(request: Request) -> Response:
     """POST …/infer, with the models and limits of `predict`; long bodies are answered on a thread."""
     predict: Predict = request.app.predict

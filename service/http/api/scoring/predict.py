@@ -51,6 +51,7 @@ from service.serving.predictor import (
     predictions_batch,
 )
 from service.settings import Settings
+from storage.control.api_keys_and_sessions import Role
 
 PREDICTION_KEY, MOST_KEY = b"x-prediction-key", 256
 
@@ -171,6 +172,8 @@ class Predict:
     """The predict endpoint, one per application. `in_flight` counts the bytes that requests hold; `predictor` is set
     once the registry is open.
     """
+
+    needed_role = Role.PREDICT
 
     def __init__(self, settings: Settings, in_flight: InFlight) -> None:
         self.predictor: Predictor | None = None

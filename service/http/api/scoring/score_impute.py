@@ -37,9 +37,11 @@ from service.product.inference.density_rows import (
 from service.product.inference.queries import query_deadline_check, queryable_circuit
 from service.requests.json_values import JSONObject
 from service.requests.problems import BodyTooLarge, UnsupportedMediaType
+from service.requests.roles import needs_role
 from service.serving.class_answers import encode_json_rows
 from service.serving.predictor import Served
 from service.settings import Settings
+from storage.control.api_keys_and_sessions import Role
 
 SCORE_PATH, IMPUTE_PATH = "/v1/models/{name}/score", "/v1/models/{name}/impute"
 ROWS_AT_ONCE = 256  # between two looks at the clock
@@ -125,10 +127,12 @@ class Densities:
         self.read_score = row_body_decoder(ScoreRequest, settings.max_rows)
         self.read_impute = row_body_decoder(ImputeRequest, settings.max_rows)
 
+    @needs_role(Role.PREDICT)
     async def score(self, request: Request) -> Response:
         """Score how probable each row is under the model; missing values are summed out unless graphs are averaged."""
         return await self._answer(request, self.read_score, self._scored)
 
+    @needs_role(Role.PREDICT)
     async def impute(self, request: Request) -> Response:
         """Fill null or absent cells: by the most probable completion given the rest of the row, by means, or by draws."""
         return await self._answer(request, self.read_impute, self._imputed)
