@@ -10,7 +10,7 @@ CORE := $(VENV)/.core
 READY := $(VENV)/.ready
 UV := $(shell command -v uv || echo build/uv/bin/uv)
 
-.PHONY: demo test test-slow pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard scale serve clean setup interchange container-test audit sbom load
+.PHONY: demo test test-slow pythons browser screenshots faults soak fuzz check docs kernels bench scoreboard scale papers serve clean setup interchange container-test audit sbom load
 
 setup: $(READY)
 
@@ -120,6 +120,11 @@ scale: $(READY)
 scoreboard: $(READY)
 	$(BIN)/fewpass precompile
 	$(BIN)/python -m benchmarks.scoreboard $(if $(QUICK),--quick)
+
+# Tables and figures of the papers, again: docs/results/papers. PAPERS="S1 s5-ablation": only some; QUICK=1: few sets and seeds.
+papers: $(READY)
+	$(BIN)/fewpass precompile
+	$(BIN)/python -m benchmarks.papers $(PAPERS) $(if $(QUICK),--quick)
 
 # Builds and runs the image without a Docker engine; needs root, buildah and debootstrap.
 container-test:

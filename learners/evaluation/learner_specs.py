@@ -6,6 +6,7 @@ import ast
 import hashlib
 import importlib.util
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -19,6 +20,8 @@ from learners.registry import recipes
 
 # Whatever a learner is: these decide on which rows it is measured, and how.
 MEASURING = ("learners.evaluation.datasets", "learners.evaluation.metrics")
+# Commas between parameters, not those of a list such as prior=[0,0].
+OUTSIDE_BRACKETS = re.compile(r",(?![^\[\]]*\])")
 VERSIONED = {"xgboost": "xgboost", "sklearn": "scikit-learn"}
 
 
@@ -44,12 +47,13 @@ class LearnerSpec:
         """
         name, _, rest = text.strip().partition(":")
         parameters: dict[str, object] = {}
-        for entry in filter(None, rest.split(",")):
+        for entry in filter(None, OUTSIDE_BRACKETS.split(rest)):
             key, separator, value = entry.partition("=")
             if not separator:
                 raise InvalidParameter("learner", text, f"{entry!r} is not parameter=value")
             try:
-                parameters[key.strip()] = json.loads(value)
+                read = json.loads(value)
+                parameters[key.strip()] = tuple(read) if isinstance(read, list) else read
             except ValueError:
                 parameters[key.strip()] = value.strip()
         if name in recipes.LEARNERS:
