@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from learners.circuits.model import CircuitModel
 from learners.classifiers.averaged_trees import AveragedTrees
 from learners.classifiers.estimates.context_tree import ContextTree
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.arrays import Floats, Integers
+
+if TYPE_CHECKING:
+    from learners.circuits.model import CircuitModel
 
 N_DRAWS = 2000
 

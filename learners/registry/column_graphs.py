@@ -1,14 +1,18 @@
 """Graphs of models for display: weights of edges, the neighbourhood of a column, and the table of a column."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from learners.classifiers.column_findings import most_frequent_contexts, parent_information_gains
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.errors import LearnerError, UnknownColumn
 from learners.models.query import Edges, Graph
-from learners.orders.model import OrderModel
+
+if TYPE_CHECKING:
+    from learners.orders.model import OrderModel
 
 MOST_OF_CLASS = 40
 LEAST_DRAWN = 0.01  # less probable edges of a posterior are folded, as in picture.js
@@ -49,7 +53,7 @@ class ColumnGraph:
     # Of a posterior over structures the probable edges that its best graph does not have; they may make circles.
     others: tuple[GraphEdge, ...] = ()
 
-    def around(self, column: str, steps: int = 1) -> "ColumnGraph":
+    def around(self, column: str, steps: int = 1) -> ColumnGraph:
         """Return the columns within a number of edges of one, and the edges among them. Raises UnknownColumn."""
         if column == self.target:
             near = set(sorted(self.columns, key=lambda name: -self.of_class.get(name, 0.0))[:MOST_OF_CLASS])

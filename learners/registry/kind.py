@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import pyarrow as pa
 
-from learners.circuits.errors import NoArcs
-from learners.circuits.model import CircuitModel
-from learners.circuits.variables import Columns
 from learners.errors import LearnerError, NoImportances
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Model
-from learners.orders.model import OrderModel
 from learners.registry.column_graphs import ColumnGraph, NoGraph
-from learners.registry.networks.arc_networks import ArcNetwork
+from learners.registry.lazy_imports import deferred
 from learners.schema.encoding.json_records import record_classifier
 
-if TYPE_CHECKING:  # a process that only serves needs neither passes nor SQL
+if TYPE_CHECKING:  # a training or a serving process needs neither circuits, structures, passes nor SQL
+    from learners.circuits.model import CircuitModel
+    from learners.circuits.variables import Columns
+    from learners.orders.model import OrderModel
     from learners.passes.learner import Passes
+    from learners.registry.networks.arc_networks import ArcNetwork
     from learners.registry.sql.sql_networks import Writable
 
 
@@ -95,7 +95,8 @@ class Cannot:
 
 
 NO_JOINT = Cannot(NoJoint)
-NO_ARCS = Cannot(lambda _: NoArcs())
+_no_arcs = deferred("learners.circuits.errors:NoArcs")
+NO_ARCS = Cannot(lambda _: _no_arcs())
 NO_NETWORK = Cannot(NoNetwork)
 NO_GRAPH = Cannot(NoGraph)
 NO_POSTERIOR = Cannot(NoPosterior)

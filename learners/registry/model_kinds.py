@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, MutableMapping
+from typing import TYPE_CHECKING, cast
 
 from learners.errors import LearnerError
 from learners.kernels.arrays import Arrays
 from learners.models.model import Header, Model
-from learners.orders.model import OrderModel
 from learners.registry.kind import Kind
-from learners.registry.kinds.circuit_kinds import CIRCUIT, GAUSSIAN_MIXTURE, LINEAR_NETWORK, NETWORK, SAMPLED_CIRCUIT
-from learners.registry.kinds.classifier_kinds import AVERAGED_TREES, BOOSTED_TREES, ENSEMBLE, LOOKUP
-from learners.registry.kinds.structure_kinds import STRUCTURES
+from learners.registry.lazy_imports import LazyTable
 from learners.schema import Schema
 from learners.schema.checks import check_schema
 
-KINDS: dict[str, Kind] = {
-    kind.name: kind
-    for kind in (
-        *(LOOKUP, AVERAGED_TREES, ENSEMBLE, BOOSTED_TREES),
-        *(CIRCUIT, SAMPLED_CIRCUIT, GAUSSIAN_MIXTURE, NETWORK, LINEAR_NETWORK, STRUCTURES),
-    )
-}
+if TYPE_CHECKING:
+    from learners.orders.model import OrderModel
+
+_CLASSIFIERS, _CIRCUITS = "learners.registry.kinds.classifier_kinds", "learners.registry.kinds.circuit_kinds"
+KINDS: MutableMapping[str, Kind] = LazyTable(
+    {
+        "lookup": f"{_CLASSIFIERS}:LOOKUP",
+        "averaged-trees": f"{_CLASSIFIERS}:AVERAGED_TREES",
+        "ensemble": f"{_CLASSIFIERS}:ENSEMBLE",
+        "boosted-trees": f"{_CLASSIFIERS}:BOOSTED_TREES",
+        "circuit": f"{_CIRCUITS}:CIRCUIT",
+        "bayesian circuit": f"{_CIRCUITS}:SAMPLED_CIRCUIT",
+        "gaussian mixture": f"{_CIRCUITS}:GAUSSIAN_MIXTURE",
+        "network": f"{_CIRCUITS}:NETWORK",
+        "linear network": f"{_CIRCUITS}:LINEAR_NETWORK",
+        "orders": "learners.registry.kinds.structure_kinds:STRUCTURES",
+    }
+)
 
 
 def kind_of(model: Model) -> Kind:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from learners.circuits import recipes as circuits
-from learners.circuits.parameters import CircuitParameters
 from learners.classifiers import recipes as classifiers
 from learners.classifiers.baselines import recipes as baselines
 from learners.classifiers.baselines.boosted import XGBoostParameters
@@ -15,10 +13,9 @@ from learners.ensembles import recipes as ensembles
 from learners.errors import InvalidParameter
 from learners.models.model import Model
 from learners.models.parameters import Parameters, parse_parameters_dataclass
-from learners.orders import order_learning as orders
-from learners.orders.parameters import OrderParameters
 from learners.passes.learner import Learner, Passes
 from learners.registry.later_rows import HOLDOUT_BY, passes_for_later_rows, passes_with_kept_choice
+from learners.registry.lazy_imports import LazyTable
 from learners.schema import Kept, Overrides, Schema
 from learners.schema.category_counts import check_class_count
 from learners.schema.schema import FEW_CLASSES, MAX_CLASSES
@@ -42,7 +39,7 @@ class Recipe:
 
 OF_MEMBERS = ("members", "seed")
 DEFAULT = "auto"
-LEARNERS: dict[str, Recipe] = {
+_RECIPES: dict[str, Recipe | str] = {
     "auto": Recipe(
         "the default: an ensemble of networks, corrected",
         ensembles.AutoParameters,
@@ -66,17 +63,10 @@ LEARNERS: dict[str, Recipe] = {
     "xgboost": Recipe(
         "XGBoost, gradient boosted trees", XGBoostParameters, baselines.xgboost, None, keeps_schema=False
     ),
-    "spn": Recipe("sum-product network", CircuitParameters, circuits.spn, None, needs_target=False),
-    "orders": Recipe(
-        "posterior over structures",
-        OrderParameters,
-        orders.learn_orders,
-        1,
-        needs_target=False,
-        takes_target=False,
-        cuts_by=("score", "n_bins", "max_states", "max_values"),
-    ),
+    "spn": "learners.registry.circuit_recipes:SPN",
+    "orders": "learners.registry.structure_recipes:ORDERS",
 }
+LEARNERS: MutableMapping[str, Recipe] = LazyTable(_RECIPES)
 
 
 def cut_point_parameters(name: str, parameters: Mapping[str, object]) -> dict[str, object]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
 from learners.models.model import Model
 from learners.passes.learner import Account, Learner, Part
 from learners.passes.sources.row_filter import Selection
@@ -68,8 +67,11 @@ def update_continuation(
     if dict(version.parameters) != dict(request.parameters):
         return _anew("the parameters have changed")
     file = request.parameters.get("circuit")
-    if file and circuit_fingerprint(read_circuit(file)[0]) != model.facts.get("circuit_sha256"):
-        return _anew("the circuit of its file has changed")
+    if file:
+        from learners.circuits.structures.from_file import circuit_fingerprint, read_circuit
+
+        if circuit_fingerprint(read_circuit(file)[0]) != model.facts.get("circuit_sha256"):
+            return _anew("the circuit of its file has changed")
     if model.facts.get("chosen") != how:
         return _anew("the target, the columns or the choice of rows have changed")
     raw = rows.learned.raw

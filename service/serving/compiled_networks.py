@@ -1,13 +1,19 @@
 """Networks that answer queries: prepared once per process, and compiled to circuits where small."""
 
+from __future__ import annotations
+
 import threading
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from learners.circuits.model import CircuitModel
 from learners.models.model import Model
+from learners.registry.lazy_imports import deferred
 from learners.registry.model_kinds import kind_of
-from learners.registry.networks.network_answers import compile_model_circuit
 
+if TYPE_CHECKING:
+    from learners.circuits.model import CircuitModel
+
+compile_model_circuit = deferred("learners.registry.networks.network_answers:compile_model_circuit")
 _compiled: WeakKeyDictionary[Model, CircuitModel] = WeakKeyDictionary()
 _compiling = threading.Lock()
 
@@ -24,7 +30,8 @@ def compiled_network(model: Model) -> CircuitModel:
     Raises NoJoint if the model has no joint distribution, NoTables if the best graph was too large for its tables, TablesTooLarge.
     """
     if kind_of(model).is_circuit:
-        return compile_model_circuit(model)
+        own: CircuitModel = compile_model_circuit(model)
+        return own
     with _compiling:
         if model in _compiled:
             return _compiled[model]

@@ -23,9 +23,9 @@ from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import record_classifier
 from service.http.app import create_app
 from service.product.inference.queries import answer_model_queries
+from service.product.inference.query_checks import check_queries
 from service.product.inference.scoring import measure_model
 from service.product.inference.what_if_answers import PARTS, WhatIfRequest, answer_what_if
-from service.product.submission.prechecks import check_queries
 from service.product.train_steps import trained_model_warnings
 from service.product.versions.export_import import model_refusal_reason
 from service.product.views.circuit_export import export_model_circuit, posterior_graph_circuit

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from learners.circuits.model import CircuitModel
 from learners.classifiers.averaged_trees import AveragedTrees, check_averaged_trees
 from learners.classifiers.baselines.boosted import BoostedModel
 from learners.classifiers.baselines.boosted_checks import check_boosted_model
@@ -18,23 +17,25 @@ from learners.ensembles.model import EnsembleModel
 from learners.registry.class_information import network_class_information, tables_class_information
 from learners.registry.column_graphs import network_column_graph, network_family_table, structure_column_graph
 from learners.registry.kind import Kind, NoNetwork, NoSQL, answer_without_evidence
-from learners.registry.networks.model import NetworkModel
-from learners.registry.networks.model_networks import (
-    classifier_circuit_edges,
-    classifier_network,
-    classifier_network_columns,
-)
+from learners.registry.lazy_imports import deferred
 from learners.schema import Chunk
 from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.schema import FEW_CLASSES
 
 if TYPE_CHECKING:
+    from learners.circuits.model import CircuitModel
     from learners.registry.sql.sql_networks import Writable
 
 PROBES = 256
+_NETWORKS = "learners.registry.networks.model_networks"  # queries need it, and training does not
+classifier_network = deferred(f"{_NETWORKS}:classifier_network")
+classifier_network_columns = deferred(f"{_NETWORKS}:classifier_network_columns")
+classifier_circuit_edges = deferred(f"{_NETWORKS}:classifier_circuit_edges")
 
 
 def _circuit(model: LookupModel, max_edges: int, most_bytes: int | None) -> CircuitModel:
+    from learners.registry.networks.model import NetworkModel
+
     return NetworkModel(classifier_network(model), max_edges=max_edges, most_bytes=most_bytes)
 
 

@@ -22,7 +22,6 @@ from learners.evaluation.metrics import (
 from learners.evaluation.model_report import ColumnCounts, ModelReport, model_report_from_scores, report_column_counts
 from learners.models.explanation import explain
 from learners.models.model import Model
-from learners.orders.queries.predictive import NoTables
 from learners.passes.sources.source import Source
 from learners.registry.model_kinds import kind_of, structure_posterior
 from learners.schema import Chunk
@@ -80,6 +79,8 @@ def mean_log_likelihood(model: Model, source: Source, report: Report = ignore_re
     """
     kind, posterior = kind_of(model), structure_posterior(model)
     if posterior is not None and posterior.posterior.bge is None and not posterior.conditional_tables:
+        from learners.orders.queries.predictive import NoTables
+
         return {"n_test_rows": 0, "unmeasured": str(NoTables())}  # after hours of learning no reason to fail
     total, n_rows, n_possible = 0.0, 0, 0
     for batch in source.batches():

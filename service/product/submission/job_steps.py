@@ -5,19 +5,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+from learners.registry.lazy_imports import deferred
 from service.jobs.job_limits import OwnLimits, job_limits
 from service.jobs.steps import LOCAL, Kinds, Report, Steps, ignore_report, remove_job_scratch, run_job_steps
 from service.product.datasets.data_sources import materialise_database_uris
 from service.product.datasets.dataset_schema import infer_dataset_schema
-from service.product.forgetting.forgetting import forget_steps
-from service.product.inference.inference_steps import (
-    run_evaluation_step,
-    run_imputation_step,
-    run_query_step,
-    run_scoring_step,
-)
-from service.product.promotion import refresh_steps
-from service.product.submission.prechecks import check_job_request
 from service.product.train_steps import train_steps
 from service.requests.json_values import JSONObject
 from service.requests.requests import EvaluateRequest, ForgetRequest, TrainRequest
@@ -28,14 +20,22 @@ from storage.models.model_versions import ModelVersion
 Request = TypeVar("Request", TrainRequest, EvaluateRequest)
 
 
+def _single_step(name: str, place: str) -> Callable[[Workspace], Steps]:
+    """Return the steps of a job of one step, which is imported from "module:function" when it is needed."""
+    step = deferred(place)
+    return lambda workspace: {name: partial(step, workspace)}
+
+
+# A training loads neither what answers queries nor what forgets.
+_INFERENCE = "service.product.inference.inference_steps"
 KINDS: dict[str, Callable[[Workspace], Steps]] = {
     "train": train_steps,
-    "refresh": refresh_steps,
-    "forget": forget_steps,
-    "query": lambda workspace: {"answer": partial(run_query_step, workspace)},
-    "evaluate": lambda workspace: {"evaluate": partial(run_evaluation_step, workspace)},
-    "score": lambda workspace: {"score": partial(run_scoring_step, workspace)},
-    "impute": lambda workspace: {"impute": partial(run_imputation_step, workspace)},
+    "refresh": deferred("service.product.promotion:refresh_steps"),
+    "forget": deferred("service.product.forgetting.forgetting:forget_steps"),
+    "query": _single_step("answer", f"{_INFERENCE}:run_query_step"),
+    "evaluate": _single_step("evaluate", f"{_INFERENCE}:run_evaluation_step"),
+    "score": _single_step("score", f"{_INFERENCE}:run_scoring_step"),
+    "impute": _single_step("impute", f"{_INFERENCE}:run_imputation_step"),
     "schema": lambda workspace: {"summarise": partial(infer_dataset_schema, workspace)},
 }
 
@@ -86,6 +86,8 @@ def _with_rows(workspace: Workspace, request: Request) -> Request:
 
 def forget_rows(workspace: Workspace, request: ForgetRequest, report: Report = ignore_report) -> JSONObject:
     """Remove rows from training data and from the models trained on it, in this process."""
+    from service.product.submission.prechecks import check_job_request
+
     check_job_request(workspace, request, is_remote=False)
     return _run_here(workspace, "forget", request, report)
 

@@ -1,22 +1,14 @@
 """Checks before queueing: requests bound to fail are refused, for unknown names, invalid parameters or missing files."""
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from learners.circuits.errors import NoGraphs
-from learners.circuits.queries.queries import check_circuit_queries
-from learners.circuits.variables import Columns, check_column_not_left_out
-from learners.errors import SourceError, UnknownColumn
-from learners.models.model import Model
-from learners.models.query import AnyQuery
+from learners.errors import SourceError
 from learners.passes.sources.file_access import ANYWHERE, Look, TooMuchToLookThrough
 from learners.passes.sources.path_expansion import first_match
 from learners.registry import recipes
-from learners.registry.kind import NoJoint
-from learners.registry.model_kinds import kind_of, structure_posterior
-from learners.registry.networks.network_answers import check_network_queries
 from learners.schema.overrides import ALL
 from service.jobs.job_limits import check_job_limits
 from service.product.datasets.data_sources import (
@@ -30,7 +22,6 @@ from service.product.datasets.data_sources import (
 from service.product.datasets.dataset_schema import check_dataset_columns
 from service.product.datasets.registration import get_dataset
 from service.product.forgetting.forgetting import check_forget_condition
-from service.product.inference.queries import joint_queries, queryable_circuit, structure_queries
 from service.product.promotion import checked_refresh_training
 from service.product.train_steps import training_target
 from service.product.versions.registry import find_version, load_served_model
@@ -78,26 +69,16 @@ def _check_named(workspace: Workspace, request: AnyRequest, *, is_remote: bool) 
     if isinstance(request, EvaluateRequest):
         find_version(workspace, request.model)
     if isinstance(request, ScoreRequest | ImputeRequest):
-        _check_density(load_served_model(workspace, request.model).model, request)
+        from service.product.inference.query_checks import check_density_request
+
+        check_density_request(load_served_model(workspace, request.model).model, request)
     if isinstance(request, QueryJobRequest):
+        from service.product.inference.query_checks import check_queries
+
         check_queries(load_served_model(workspace, request.model).model, request.queries)
     if isinstance(request, TrainRequest):
         recipes.parse_learner_parameters(request.learner, request.parameters)
         training_target(workspace, request)
-
-
-def _check_density(model: Model, request: ScoreRequest | ImputeRequest) -> None:
-    """Refuse a model without a joint distribution, and columns to fill that it does not know."""
-    own, kind = model.joint, kind_of(model)
-    if not kind.can("circuit"):
-        raise NoJoint(model.kind)
-    if isinstance(request, ScoreRequest) and request.average is not None and not kind.can("structures"):
-        raise NoGraphs
-    names = [*own.schema.columns]
-    for name in request.columns if isinstance(request, ImputeRequest) else ():
-        if name not in names:
-            check_column_not_left_out(own.schema, name)
-            raise UnknownColumn(name, names)
 
 
 def check_job_files(workspace: Workspace, request: AnyRequest, *, is_remote: bool) -> None:
@@ -148,25 +129,3 @@ def _uris(workspace: Workspace, request: AnyRequest) -> Iterator[str]:
     for member in ("dataset", "test_dataset"):
         if (name := getattr(named, member, None)) is not None:
             yield from get_dataset(workspace, name).uris
-
-
-def check_queries(model: Model, queries: Sequence[AnyQuery]) -> None:
-    """Refuse queries with unknown columns, values or edges, without answering them.
-
-    Raises NoJoint, WrongQuery, UnknownColumn, InvalidEvidence, SchemaError, ImpossibleEdges, NotGaussian,
-    InvalidParameter or NetworkFileError.
-    """
-    if (posterior := structure_posterior(model)) is not None:
-        for about in structure_queries(queries):
-            posterior.graph_queries.check(about)
-    joint = joint_queries(model, queries)
-    check_network_queries(model, joint)
-    if joint:
-        columns = _columns_of(model)
-        check_circuit_queries(columns.circuit, columns.schema, joint)
-
-
-def _columns_of(model: Model) -> Columns:
-    """Return the columns of the model's circuit; for a classifier without building the circuit, which may be large."""
-    columns = kind_of(model).columns
-    return queryable_circuit(model).columns if columns is None else columns(model)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import typer.main
 
-from service.cli import app
+from service.cli import COMMANDS, app
 
 KEPT = Path(__file__).with_name("help.txt")
 
@@ -45,6 +45,13 @@ def test_every_command_and_option_says_what_it_does():
         for one in command.params:
             if one.param_type_name == "option" and not one.hidden:
                 assert one.help, (name, one.opts)
+
+
+def test_the_list_of_commands_says_what_each_says_itself():
+    group = typer.main.get_command(app)
+    for name, entry in COMMANDS.items():
+        assert entry.help == " ".join((group.commands[name].help or "").split("\n\n")[0].split()), name
+        assert entry.panel == group.commands[name].rich_help_panel, name
 
 
 if __name__ == "__main__":

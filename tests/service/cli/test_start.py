@@ -50,6 +50,13 @@ def test_the_default_loads_xgboost_without_what_only_its_estimators_need(workspa
     known = loaded(workspace / "workspace", "train", workspace / "table.parquet", "-n", "trees", "-t", "class")
     assert "xgboost" in known
     assert not known & {"sklearn", "pandas", "scipy.stats"}
+    wings = ("learners.circuits", "learners.orders", "learners.registry.networks", "service.http", "service.console")
+    assert not sorted(name for name in known if name.startswith(wings))
+
+
+def test_help_loads_no_command():
+    ours = {name for name in loaded("unused", "--help") if name.split(".")[0] in ("learners", "storage", "service")}
+    assert ours == {"service", "service.cli", "service.startup", "service.version"}
 
 
 @pytest.mark.parametrize("command", [["models"], ["models", "show", "m"]])

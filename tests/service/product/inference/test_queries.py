@@ -8,7 +8,7 @@ from fewpass import ESKDB, KDB, Conditional, Edges, Map, Marginal, Sampling, Str
 from learners.registry.networks.likelihood_weighting import NotSampled
 from learners.registry.networks.network_answers import compile_model_circuit
 from service.product.inference import queries
-from service.product.submission.prechecks import check_queries
+from service.product.inference.query_checks import check_queries
 
 
 @pytest.fixture(scope="module")

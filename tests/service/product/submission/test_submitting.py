@@ -9,7 +9,8 @@ from learners.circuits.errors import InvalidEvidence
 from learners.errors import SourceError, UnknownColumn
 from learners.models.query import Conditional, Marginal
 from service.product.inference.queries import answer_model_queries
-from service.product.submission.prechecks import check_local_uri_exists, check_queries
+from service.product.inference.query_checks import check_queries
+from service.product.submission.prechecks import check_local_uri_exists
 
 
 @pytest.fixture(scope="module")
