@@ -3,7 +3,7 @@ decides by a rule.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -28,6 +28,7 @@ from service.product.monitoring.windows import monitoring_window_report
 from service.product.train_steps import train_steps, training_target
 from service.product.versions.deletion import prune_model_versions
 from service.product.versions.evaluation_records import load_evaluation_counts
+from service.product.versions.learned_rows import LearnedRows
 from service.product.versions.provenance import request_at_snapshot
 from service.product.versions.registry import aliases_of
 from service.requests.json_values import JSONMapping, JSONObject
@@ -72,7 +73,9 @@ class Verdict(NamedTuple):
 
 def refresh_steps(workspace: Workspace) -> Steps:
     """Return the steps of a refresh job: inspection of the data, training, decision."""
-    train = {name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace).items()}
+    train = {
+        name: _unless_skipped(_of_train(work)) for name, work in train_steps(workspace, learns_held_out=False).items()
+    }
     return {
         "inspect": partial(inspect_refresh_data, workspace),
         **train,
@@ -117,12 +120,16 @@ def decide_promotion(workspace: Workspace, run: Run) -> JSONObject:
     request = RefreshRequest(**run.request)
     published = run.receipts["publish"]
     name, number = published["model"], published["version"]
-    read, measured_on = _rows(workspace, request, run, _schema(workspace, name, number))
-    challenger = _measured(workspace, name, number, read, run)
+    schema = _schema(workspace, name, number)
+    read_all, measured_on = _rows(workspace, request, run, schema)
     for attempt in range(DECISIONS):
         champion = aliases_of(workspace, name).get(request.promotion.alias)
+        numbers = dict.fromkeys([number] if champion is None else [number, champion])
+        read, words = _unlearned_rows(workspace, request, run, name, list(numbers), read_all, schema)
+        challenger = _measured(workspace, name, number, read, run)
         against = None if champion is None else _measured(workspace, name, champion, read, run)
         is_promoted, reason = promotion_verdict(request.promotion, challenger, against)
+        reason += words
         decision = Promotion(
             name=name,
             alias=request.promotion.alias,
@@ -287,6 +294,55 @@ def _rows(workspace: Workspace, request: RefreshRequest, run: Run, schema: Schem
     files = [own.files[index].path for index in newest]
     description: JSONMapping = {"dataset": train.dataset, "files": files, "holdout": train.holdout, "seed": train.seed}
     return lambda schema: kept_back(schema).only(set(newest)).thinned(most), description
+
+
+def _unlearned_rows(
+    workspace: Workspace,
+    request: RefreshRequest,
+    run: Run,
+    name: str,
+    numbers: Sequence[int],
+    read: Read,
+    schema: Schema | None,
+) -> tuple[Read, str]:
+    """Leave out the deciding rows that one of the versions has learned, where enough others are left; and say it.
+
+    Returns how to read the rows, and words for the reason of the decision, empty if none was learned.
+    """
+    by = KeptBack.of(run.receipts.get("learn", {}).get("kept_back"))
+    leave_out: list[LearnedRows] = []
+    words = ""
+
+    def unlearned(schema: Schema | None) -> Source:
+        rows = read(schema)
+        for learned in leave_out:
+            rows = learned.unlearned(rows)
+        return rows
+
+    for number in numbers:
+        learned = LearnedRows.of(model_versions.get_version(workspace.control, name, number))
+        is_same = request.train.keeps_back and learned.keeps_back_as(by, request.train.holdout, request.train.seed)
+        if is_same and request.promotion.dataset is None:
+            continue
+        try:
+            rows = unlearned(schema)
+            n_rows, n_left = _n_rows(rows), _n_rows(learned.unlearned(rows))
+        except LearnerError:  # which measuring them reports
+            continue
+        if n_left == n_rows:
+            continue
+        if n_left < request.promotion.min_rows:
+            words += (
+                f"; version {number} has learned {n_rows - n_left:,} of these {n_rows:,} rows, so its loss is too low"
+            )
+        else:
+            words += f"; {n_rows - n_left:,} rows that version {number} has learned are left out"
+            leave_out.append(learned)
+    return unlearned, words
+
+
+def _n_rows(source: Source) -> int:
+    return sum(batch.num_rows for batch in source.batches(source.arrow_schema.names[:1]))
 
 
 def newest_file_positions(source: Source, n_files: int, n_rows: float) -> list[int]:

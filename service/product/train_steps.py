@@ -1,6 +1,7 @@
 """The steps of a training: learn, evaluate, reserve a number, publish. Workers and commands run the same steps."""
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,7 +17,7 @@ from learners.passes.learner import Account, Checkpoints, Part, drive
 from learners.passes.memory import configure_memory_allocators, set_memory_limit
 from learners.passes.refreshed_schema import moved_cut_point_warnings
 from learners.passes.sources.csv.types import unused_csv_options
-from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, lone_window_warnings
+from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, file_time_bounds, lone_window_warnings
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import kind_of, load_model
@@ -31,6 +32,7 @@ from service.product.datasets.data_sources import (
     parameters_with_file_paths,
 )
 from service.product.datasets.dataset_statistics import (
+    JobCheckpoints,
     Ledger,
     save_column_order,
     save_lake_snapshot,
@@ -73,14 +75,19 @@ from storage.models.model_versions import (
 
 COMPILED = "model.arrow"
 EVALUATED_ON = {"random": "hold-out", "time": "newest rows", "order": "last rows"}
+LEARNED_AFTER = ", learned afterwards"
 ATTEMPTS = 3  # as often a job learns when rows are forgotten in between
 
 
-def train_steps(workspace: Workspace) -> Steps:
-    """Return the steps of a training job."""
-    steps = {
+def train_steps(workspace: Workspace, learns_held_out: bool | None = None) -> Steps:
+    """Return the steps of a training job.
+
+    `learns_held_out`: learn the newest rows, too, once the model was measured on them. By default where the training is no update:
+    the next update measures on the rows that it keeps back, among which are some of these.
+    """
+    steps: dict[str, Callable[..., JSONObject]] = {
         "learn": learn_model,
-        "evaluate": evaluate_learned_model,
+        "evaluate": partial(evaluate_learned_model, learns_held_out=learns_held_out),
         "reserve": reserve_version_number,
         "publish": publish_trained_version,
     }
@@ -172,7 +179,10 @@ def trained_model_warnings(model: Model) -> list[str]:
 def fit_training_rows(
     workspace: Workspace, request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
 ) -> tuple[Any, list[Account]]:
-    """Fit the model, reusing stored statistics where possible; return it with an account of what was reused."""
+    """Fit the model, reusing stored statistics where possible; return it with an account of what was reused.
+
+    The next update begins with its schema, unless that has learned rows which were kept back.
+    """
     configure_memory_allocators()
     set_memory_limit(counts_memory_limit(workspace.settings, run.memory_limit), workspace.temporary)
     overrides, target = training_column_overrides(workspace, request), training_target(workspace, request)
@@ -205,7 +215,8 @@ def fit_training_rows(
         )
     if kind_of(model).is_circuit:
         model.facts["chosen"] = how
-    if recipes.learner_recipe(request.learner).keeps_schema:
+    has_held_out = rows.by is not None and rows.by.is_learned
+    if recipes.learner_recipe(request.learner).keeps_schema and not has_held_out:
         ledger.keep_schema(target, overrides, recipes.cut_point_parameters(request.learner, parameters), model.schema)
     return model, accounts
 
@@ -226,18 +237,24 @@ def _continued(workspace: Workspace, known: Continuation, run: Run, checkpoints:
     return model
 
 
-def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
-    """Measure the learned model on the test data or on held-out rows."""
+def evaluate_learned_model(workspace: Workspace, run: Run, *, learns_held_out: bool | None = None) -> JSONObject:
+    """Measure the learned model on the test data or on held-out rows, and learn these if they are the newest.
+
+    `learned_all` in the answer replaces parts of the receipt of the step that learned.
+    """
     request = _request_of(run)
     learned = run.receipts["learn"]
     timing = {"train_s": learned["train_s"], "rows_per_s": learned["rows_per_s"]}
     model = load_model(*map_compiled(learned["path"]))
+    again: Source | None = None  # all rows, to learn the newest of them as well
     if request.keeps_back:
         request = provenance.request_at_snapshot(request, learned.get("snapshot"))
         source = open_training_source(workspace, request, run, model.schema)
         by = KeptBack.of(learned.get("kept_back"))
         kept_back = select_training_rows(workspace, source, request, run, by).kept_back
         assert kept_back is not None
+        if by.by != "random" and (not request.update if learns_held_out is None else learns_held_out):
+            again = open_training_source(workspace, request, run)  # before there are other files
         rows, where = kept_back.thinned(workspace.settings.evaluation_rows), EVALUATED_ON[by.by]
     elif request.test_dataset is not None or request.test_uris is not None:
         rows = open_evaluation_source(workspace, request.test_uris, request.test_dataset, run, model.schema)
@@ -250,8 +267,53 @@ def evaluate_learned_model(workspace: Workspace, run: Run) -> JSONObject:
     except EmptyData as error:
         error.args = (" ".join([str(error), *(_lone_window(source, request) if request.keeps_back else [])]),)
         raise
-    answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing}
+    learned_all: JSONObject = {}
+    if again is not None:
+        learned_all = {"learned_all": _learn_held_out(workspace, run, request, again, by, model)}
+        where += LEARNED_AFTER
+    answer = {"metrics": measured.beside_floor | {"evaluated_on": where} | timing} | learned_all
     return answer if measured.report is None else answer | {"report": measured.report.to_dict()}
+
+
+def _learn_held_out(
+    workspace: Workspace, run: Run, request: TrainRequest, source: Source, by: KeptBack, before: Model
+) -> JSONObject:
+    """Learn all rows, those that the model `before` was measured on included; return what changes in the receipt."""
+    learned = run.receipts["learn"]
+    ledger = statistics_ledger(workspace, request, run)
+    path = workspace.layout.scratch_directory(run.job_id) / f"all-{COMPILED}"
+    if ledger.checkpoints is not None:
+        ledger.checkpoints = JobCheckpoints(path.with_name("passes-of-all"), workspace.settings.checkpoint_s)
+    newest = ""
+    if by.by == "time":
+        bounds = (file_time_bounds(source, index, by.column)[1] for index in range(len(source.files)))
+        newest = max(moment for moment in bounds if moment is not None).isoformat()
+    replaced = {*trained_model_warnings(before), *by.warnings()}
+    by = replace(by, is_learned=True, newest=newest)
+    rows = select_training_rows(workspace, source, request, run, by)
+    model, _ = fit_training_rows(workspace, request, rows, ledger, run)
+    write_compiled(path, *model.to_arrays(), replace=True)
+    assert rows.kept_back is not None
+    measured = rows.kept_back.thinned(workspace.settings.evaluation_rows)
+    evaluation_records.save_evaluation_counts(model, measured, path)
+    files = [rows.learned.raw.files[index] for index in sorted(rows.learned.wanted)]
+    return {
+        "path": str(path),
+        "n_rows": int(model.facts["n_rows"]),
+        "files": [source_file_record(file) for file in files],
+        "kept_back": by.facts(),
+        "warnings": [
+            *(text for text in learned.get("warnings", []) if text not in replaced),
+            *trained_model_warnings(model),
+            *by.warnings(),
+        ],
+    }
+
+
+def _learned(run: Run) -> JSONObject:
+    """Return the receipt of the step that learned, with what learning the held-out rows has changed."""
+    learned_all: JSONObject = run.receipts.get("evaluate", {}).get("learned_all", {})
+    return run.receipts["learn"] | learned_all
 
 
 def reserve_version_number(workspace: Workspace, run: Run) -> JSONObject:
@@ -271,13 +333,15 @@ def publish_trained_version(workspace: Workspace, run: Run) -> JSONObject:
             receipts = dict(run.receipts)
             run = replace(run, receipts=receipts)
             receipts["learn"] = learn_model(workspace, run)
-            receipts["evaluate"] = evaluate_learned_model(workspace, run)
+            receipts["evaluate"] = evaluate_learned_model(
+                workspace, run, learns_held_out="learned_all" in receipts["evaluate"]
+            )
     return _publish(workspace, run)
 
 
 def _publish(workspace: Workspace, run: Run) -> JSONObject:
     request = _request_of(run)
-    learned = run.receipts["learn"]
+    learned = _learned(run)
     version = find_job_model_version(workspace.control, request.model, run.job_id)
     if version is None:
         with version_publishing_lock(workspace.layout.model_directory(request.model)):
@@ -293,7 +357,7 @@ def _publish(workspace: Workspace, run: Run) -> JSONObject:
 
 
 def _write_version(workspace: Workspace, request: TrainRequest, run: Run) -> ModelVersion:
-    learned, metrics = run.receipts["learn"], run.receipts["evaluate"]["metrics"]
+    learned, metrics = _learned(run), run.receipts["evaluate"]["metrics"]
     number = run.receipts["reserve"]["version"]
     header, arrays = map_compiled(learned["path"])
     paths = [str(file["path"]) for file in learned["files"]]

@@ -242,6 +242,10 @@ class Source:
                     raise UnknownColumn(name, self.arrow_schema.names)
         return source
 
+    def narrowed(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
+        """Select some files, each with the rows that meet these conditions beside those that they must meet already."""
+        return self.restricted({index: (*self._conditions.get(index, ()), *own) for index, own in conditions.items()})
+
     def weighted(self, weight: RowWeight, *, is_hidden: bool = False) -> Source:
         """Weight the rows; `is_hidden` hides the weight column from readers.
 

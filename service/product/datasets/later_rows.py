@@ -36,6 +36,7 @@ class KeptBack:
     `by`: "random", "time" with a column and the last time that is learned, or "order" with how many rows are learned.
     `later`, `random`: log losses of networks on later rows, and on rows at random, where they were compared.
     `goes_on`: a column that grows with the order of the rows, where the last ones are predicted worse and no column has times.
+    `is_learned`: the held-out rows were learned once the model was measured; `newest` is the latest time among all rows then.
     """
 
     by: Literal["random", "time", "order"]
@@ -45,6 +46,8 @@ class KeptBack:
     later: float | None = None
     random: float | None = None
     goes_on: str = ""
+    is_learned: bool = False
+    newest: str = ""
 
     @classmethod
     def of(cls, facts: object) -> KeptBack:
@@ -59,6 +62,9 @@ class KeptBack:
         """Return which rows decide how a learner uses columns that only go on, see `learners.registry.recipes.learner`."""
         return "order" if self.goes_on and holdout_by == "auto" else holdout_by
 
+    def _not_learned(self) -> str:
+        return "" if self.is_learned else " It has not learned them: --holdout 0 learns them, too."
+
     def warnings(self) -> list[str]:
         """Return a warning if later rows have a higher loss than rows at random."""
         if self.later is None or self.random is None:
@@ -66,9 +72,8 @@ class KeptBack:
         losses = f"log loss {self.later:.3f} beside {self.random:.3f} for rows at random, by naive Bayes and kDB"
         if self.by == "time":
             return [
-                f"Later rows are predicted worse than rows at random ({losses}), so the newest ones by {self.column!r} (after "
-                f"{self.until}) are kept back and not learned: train again with --holdout 0 to learn them, too; --holdout-by random "
-                "measures on rows at random."
+                f"Later rows are predicted worse than rows at random ({losses}), so the model is measured on the newest ones by "
+                f"{self.column!r} (after {self.until}); --holdout-by random measures on rows at random.{self._not_learned()}"
             ]
         decided = f", and decide whether {self.goes_on!r}, which grows with them, is learned" if self.goes_on else ""
         return [

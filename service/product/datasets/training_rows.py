@@ -123,7 +123,8 @@ def select_training_rows(
     """Select the rows of a request from all files of the data set: those in the window, without forgotten rows.
 
     The rules of the workspace follow the files: one that was made for other data with the same files becomes a rule of
-    these too. `by` is how the training chose what it kept back, by default chosen now. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
+    these too. `by` is how the training chose what it kept back, by default chosen now; rows kept back that it learned after the measure
+    are among the learned ones. New files are searched for forgotten rows, with progress. Raises InvalidParameter, UnknownColumn, SourceError,
     EmptyData, InvalidPredicate, Conflict or CorruptFile.
     """
     ledger = statistics_ledger(workspace, request, run)
@@ -152,7 +153,7 @@ def select_training_rows(
             learned, kept_back = (_share_of(chosen, request, is_kept_back) for is_kept_back in (False, True))
         else:
             learned, kept_back = divide_later(chosen, by)
-        return TrainingRows(learned, kept_back.source, rules, by)
+        return TrainingRows(chosen if by.is_learned else learned, kept_back.source, rules, by)
     return TrainingRows(chosen, None, rules)
 
 

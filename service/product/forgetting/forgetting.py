@@ -37,7 +37,6 @@ from service.product.datasets.forgotten_rows import (
     forgetting_rule_files,
     save_forgetting_rules,
 )
-from service.product.datasets.later_rows import KeptBack
 from service.product.datasets.registration import get_dataset
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
 from service.product.forgetting.forgetting_predictions import forget_predictions_of_rows
@@ -205,7 +204,8 @@ def _trained_again(workspace: Workspace, newest: ModelVersion, run: Run) -> JSON
     # What was served by an alias shall not go on knowing the rows.
     aliases = aliases_of(workspace, newest.name).items()
     request["aliases"] = [alias for alias, number in aliases if number == newest.version]
-    return run_job_steps(train_steps(workspace), run.job_id, request, run.report, run.memory_limit)
+    steps = train_steps(workspace, learns_held_out=provenance.kept_back(newest).is_learned)
+    return run_job_steps(steps, run.job_id, request, run.report, run.memory_limit)
 
 
 def prove_forgetting(workspace: Workspace, run: Run) -> JSONObject:
@@ -296,7 +296,7 @@ def _place(
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Compare the version, schema included, with a model learned from the remaining rows without stored statistics."""
     noted = read_model_key_values(version.duckdb_path, "provenance")
-    snapshot, by = noted.get("snapshot"), KeptBack.of(json.loads(noted.get("kept_back") or "null"))
+    snapshot, by = noted.get("snapshot"), provenance.kept_back(version)
     request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
         check_data_roots(learner_parameter_files(request.parameters), workspace.settings)

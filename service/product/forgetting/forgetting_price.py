@@ -13,6 +13,7 @@ from service.product.datasets.data_sources import parameters_with_file_paths
 from service.product.datasets.dataset_statistics import ForgivingStore, statistics_ledger
 from service.product.datasets.forgotten_rows import select_unforgotten_rows
 from service.product.datasets.training_rows import open_training_source, select_training_rows, training_column_overrides
+from service.product.versions.provenance import kept_back
 from service.requests.json_values import JSONObject
 from service.requests.requests import TrainRequest
 from service.settings import available_threads
@@ -41,7 +42,8 @@ def forgetting_price(
     trained = load_model(*map_compiled(version.arrow_path))
     source = open_training_source(workspace, request, run)
     ledger = statistics_ledger(workspace, request, run)
-    rows = select_training_rows(workspace, source, request, run)
+    noted = kept_back(version)
+    rows = select_training_rows(workspace, source, request, run, noted if noted.is_learned else None)
     left = select_unforgotten_rows(rows.learned, [predicate], ledger.forgotten, run.report)
     parameters = parameters_with_file_paths(request.parameters)
     overrides = training_column_overrides(workspace, request)

@@ -22,6 +22,7 @@ from service.product.inference.density_rows import (
     write_imputed_rows,
 )
 from service.product.outputs import Output
+from service.product.versions.learned_rows import learned_rows_warnings
 from service.product.versions.registry import load_served_model
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
@@ -126,6 +127,7 @@ def run_evaluation_step(workspace: Workspace, run: Run) -> JSONObject:
     version = load_served_model(workspace, request.model)
     rows = open_evaluation_source(workspace, request.uris, request.dataset, run, version.schema, request.columns)
     warnings = scoring.absent_column_warnings(version.model, rows)
+    warnings += learned_rows_warnings(workspace, version.name, version.version, rows)
     measured = scoring.measure_model(version.model, rows, run.report)
     warnings += measured.warnings
     return {"model": version.name, "version": version.version, **measured.beside_floor} | (
@@ -156,6 +158,7 @@ def evaluate_versions(
             open_data_source(workspace, uris, is_remote=False, columns=columns, schema=version.schema), version.schema
         )
         warnings += [f"{reference}: {words}" for words in scoring.absent_column_warnings(version.model, rows)]
+        warnings += learned_rows_warnings(workspace, version.name, version.version, rows)
         measured = scoring.measure_model(version.model, rows, report)
         warnings += [f"{reference}: {words}" for words in measured.warnings]
         models.append({"model": version.name, "version": version.version, **measured.metrics})

@@ -23,6 +23,8 @@ ROWS_MEASURED = {
     "hold-out": "rows kept back",
     "newest rows": "newest rows, kept back",
     "last rows": "last rows, kept back",
+    "newest rows, learned afterwards": "newest rows, measured before they were learned",
+    "last rows, learned afterwards": "last rows, measured before they were learned",
     "test data": "rows of test data",
 }
 RATE_WORDS = {  # of the rates of a column in a report on drift; others are called so

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from learners.models.library_versions import installed_version
 from learners.registry.model_kinds import load_model
+from service.product.datasets.later_rows import KeptBack
 from service.product.versions.registry import find_version
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.requests import TrainRequest
@@ -17,6 +18,7 @@ from storage.datasets.forgotten import forgotten_rule_sha256
 from storage.errors import CorruptFile, NotFound
 from storage.models.compiled import map_compiled
 from storage.models.model_file import read_model_key_values
+from storage.models.model_versions import ModelVersion
 
 FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("n_rows", pa.int64()), ("footer_sha256", pa.string())])
 LIBRARIES = ("numpy", "numba", "pyarrow", "duckdb", "xgboost", "scikit-learn")
@@ -80,6 +82,11 @@ def last_trained_model(workspace: Workspace, name: str) -> object:
     with suppress(NotFound, CorruptFile):
         return load_model(*map_compiled(find_version(workspace, f"{name}@latest").arrow_path))
     return None
+
+
+def kept_back(version: ModelVersion) -> KeptBack:
+    """Return how the training of a version chose the rows that it kept back."""
+    return KeptBack.of(json.loads(read_model_key_values(version.duckdb_path, "provenance").get("kept_back") or "null"))
 
 
 def request_at_snapshot(request: TrainRequest, snapshot: JSONMapping | None) -> TrainRequest:

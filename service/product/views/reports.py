@@ -13,6 +13,7 @@ from service.product.inference.metric_words import interval_words
 from service.product.inference.scoring import measure_model
 from service.product.outputs import Output, check_output_free, output_draft, output_file_name
 from service.product.versions.evaluation_records import load_model_report
+from service.product.versions.learned_rows import learned_rows_warnings
 from service.product.versions.registry import find_version, load_served_model
 from service.requests.json_values import JSONMapping, JSONObject
 from service.requests.problems import InvalidRequest
@@ -76,7 +77,7 @@ def write_version_report(
 ) -> ModelReport:
     """Measure a version on rows with known classes, and write the page to a file that appears only when complete.
 
-    `warn` gets a sentence if all rows are later than those of training. Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
+    `warn` gets a sentence if all rows are later than those of training, or if the version has learned from these files. Raises InvalidRequest if the file exists and is not to be replaced; NoClass if the model has no classes; UnknownColumn
     or EmptyData.
     """
     check_output_free(output, replace=replace)
@@ -88,7 +89,7 @@ def write_version_report(
         open_data_source(workspace, list(uris), is_remote=False, columns=columns, schema=model.schema), model.schema
     )
     measured = measure_model(model, source, is_reported=True)
-    for words in measured.warnings:
+    for words in [*measured.warnings, *learned_rows_warnings(workspace, version.name, version.version, source)]:
         warn(words)
     report = measured.report
     assert report is not None

@@ -15,10 +15,11 @@ from service import product
 from service.jobs.steps import LOCAL, Run, ignore_report
 from service.product import promotion, train_steps
 from service.product.versions.evaluation_records import load_evaluation_counts
-from service.requests.requests import RefreshRequest
+from service.requests.requests import EvaluateRequest, ForgetRequest, RefreshRequest, TrainRequest
 from tests.lake_tables import WrittenTable
 from tests.service.asking import model_of, run_job, training
 from tests.service.cli.test_cli import as_json
+from tests.service.product.conftest import run_refresh
 
 N_ROWS = 600
 COLUMNS = {"id": "drop", "y": {"null_class": "none"}}
@@ -235,3 +236,71 @@ def test_commands_and_jobs_count_all_rows(site, tmp_path):
     n_test = by_hand["metrics"]["n_test_rows"]
     assert by_hand["n_rows"] + n_test == N_ROWS
     assert by_job["result"]["metrics"]["n_test_rows"] == n_test
+
+
+def alternating(first=0, n_rows=2_000):
+    """Rows an hour apart whose class goes with `e`, and the other way round from row 1,500 to 2,500."""
+    random = np.random.default_rng(first)
+    hours = np.arange(first, first + n_rows)
+    e = random.integers(0, 2, n_rows)
+    y = np.where(random.random(n_rows) < 0.9, e, 1 - e) ^ ((hours >= 1_500) & (hours < 2_500))
+    moments = np.datetime64("2026-01-01T00", "us") + hours.astype("timedelta64[h]")
+    return pa.table({"id": hours, "when": moments, "e": e.astype(str), "y": np.array(["no", "yes"])[y]})
+
+
+def refreshed(workspace, folder, promotion=None, **more):
+    job = {"uris": [str(folder)], "target": "y", "learner": "nb", "model": "m", "columns": {"id": "drop"}}
+    return run_refresh(workspace, TrainRequest(**job | more), promotion=promotion or {})["promotion"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    pq.write_table(alternating(), tmp_path / "data" / "0.parquet")
+    return tmp_path / "data"
+
+
+def test_newest_rows_are_learned_after_the_measure_and_the_measure_is_of_the_model_before(workspace, folder):
+    how = {"columns": {"id": "drop"}, "learner": "nb"}
+    learned = train(workspace, folder, model="m", **how)
+    before = train(workspace, folder, model="before", update=True, **how)
+    whole = train(workspace, folder, model="whole", holdout=0, **how)
+    assert (learned.n_rows, before.n_rows, whole.n_rows) == (2_000, 1_600, 2_000)
+    losses = [{name: one.metrics[name] for name in ("log_loss", "n_test_rows", "rmse")} for one in (learned, before)]
+    assert losses[0] == losses[1]
+    assert learned.metrics["evaluated_on"] == "newest rows, learned afterwards"
+    (_, ours), (_, theirs) = (model_of(one).to_arrays() for one in (learned, whole))
+    assert ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
+    evaluated = product.evaluate_model_version(workspace, EvaluateRequest(model="m", uris=[str(folder)]))
+    assert evaluated["log_loss"] < 0.9 * learned.metrics["log_loss"]
+    assert "m@1 has learned rows of" in evaluated["warnings"][0] and "0.parquet" in evaluated["warnings"][0]
+    counts = load_evaluation_counts(learned, Watched(model_of(learned)))
+    assert counts is not None and counts.n_rows == 400
+
+
+def test_what_a_forgetting_learns_again_has_the_newest_rows_too(workspace, folder):
+    train(workspace, folder, model="m", columns={"id": "drop"})
+    done = product.forget_rows(workspace, ForgetRequest(model="m", where="id < 100"))
+    assert [(proof["is_equal"], proof["n_rows"]) for proof in done["proofs"]] == [(True, 1_900)]
+    assert product.find_version(workspace, "m@latest").n_rows == 1_900
+
+
+def test_a_promotion_leaves_out_what_a_champion_has_learned_or_says_it(workspace, folder):
+    train(workspace, folder, model="m", columns={"id": "drop"}, aliases=["champion"])
+    told = refreshed(workspace, folder)
+    assert told["reason"].endswith("; version 1 has learned 400 of these 400 rows, so its loss is too low"), told[
+        "reason"
+    ]
+    pq.write_table(alternating(2_000, 400), folder / "1.parquet")
+    told = refreshed(workspace, folder, {"newest_files": 2}, holdout=0.5)
+    assert told["challenger_metrics"]["n_test_rows"] == told["champion_metrics"]["n_test_rows"] == 400
+    assert told["reason"].endswith("; 800 rows that version 1 has learned are left out"), told["reason"]
+
+
+@pytest.mark.parametrize(("more", "is_said"), [({"seed": 1}, True), ({"holdout": 0}, True), ({}, False)])
+def test_a_champion_that_kept_back_other_rows_at_random_has_no_advantage_in_silence(more, is_said, workspace, folder):
+    how = {"holdout_by": "random"}
+    train(workspace, folder, model="m", columns={"id": "drop"}, aliases=["champion"], **how | more)
+    told = refreshed(workspace, folder, **how)
+    words = "version 1 has learned" in told["reason"]
+    assert words is is_said, told["reason"]

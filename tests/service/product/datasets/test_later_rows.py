@@ -56,9 +56,12 @@ def ids(source):
     return sorted(value for batch in source.batches(["id"]) for value in batch.column(0).to_pylist())
 
 
-def require_parts(version, chosen, learned, kept_back):
+def require_parts(version, chosen, learned, kept_back, is_learned=True):
+    """`is_learned`: the rows kept back are learned once the model was measured on them."""
     assert ids(chosen[0].learned.source) == learned and ids(chosen[-1].kept_back) == kept_back
-    assert (version.n_rows, version.metrics["n_test_rows"]) == (len(learned), len(kept_back))
+    n_learned = len(learned) + (len(kept_back) if is_learned else 0)
+    assert (version.n_rows, version.metrics["n_test_rows"]) == (n_learned, len(kept_back))
+    assert ids(chosen[-1].learned.source) == sorted(learned + kept_back if is_learned else learned)
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
@@ -70,8 +73,8 @@ def test_the_newest_rows_are_kept_back_where_they_are_predicted_worse(ending, wo
         pq.write_table(shuffled, tmp_path / "t.parquet", row_group_size=300)
     version, warned = train(workspace, tmp_path / f"t.{ending}")
     require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
-    assert version.metrics["evaluated_on"] == "newest rows"
-    words = [text for text in warned if "newest ones by 'when' (after 2026-03-08T15:00:00) are kept back" in text]
+    assert version.metrics["evaluated_on"] == "newest rows, learned afterwards"
+    words = [text for text in warned if "measured on the newest ones by 'when' (after 2026-03-08T15:00:00)" in text]
     assert len(words) == 1 and "--holdout-by random" in words[0] and "for rows at random" in words[0]
 
 
@@ -95,7 +98,7 @@ def test_the_last_rows_are_kept_back_where_that_is_asked_and_pointed_at_where_no
     chosen.clear()
     version, _ = train(workspace, tmp_path, holdout_by="order")
     require_parts(version, chosen, list(range(1_600)), list(range(1_600, 2_000)))
-    assert version.metrics["evaluated_on"] == "last rows"
+    assert version.metrics["evaluated_on"] == "last rows, learned afterwards"
 
 
 def regimes(n_rows=6_000):
@@ -154,7 +157,7 @@ def test_rows_that_come_later_move_none_back(workspace, tmp_path, chosen):
     pq.write_table(table(N, 500), tmp_path / "1.parquet")
     chosen.clear()
     version, _ = train(workspace, tmp_path, update=True, holdout_by="time")
-    require_parts(version, chosen, list(range(2_000)), list(range(2_000, 2_500)))
+    require_parts(version, chosen, list(range(2_000)), list(range(2_000, 2_500)), is_learned=False)
     assert set(before) < set(ids(chosen[0].learned.source))
 
 

@@ -1,0 +1,90 @@
+"""Rows that a version has learned, among those that it is to be measured on."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import dataclass
+
+from learners.passes.sources.row_filter import Since
+from learners.passes.sources.source import Condition, Source, SourceFile
+from service.product.datasets.later_rows import First, KeptBack
+from service.product.datasets.training_rows import Share
+from service.product.versions.provenance import kept_back
+from service.requests.requests import TrainRequest
+from service.workspace import Workspace
+from storage.datasets.dataset_definitions import recorded_file_digests
+from storage.models.model_file import read_model_key_values
+from storage.models.model_versions import ModelVersion, get_version
+
+
+@dataclass(frozen=True)
+class LearnedRows:
+    """Rows of a version's training: the number of rows before each file, by digest; its paths; and what it kept back."""
+
+    n_before: dict[str, int]
+    paths: frozenset[str]
+    by: KeptBack | None  # None if it kept nothing back
+    share: float = 0.0
+    seed: int = 0
+
+    @classmethod
+    def of(cls, version: ModelVersion) -> LearnedRows:
+        """Read them from a version; one of another program has no files, so it has learned no row that is known."""
+        text = read_model_key_values(version.duckdb_path, "provenance").get("request")
+        n_before: dict[str, int] = {}
+        passed, paths = 0, frozenset(str(file["path"]) for file in version.files)
+        for file in version.files:
+            n_before |= dict.fromkeys(recorded_file_digests(file), passed)
+            passed += int(str(file["n_rows"]))
+        if text is None:
+            return cls(n_before, paths, None)
+        request = TrainRequest(**json.loads(text))
+        by = kept_back(version) if request.keeps_back else None
+        return cls(n_before, paths, by, request.holdout, request.seed)
+
+    def known_files(self, source: Source) -> list[int]:
+        """Return the positions of the files that it has learned from."""
+        return [index for index, file in enumerate(source.files) if self._place(file) is not None]
+
+    def keeps_back_as(self, by: KeptBack, share: float, seed: int) -> bool:
+        """Return whether it kept back the same rows at random."""
+        return self.by is not None and self.by.by == by.by == "random" and (self.share, self.seed) == (share, seed)
+
+    def unlearned(self, source: Source) -> Source:
+        """Select the rows that it has not learned: those of other files, those that it kept back, and later ones.
+
+        A file whose bytes have changed since counts as another file, but for the times of its rows.
+        """
+        chosen = {index: self._unlearned(source, file) for index, file in enumerate(source.files)}
+        return source.narrowed({index: own for index, own in chosen.items() if own is not None})
+
+    def _place(self, file: SourceFile) -> int | None:
+        return next((self.n_before[digest] for digest in file.digests if digest in self.n_before), None)
+
+    def _unlearned(self, source: Source, file: SourceFile) -> tuple[Condition, ...] | None:
+        """Return the conditions of the rows of a file that were not learned; None if all were learned."""
+        place, by = self._place(file), self.by
+        is_by_time = by is not None and by.by == "time" and by.column in source.arrow_schema.names
+        if place is None and not (is_by_time and file.path in self.paths):
+            return ()
+        if is_by_time:
+            assert by is not None
+            return (Since(by.column, datetime.datetime.fromisoformat(by.newest or by.until)),)
+        if by is None or by.is_learned or by.by == "time":
+            return None
+        if by.by == "random":
+            return (Share(self.share, self.seed, True, bool(file.stored_sha256)),)
+        n_first = min(max(by.n_first - (place or 0), 0), file.n_rows)
+        return None if n_first == file.n_rows else (First(n_first, True),)
+
+
+def learned_rows_warnings(workspace: Workspace, name: str, number: int, source: Source) -> list[str]:
+    """Return a warning if a version is measured on files that it has learned from."""
+    known = LearnedRows.of(get_version(workspace.control, name, number)).known_files(source)
+    if not known:
+        return []
+    files = f"{len(known)} of {len(source.files)} files" if len(source.files) > 1 else source.files[known[0]].path
+    return [
+        f"{name}@{number} has learned rows of {files}: measured on what it has learned, a model looks better than it is. Measure it on other files."
+    ]
