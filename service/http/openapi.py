@@ -57,16 +57,57 @@ ANSWER_EXAMPLE = {
     "probabilities": [[0.18, 0.82], [0.61, 0.39]],
 }
 
+TRAIN_EXAMPLE = {"kind": "train", "dataset": "play", "learner": "nb", "model": "play"}
+# An example body for each route that takes JSON, beside those below; tests/service/http/test_every_route.py sends them all.
+BODY_EXAMPLES: dict[str, JSONObject] = {
+    "POST /v1/models/{name}/query": {
+        "queries": [
+            {"kind": "conditional", "variables": ["outlook"], "evidence": {"play": "yes"}},
+            {"kind": "map", "evidence": {"humidity": 80.0}},
+        ]
+    },
+    "POST /v1/models/{name}/whatif": {"evidence": {"outlook": ["sunny", "rain"], "humidity": 71.5}, "level": 0.9},
+    "POST /v1/models/{name}/score": RECORDS_EXAMPLE,
+    "POST /v1/models/{name}/impute": RECORDS_EXAMPLE | {"how": "mode"},
+    "POST /v1/datasets": {"name": "play", "uris": ["/data/play/*.parquet"], "target": "play"},
+    "POST /v1/jobs": TRAIN_EXAMPLE,
+    "POST /v1/keys": {"name": "dashboard", "role": "predict", "days": 90},
+    "POST /v1/datasets/{name}/rules/withdraw": {"where": "outlook = 'rain'", "reason": "a test"},
+    "POST /v1/models/{name}/rules/withdraw": {"where": "outlook = 'rain'", "reason": "a test"},
+    "PUT /v1/models/{name}/aliases/{alias}": {"version": 1},
+    "PUT /v1/models/{reference}/tags/{tag}": {"value": "checked by Ana"},
+    "PUT /v1/models/{name}/retention": {"keep": 10},
+    "PUT /v1/models/{name}/monitor": {"mode": "counts", "denied": ["humidity"]},
+    "POST /v1/models/{reference}/labels": {"labels": [{"key": "order-17", "label": "yes"}]},
+    "PUT /v1/models/{name}/alert-rule": {"window": "24h", "against": "training", "points": 1.0},
+    "POST /v1/webhooks": {"url": "https://hooks.example.com/fewpass", "models": ["play"], "events": []},
+    "POST /v1/schedules": {
+        "name": "play",
+        "cron": "30 2 * * *",
+        "timezone": "Europe/Berlin",
+        "job": {"kind": "refresh", "train": TRAIN_EXAMPLE, "promotion": {"margin": 0.001}},
+    },
+    "PATCH /v1/schedules/{name}": {"cron": "0 4 * * mon-fri"},
+}
+
 
 def openapi_document(app: FastAPI, guard: Guard) -> JSONObject:
     """Return the OpenAPI document of an application, with the roles that its guard demands; it is built once."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         _add_plain(schema)
+        _add_examples(schema)
         _say_problem_json(schema, guard)
         _say_items(schema["components"]["schemas"])
         app.openapi_schema = schema
     return app.openapi_schema
+
+
+def _add_examples(schema: JSONObject) -> None:
+    """Add the examples of bodies that have none of their own."""
+    for operation, example in BODY_EXAMPLES.items():
+        method, path = operation.split()
+        schema["paths"][path][method.lower()]["requestBody"]["content"][JSON]["example"] = example
 
 
 def _say_items(schema: Any) -> None:
