@@ -35,7 +35,15 @@ LIMITS = {"max_parents": "parents", "candidates": "candidate parents"}
 
 def show_structure_answer(answer: JSONMapping) -> None:
     """Print the answer to a query about structures: probable edges, paths and large effects first."""
-    for name in ("log_evidence", "log_score", "log_posterior", "log_odds", "best_log_score", "expected_shd"):
+    for name in (
+        "log_evidence",
+        "log_score",
+        "log_posterior",
+        "log_odds",
+        "best_log_score",
+        "expected_shd",
+        "expected_essential_shd",
+    ):
         if name in answer:
             value = answer[name]  # JSON has no infinities
             out.print(f"{name} {'-inf' if value is None else format(value, '.6g')}")

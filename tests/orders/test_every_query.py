@@ -8,6 +8,7 @@ import pytest
 
 from learners.models.query import Edges, Effects, Graph, Graphs, Paths, Score
 from learners.orders.lattice.lattice import Coverage, OrderPosterior
+from learners.orders.queries.known_network import adjacency, essential_hamming_distance
 from learners.orders.queries.queries import GraphQueries
 from learners.orders.scores.bdeu_bge import Standard
 from learners.orders.scores.scores import StructurePrior
@@ -146,3 +147,12 @@ def test_the_best_graph_and_any_other(method, given):
         own = pair_states(parents)
         expected = sum(w * np.sum(pair_states(graph) != own) for graph, w in order_weights.items() if w > 1e-12)
         assert told["expected_shd"] == pytest.approx(expected, abs=1e-6)
+        graph_of = adjacency(parents)
+        distances = (
+            (w, essential_hamming_distance(adjacency(graph), graph_of))
+            for graph, w in order_weights.items()
+            if w > 1e-9
+        )
+        essential = sum(w * distance for w, distance in distances)
+        error = told["expected_essential_shd_error"]
+        assert told["expected_essential_shd"] == pytest.approx(essential, abs=4 * error + 0.02)

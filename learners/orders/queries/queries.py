@@ -37,6 +37,7 @@ from learners.orders.queries.graph_scores import (
     family_log_marginal_likelihood,
     family_log_prior,
 )
+from learners.orders.queries.known_network import adjacency, expected_essential_hamming_distance
 from learners.orders.scores.bdeu_bge import BDeu, BGe
 from learners.orders.scores.known_edges import Edges as KnownEdges
 from learners.orders.scores.known_edges import (
@@ -54,6 +55,8 @@ Answer = dict[str, Any]
 EFFECTS_BYTES = 1 << 30
 # Draws by which the mass of families beyond the tables is estimated.
 OUTSIDE_DRAWS = 200
+# Draws by which the expected distance of essential graphs is estimated.
+DISTANCE_DRAWS = 200
 
 
 class NotGaussian(LearnerError, ValueError):
@@ -104,6 +107,7 @@ class GraphQueries:
         - paths: `paths`: `from`, `to`, `probability` of each pair, and `is_exact`;
         - effects: `effects`: `from`, `to`, `mean`, `low`, `high` of each pair, and `is_exact`, whether the means are over all graphs;
         - score: `log_score`, `log_posterior` and `log_odds` against the best graph, `expected_shd` of `edges.expected_hamming_distance`,
+          `expected_essential_shd` with its standard error, of essential graphs of `DISTANCE_DRAWS` draws,
           and `is_covered`: whether the posterior's tables and orders hold the graph. If not, `log_posterior` is an upper
           bound and `notes` say why.
 
@@ -298,10 +302,14 @@ class GraphQueries:
         parents = self._parents(query)
         best = best_graph(self.posterior.scores, self.posterior.lattice)
         logs = self._own_logs(parents)
+        drawn = draw_weighted_graphs(self.posterior.prior_sums, DISTANCE_DRAWS, 0, "order")
+        essential, error = expected_essential_hamming_distance(drawn, adjacency(parents))
         return logs | {
             "log_odds": logs["log_score"] - best.log_score,
             "best_log_score": best.log_score,
             "expected_shd": expected_hamming_distance(self.probabilities, parents),
+            "expected_essential_shd": essential,
+            "expected_essential_shd_error": error,
             "best_edges": self._edges_of(best.parents),
         }
 
