@@ -18,6 +18,7 @@ from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.model import CircuitHeader, CircuitModel
 from learners.circuits.queries import queries
 from learners.circuits.queries.array_answers import sample
+from learners.circuits.queries.likelihoods import Read
 from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
 from learners.circuits.queries.sampling_kernels import GOLDEN
 from learners.circuits.variables import Columns
@@ -40,10 +41,10 @@ def draws_query_handlers(draws: CircuitDraws, n_chains: int, likelihoods: Likeli
     """
     source = _DrawsSource(*draws.given(likelihoods), n_chains)
 
-    def most_probable(columns: Columns, query: Query) -> list[Answer]:
+    def most_probable(columns: Columns, query: Query, evidence: Read) -> list[Answer]:
         if source.is_impossible:
             raise ImpossibleEvidence(0)
-        answers = queries.answer_map_query(draws.circuit, likelihoods, columns, query)
+        answers = queries.answer_map_query(draws.circuit, likelihoods, columns, query, evidence)
         return [answer | Answer(of=MAP_OF) for answer in answers]
 
     return {**source.batches, "map": most_probable}

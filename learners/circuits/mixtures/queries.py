@@ -22,7 +22,7 @@ from learners.circuits.mixtures import conditioning
 from learners.circuits.mixtures.mixture import DependentRanges, GaussianMixture, log_sum_exp, product_mixture_circuit
 from learners.circuits.queries import queries
 from learners.circuits.queries.array_answers import check_joint_cell_count
-from learners.circuits.queries.likelihoods import read_evidence
+from learners.circuits.queries.likelihoods import Read
 from learners.circuits.queries.named_answers import Answer, Batches, Sampled, Source, Summary
 from learners.circuits.queries.queries import answer_all
 from learners.circuits.variables import Columns
@@ -93,12 +93,12 @@ def reweighted_mixture(mixture: GaussianMixture, likelihoods: Likelihoods) -> tu
     return replace(mixture, log_weight=log_weight - log_scale, log_share=log_share), log_scale
 
 
-def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map) -> list[Answer]:
+def _map(mixture: GaussianMixture, log_scale: float, columns: Columns, query: Map, evidence: Read) -> list[Answer]:
     started = time.perf_counter()
-    variables = queries.resolve_map_variables(columns, query)
+    variables = queries.resolve_map_variables(columns, query, evidence)
     if log_scale == -np.inf:
         raise ImpossibleEvidence
-    x = columns.rows([read_evidence(columns, query).values])
+    x = columns.rows([evidence.values])
     if any(not columns.n_values[v] for v in variables):
         trees = conditioning.best_component_modes(mixture, x, variables, query.k if query.solver == "kbt" else 1)[
             : query.best

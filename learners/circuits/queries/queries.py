@@ -82,7 +82,7 @@ def answer_all(
             if kind == "map":
                 for place in places:
                     go_on()
-                    (by_place[place],) = answered[key]["map"](columns, queries[place])
+                    (by_place[place],) = answered[key]["map"](columns, queries[place], evidence[place])
                 continue
             for part in (places[at : at + TOGETHER] for at in range(0, len(places), TOGETHER)):
                 go_on()
@@ -165,9 +165,10 @@ def circuit_answer_size(circuit: Circuit, schema: Schema, queries: Sequence[Quer
 
 def _n_told(columns: Columns, query: Query) -> int:
     """Return the number of values in the answer to a query."""
+    evidence = read_evidence(columns, query)
     if isinstance(query, Map):
-        return len(resolve_map_variables(columns, query)) * query.best
-    _, *rest = _group(columns, query, read_evidence(columns, query))
+        return len(resolve_map_variables(columns, query, evidence)) * query.best
+    _, *rest = _group(columns, query, evidence)
     if not rest or isinstance(query, Surprise):
         return 1
     if isinstance(query, Conditional):
@@ -273,9 +274,9 @@ def _check_kind(columns: Columns, v: int, discrete: bool | None) -> None:
         raise InvalidEvidence(f"Column {name!r} is discrete: ask for its distribution; its codes have no mean.")
 
 
-def resolve_map_variables(columns: Columns, query: Map) -> tuple[int, ...]:
+def resolve_map_variables(columns: Columns, query: Map, evidence: Read) -> tuple[int, ...]:
     """Return the variables of a MAP query; by default those that its solver supports, if any."""
-    variables = resolve_query_variables(columns, query, read_evidence(columns, query), discrete=None)
+    variables = resolve_query_variables(columns, query, evidence, discrete=None)
     if not query.variables and query.solver not in TREE_SOLVERS:
         variables = tuple(v for v in variables if columns.n_values[v]) or variables
     numeric = [columns.names[v] for v in variables if not columns.n_values[v]]
@@ -287,15 +288,17 @@ def resolve_map_variables(columns: Columns, query: Map) -> tuple[int, ...]:
     return variables
 
 
-def answer_map_query(circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query) -> list[Answer]:
+def answer_map_query(
+    circuit: Circuit, likelihoods: Likelihoods, columns: Columns, query: Query, evidence: Read
+) -> list[Answer]:
     """Answer a MAP query with a circuit given likelihoods; a queried number is searched in its range."""
     assert isinstance(query, Map)
-    variables = resolve_map_variables(columns, query)
+    variables = resolve_map_variables(columns, query, evidence)
     others = {v: ends for v, ends in likelihoods.ranges.items() if v not in variables}
     reweighted = reweight_circuit(circuit, Likelihoods(likelihoods.log_weights, others))
     if reweighted.log_scale == -np.inf:
         raise ImpossibleEvidence
-    x = columns.rows([read_evidence(columns, query).values])[:, 0]
+    x = columns.rows([evidence.values])[:, 0]
     observed = {int(v): float(x[v]) for v in np.flatnonzero(~np.isnan(x))}
     answers = k_best(
         reweighted.circuit,

@@ -10,7 +10,7 @@ import numpy as np
 
 from learners.circuits.evaluation.reweighted import NOTHING, Likelihoods
 from learners.circuits.map.query import MapAnswer
-from learners.circuits.queries.likelihoods import read_evidence
+from learners.circuits.queries.likelihoods import Read
 from learners.circuits.queries.named_answers import Answer, Batches, Source, Summary
 from learners.circuits.queries.queries import (
     answer_all,
@@ -103,11 +103,10 @@ def answer_exactly_or_by_samples(
 
 
 def _most_probable(
-    elimination: Elimination, weights: Mapping[int, Floats], columns: Columns, query: Query
+    elimination: Elimination, weights: Mapping[int, Floats], columns: Columns, query: Query, evidence: Read
 ) -> list[Answer]:
     assert isinstance(query, Map)
     started = time.perf_counter()
-    evidence = read_evidence(columns, query)
     variables = resolve_query_variables(columns, query, evidence, discrete=None)
     x = columns.rows([evidence.values])[:, 0]
     left_out = elimination.network.left_out
