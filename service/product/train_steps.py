@@ -21,7 +21,7 @@ from learners.passes.sources.row_filter import FEW_ROWS, FEW_SHARE, file_time_bo
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.registry.model_kinds import kind_of, load_model
-from learners.schema import Kept
+from learners.schema import Kept, Overrides
 from service.jobs.job_limits import counts_memory_limit
 from service.jobs.steps import Run, Steps, progress_reporter
 from service.product.circuit_updates import ORDER, Continuation, training_selection_sha256, update_continuation
@@ -104,13 +104,14 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
     """Run the passes and write the compiled model to the job's scratch folder."""
     request = provenance.request_with_last_columns(workspace, TrainRequest(**run.request))
     ledger = statistics_ledger(workspace, request, run)
-    known = _kept_schema(workspace, request, ledger)
+    overrides, target = training_column_overrides(workspace, request), training_target(workspace, request)
+    known = _kept_schema(request, ledger, target, overrides)
     # From scratch means from the files, also in how these are read.
     source = open_training_source(
         workspace, request, run, None if known is None or known.cuts == "fresh" else known.schema
     )
     anew = [] if known is None else _changed_names(known, source)
-    idle = unused_csv_options(training_column_overrides(workspace, request), [file.path for file in source.files])
+    idle = unused_csv_options(overrides, [file.path for file in source.files])
     if request.verify:
         verify_files(source, ledger, run.report)
     if request.dataset is not None:
@@ -122,7 +123,9 @@ def learn_model(workspace: Workspace, run: Run) -> JSONObject:
     try:
         rows = select_training_rows(workspace, source, request, run)
         started = time.perf_counter()
-        model, accounts = fit_training_rows(workspace, request, rows, ledger, run)
+        model, accounts = fit_training_rows(
+            workspace, request, rows, ledger, run, target, overrides, None if anew else known
+        )
     except (EmptyData, InvalidRequest, SchemaError) as error:
         hints = [*_lone_window(source, request), *(source.hints[:3] if isinstance(error, SchemaError) else [])]
         error.args = (" ".join([str(error), *hints]),)
@@ -177,15 +180,22 @@ def trained_model_warnings(model: Model) -> list[str]:
 
 
 def fit_training_rows(
-    workspace: Workspace, request: TrainRequest, rows: TrainingRows, ledger: Ledger, run: Run
+    workspace: Workspace,
+    request: TrainRequest,
+    rows: TrainingRows,
+    ledger: Ledger,
+    run: Run,
+    target: str | None,
+    overrides: Overrides,
+    kept: Kept | None,
 ) -> tuple[Any, list[Account]]:
     """Fit the model, reusing stored statistics where possible; return it with an account of what was reused.
 
+    `kept`: what an update keeps of the last training.
     The next update begins with its schema, unless that has learned rows which were kept back.
     """
     configure_memory_allocators()
     set_memory_limit(counts_memory_limit(workspace.settings, run.memory_limit), workspace.temporary)
-    overrides, target = training_column_overrides(workspace, request), training_target(workspace, request)
     how = training_selection_sha256(rows, target, overrides)
     known = update_continuation(workspace, request, rows, how)
     if isinstance(known, Continuation):
@@ -196,9 +206,6 @@ def fit_training_rows(
     if request.update:
         last = provenance.last_trained_model(workspace, request.model)
         parameters = provenance.parameters_with_decided_memory(parameters, request.learner, last)
-    kept = _kept_schema(workspace, request, ledger)
-    if kept is not None and _changed_names(kept, rows.learned.raw):
-        kept = None
     by = request.holdout_by if rows.by is None else rows.by.decides_by(request.holdout_by)
     learner = recipes.learner(request.learner, parameters, target, kept, overrides, by)
     accounts = [] if known is None else [known]
@@ -291,7 +298,11 @@ def _learn_held_out(
     replaced = {*trained_model_warnings(before), *by.warnings()}
     by = replace(by, is_learned=True, newest=newest)
     rows = select_training_rows(workspace, source, request, run, by)
-    model, _ = fit_training_rows(workspace, request, rows, ledger, run)
+    overrides, target = training_column_overrides(workspace, request), training_target(workspace, request)
+    kept = _kept_schema(request, ledger, target, overrides)
+    if kept is not None and _changed_names(kept, source):
+        kept = None
+    model, _ = fit_training_rows(workspace, request, rows, ledger, run, target, overrides, kept)
     write_compiled(path, *model.to_arrays(), replace=True)
     assert rows.kept_back is not None
     measured = rows.kept_back.thinned(workspace.settings.evaluation_rows)
@@ -407,12 +418,11 @@ def training_target(workspace: Workspace, request: TrainRequest) -> str | None:
     return target
 
 
-def _kept_schema(workspace: Workspace, request: TrainRequest, ledger: Ledger) -> Kept | None:
+def _kept_schema(request: TrainRequest, ledger: Ledger, target: str | None, overrides: Overrides) -> Kept | None:
     """Return what an update keeps of the last training; None if there was none."""
     if not request.update:
         return None
     cuts_by = recipes.cut_point_parameters(request.learner, parameters_with_file_paths(request.parameters))
-    target, overrides = training_target(workspace, request), training_column_overrides(workspace, request)
     schema = ledger.schema(target, overrides, cuts_by)
     return None if schema is None else Kept(schema, request.cuts)
 
