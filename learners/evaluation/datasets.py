@@ -19,8 +19,8 @@ from learners.errors import EmptyData, InvalidParameter, SchemaError, SourceErro
 from learners.kernels.arrays import Integers
 from learners.passes.row_rules import apply_null_class_rule, row_weight_rule
 from learners.passes.sources.csv.types import declared_text_types
+from learners.passes.sources.file_formats import FORMAT_NAMES, PARQUET, file_format_by_extension
 from learners.passes.sources.source import Source
-from learners.passes.sources.source_files import FORMATS, file_format_by_extension
 from learners.schema.nominal_forms import plain_nominal_values
 from learners.schema.overrides import ALL, ColumnOverride
 from learners.schema.schema import Value
@@ -78,9 +78,9 @@ def find_data_sets(
             files.append(str(path))
             continue
         known = [each for each in sorted(Path(path).iterdir()) if file_format_by_extension(each.name) is not None]
-        in_folder = [each for each in known if each.suffix == ".parquet"] or known
+        in_folder = [each for each in known if file_format_by_extension(each.name) == PARQUET] or known
         if not in_folder:
-            raise SourceError(str(path), f"is a folder without files of a known format ({', '.join(FORMATS)}).")
+            raise SourceError(str(path), f"is a folder without files of a known format ({FORMAT_NAMES}).")
         files += map(str, in_folder)
     data_sets = [_describe(file, target, content) for file in dict.fromkeys(files)]
     names = [data.name for data in data_sets]

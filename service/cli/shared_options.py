@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from learners.passes.sources.file_formats import FORMAT_NAMES
 from service.requests.json_values import JSONObject
 
 Texts = list[str] | None  # of an option that may be repeated
 UrisArgument = Annotated[
     list[str],
     Argument(
-        help="Files (Parquet, CSV, JSON lines, Feather, ORC), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
+        help=f"Files ({FORMAT_NAMES}), globs, folders, lake tables or URIs; duckdb://… and postgresql://… with "
         "?table= or ?query=."
     ),
 ]

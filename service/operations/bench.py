@@ -25,9 +25,9 @@ from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.learner_specs import LearnerSpec
 from learners.models.model import Model
 from learners.passes.learner import drive
+from learners.passes.sources.file_formats import file_format_by_extension
 from learners.passes.sources.file_opening import uri_filesystem
 from learners.passes.sources.source import Source
-from learners.passes.sources.source_files import file_format_by_extension
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import record_classifier

@@ -22,22 +22,21 @@ from learners.passes.sources.csv.types import (
     declared_type_and_reading,
     infer_text_type,
 )
+from learners.passes.sources.file_formats import CSV, FORMATS, PARQUET, file_format_by_extension
 from learners.passes.sources.lake import catalogs
 from learners.passes.sources.mixed_numbers import NUMERIC
 from learners.passes.sources.parquet import read_parquet_footer
 from learners.passes.sources.path_expansion import hive_partition_values
 from learners.passes.sources.source_files import (
-    TEXT,
     SourceFile,
     arrow_type_family,
-    file_format_by_extension,
     file_with_digest,
     stamped_file,
 )
 from learners.schema.reading import Reading
 
 if TYPE_CHECKING:
-    from learners.passes.sources.tabular import Kind, TabularContent
+    from learners.passes.sources.tabular import TabularContent
 
 # What pyarrow reaches by itself, and what fsspec adds. No others: a scheme such as fsspec's `local` would be a way around the
 # checks of paths.
@@ -141,25 +140,25 @@ def open_source_files(filesystem: pafs.FileSystem, paths: Sequence[str], types: 
 
 def _opened(filesystem: pafs.FileSystem, path: str, types: Types) -> SourceFile:
     kind = file_format_by_extension(path)
-    if kind in (None, "Parquet"):
+    if kind is None or kind == PARQUET:
         return read_parquet_footer(filesystem, path)
     from learners.passes.sources.tabular import (
         inspect_tabular_file,  # pyarrow.dataset imports pandas, where it is installed
     )
 
-    return inspect_tabular_file(filesystem, path, cast("Kind", kind), types)
+    return inspect_tabular_file(filesystem, path, kind, types)
 
 
 def _agreeing(files: Sequence[SourceFile]) -> list[SourceFile]:
     """Make a column text in all text files if the families of its types differ."""
     types_by_name: dict[str, list[pa.DataType]] = {}
     for file in files:
-        for field in file.arrow_schema if file.kind in TEXT else ():
+        for field in file.arrow_schema if FORMATS[file.kind].is_text else ():
             types_by_name.setdefault(field.name, []).append(field.type)
     common = {name: common_text_type(types) for name, types in types_by_name.items()}
     changed = {name: kind for name, kind in common.items() if kind is not None}
     return [
-        replace(file, content=cast("TabularContent", file.content).with_types(changed)) if file.kind == "CSV" else file
+        replace(file, content=cast("TabularContent", file.content).with_types(changed)) if file.kind == CSV else file
         for file in files
     ]
 

@@ -15,14 +15,13 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from learners.errors import SourceError, one_line_error_text
+from learners.passes.sources.file_formats import FORMATS, PARQUET, file_format_by_extension
 from learners.passes.sources.guarded_files import is_local_filesystem
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
-    FORMATS,
     Bounds,
     SourceFile,
     arrow_type_family,
-    file_format_by_extension,
     store_error_reason,
 )
 
@@ -34,7 +33,7 @@ GROUP_COLUMNS, READER_BYTES = 256, 512 << 10
 # A file is known by this many of its blocks; one that is no longer is read as a whole.
 SAMPLED_BLOCKS, BLOCK_BYTES = 32, 4096
 _NOT_PARQUET = "is not a Parquet file, or its end is cut off."
-_NO_END = f"Of other formats the name must end so: {', '.join(end for ends in FORMATS.values() for end in ends)}."
+_NO_END = f"Of other formats the name must end so: {', '.join(end for each in FORMATS.values() for end in each.ends)}."
 
 
 @dataclass(frozen=True)
@@ -231,9 +230,7 @@ def read_parquet_footer(filesystem: pafs.FileSystem, path: str) -> SourceFile:
         ) from error
     rows = tuple(metadata.row_group(g).num_rows for g in range(metadata.num_row_groups))
     digest, held = hashlib.sha256(footer).hexdigest(), ParquetContent(metadata)
-    return SourceFile(
-        path, size, info.mtime_ns, metadata.num_rows, rows, digest, held, "Parquet", content_sha256=content
-    )
+    return SourceFile(path, size, info.mtime_ns, metadata.num_rows, rows, digest, held, PARQUET, content_sha256=content)
 
 
 def sampled_sha256(stream: pa.NativeFile, size: int) -> str:

@@ -17,9 +17,10 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.passes.sources.file_access import Look
+from learners.passes.sources.file_formats import FORMAT_NAMES, PARQUET, file_format_by_extension
 from learners.passes.sources.guarded_files import is_local_filesystem
 from learners.passes.sources.lake.lake_tables import refuse_lake_table_part, refuse_nested_lake_tables
-from learners.passes.sources.source_files import FORMATS, file_format_by_extension, store_error_reason
+from learners.passes.sources.source_files import store_error_reason
 
 WILDCARDS = "*?["
 # Folders as Hive and Spark write them: `day=2026-01-01/part-0.parquet`.
@@ -222,12 +223,12 @@ def _in_folder(filesystem: pafs.FileSystem, path: str, look: Look) -> tuple[list
         if entry.is_file and kind is not None and not entry.name.startswith(HIDDEN):
             paths.setdefault(kind, []).append(entry.path)
     if not paths:
-        raise SourceError(path, f"is a folder without files of a known format ({', '.join(FORMATS)}).")
-    if "Parquet" not in paths and len(paths) > 1:
+        raise SourceError(path, f"is a folder without files of a known format ({FORMAT_NAMES}).")
+    if PARQUET not in paths and len(paths) > 1:
         raise SourceError(
             path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
         )
-    read = sorted(paths.get("Parquet") or next(iter(paths.values())))
+    read = sorted(paths.get(PARQUET) or next(iter(paths.values())))
     look.access.require(filesystem, read)
     others = sorted({path for own in paths.values() for path in own} - set(read))
     if not others:

@@ -15,6 +15,7 @@ import pyarrow.fs as pafs
 from learners.errors import SourceError, UnknownColumn
 from learners.kernels.arrays import Integers, Mask
 from learners.passes.sources.file_access import ANYWHERE, FileAccess, Look
+from learners.passes.sources.file_formats import PARQUET
 from learners.passes.sources.file_opening import (
     align_file_columns,
     common_file_schema,
@@ -333,7 +334,7 @@ class Source:
 
     def has_columns_apart(self, fragment: Fragment) -> bool:
         """Return whether the columns of a fragment can be read separately, as in Parquet."""
-        return self.files[fragment.file].kind == "Parquet"
+        return self.files[fragment.file].kind == PARQUET
 
     def read(
         self, fragment: Fragment, columns: Sequence[str] | None = None, check_indices: bool = True

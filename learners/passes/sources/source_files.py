@@ -16,17 +16,9 @@ import pyarrow.fs as pafs
 
 from learners.errors import SourceError, one_line_error_text
 from learners.kernels.arrays import Integers, Mask, read_only_array
+from learners.passes.sources.file_formats import PARQUET
 from learners.passes.sources.guarded_files import is_local_filesystem
 
-FORMATS = {
-    "Parquet": (".parquet", ".pq"),
-    "CSV": (".csv", ".tsv"),
-    "JSON lines": (".jsonl", ".ndjson", ".json"),
-    "Feather": (".feather", ".arrow", ".ipc"),
-    "ORC": (".orc",),
-}
-TEXT = ("CSV", "JSON lines")
-PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 Path = str | os.PathLike[str]
 # What stores say to credentials that are none, have expired, or may not read; S3 tells a HEAD request of the second no more.
 REFUSALS = (
@@ -45,19 +37,6 @@ BATCH_ROWS = 65_536
 NO_ROWS = read_only_array(np.empty(0, np.int64))
 IN_MEMORY = "table"  # the kind of a file that is none
 _READ_BYTES = 4 << 20
-
-
-def file_format_by_extension(path: str) -> str | None:
-    """Return the format of a file by its extension; None if unknown.
-
-    Text files may be compressed.
-    """
-    name = path.lower()
-    for packed in PACKED:
-        if name.endswith(packed):
-            bare = name.removesuffix(packed)
-            return next((kind for kind in TEXT if bare.endswith(FORMATS[kind])), None)
-    return next((kind for kind, ends in FORMATS.items() if name.endswith(ends)), None)
 
 
 class Bounds(NamedTuple):
@@ -266,7 +245,7 @@ def fragment_rows(
     if file.kind == IN_MEMORY:
         yield from file.content.batches(filesystem, file, fragment.row_group, columns)
         return
-    n_rows, piece = 0, f"row group {fragment.row_group}" if file.kind == "Parquet" else "it"
+    n_rows, piece = 0, f"row group {fragment.row_group}" if file.kind == PARQUET else "it"
     try:
         require_unchanged_file(filesystem, file)
         for batch in file.content.batches(filesystem, file, fragment.row_group, columns):

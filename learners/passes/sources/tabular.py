@@ -1,15 +1,14 @@
-"""CSV, JSON lines, Feather and ORC files, read by pyarrow.dataset."""
+"""Files that are read from end to end: text, and formats that `pyarrow.dataset` reads."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as slot
 from datetime import time
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,11 +29,11 @@ from learners.passes.sources.csv.types import (
     declared_csv_dialect,
     declared_type_and_reading,
 )
+from learners.passes.sources.file_formats import CSV, FORMATS, JSON_LINES, PACKED
 from learners.passes.sources.json_lines import common_block_fields, json_lines_table, whole_lines
 from learners.passes.sources.parquet import require_file_size
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
-    PACKED,
     Bounds,
     SourceFile,
     arrow_type_family,
@@ -42,7 +41,6 @@ from learners.passes.sources.source_files import (
 )
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 
-Kind = Literal["CSV", "JSON lines", "Feather", "ORC"]
 BLOCK_BYTES = 4 << 20
 QUOTES = {"*": {"quote": "'"}}
 MAGIC = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd", "lz4": b"\x04\x22\x4d\x18"}
@@ -52,7 +50,7 @@ MAGIC = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "zstd": b"\x28\xb5\x2f\xfd", "lz4":
 class TabularContent:
     """Columns of a file that is read sequentially."""
 
-    kind: Kind
+    kind: str  # a name in the table of formats
     arrow_schema: pa.Schema  # with the types that were found, or told
     header: Header | None = None  # of CSV
     readings: Mapping[str, Reading] = slot(default_factory=dict)  # how values of some columns of CSV are written
@@ -63,7 +61,7 @@ class TabularContent:
     @property
     def types_sha256(self) -> str:
         """Hash of the inferred types and readings, which the file does not contain."""
-        if self.kind not in ("CSV", "JSON lines"):
+        if not FORMATS[self.kind].is_text:
             return ""
         readings = {
             name: [reading.missing, reading.decimal, reading.thousands, *reading.nulls, *_later(reading)]
@@ -90,13 +88,13 @@ class TabularContent:
         """Yield all rows."""
         del row_group
         names = self.arrow_schema.names if columns is None else list(columns)
-        if self.kind in ("Feather", "ORC"):
-            fragment = feather_or_orc_format(self.kind).make_fragment(file.path, filesystem)
+        if not FORMATS[self.kind].is_text:
+            fragment = arrow_file_format(self.kind).make_fragment(file.path, filesystem)
             yield from fragment.to_batches(columns=names, batch_size=BATCH_ROWS, use_threads=False, batch_readahead=1)
             return
         _, stream = open_hashed_stream(filesystem, file.path)
         with stream:
-            for batch in self._read(stream, names) if self.kind == "CSV" else self._json(stream):
+            for batch in self._read(stream, names) if self.kind == CSV else self._json(stream):
                 for first in range(0, batch.num_rows, BATCH_ROWS):
                     yield batch.slice(first, BATCH_ROWS).select(names)
 
@@ -150,9 +148,12 @@ def _as_written(column: pa.DictionaryArray, reading: Reading, kind: pa.DataType)
     return words.cast(kind).take(column.indices)
 
 
-def feather_or_orc_format(kind: Kind) -> pads.FileFormat:
-    """Return the pyarrow format of Feather or ORC, whose files contain their types."""
-    return pads.IpcFileFormat() if kind == "Feather" else pads.OrcFileFormat()
+def arrow_file_format(kind: str) -> pads.FileFormat:
+    """Return the pyarrow format of files that contain their types."""
+    name = FORMATS[kind].arrow
+    assert name is not None
+    make: Callable[[], pads.FileFormat] = getattr(pads, name)
+    return make()
 
 
 def csv_convert_options(
@@ -205,14 +206,14 @@ def open_hashed_stream(filesystem: pafs.FileSystem, path: str) -> tuple[Hashed, 
     return hashed, plain if codec is None else pa.CompressedInputStream(plain, codec)
 
 
-def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: Kind, types: Types | None = None) -> SourceFile:
+def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: str, types: Types | None = None) -> SourceFile:
     """Read a file once for its columns with types, number of rows and SHA-256.
 
-    `kind`: "CSV", "JSON lines", "Feather" or "ORC".
+    `kind`: a name in the table of formats, other than Parquet.
     `types`: types of columns of text files that are not to be found.
     Raises SourceError if the file is not what its name says, or is damaged.
     """
-    look = {"CSV": _csv, "JSON lines": _json}.get(kind)
+    look = {CSV: _csv, JSON_LINES: _json}.get(kind)
     try:
         info = filesystem.get_file_info(path)
         size = require_file_size(path, info)
@@ -220,7 +221,7 @@ def inspect_tabular_file(filesystem: pafs.FileSystem, path: str, kind: Kind, typ
     except SourceError:
         raise
     except (OSError, ValueError, pa.ArrowException) as error:
-        if kind == "CSV" and "invalid UTF8" in str(error):
+        if kind == CSV and "invalid UTF8" in str(error):
             with open_hashed_stream(filesystem, path)[1] as stream:
                 refuse_non_utf8_lines(stream, path)
         raise SourceError(
@@ -252,9 +253,9 @@ def _wrong_packing(filesystem: pafs.FileSystem, path: str) -> str | None:
 Found = tuple[int, str, TabularContent, dict[str, str]]  # rows, SHA-256, content and hints
 
 
-def _typed(filesystem: pafs.FileSystem, path: str, kind: Kind) -> Found:
+def _typed(filesystem: pafs.FileSystem, path: str, kind: str) -> Found:
     """Inspect a file that contains its types; all bytes are hashed, because its footer does not cover every value."""
-    fragment = feather_or_orc_format(kind).make_fragment(path, filesystem)
+    fragment = arrow_file_format(kind).make_fragment(path, filesystem)
     n_rows, schema = fragment.count_rows(), fragment.physical_schema
     hashed = Hashed(filesystem.open_input_stream(path, compression=None))
     return n_rows, hashed.rest(), TabularContent(kind, schema.remove_metadata()), {}
@@ -310,7 +311,7 @@ def _csv(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
             reading = replace(reading, nulls=_nulls_of(kind, reading, words))
         if reading != Reading():
             readings[name] = reading
-    return n_rows, digest, TabularContent("CSV", pa.schema(fields), header, readings, words, options), hints
+    return n_rows, digest, TabularContent(CSV, pa.schema(fields), header, readings, words, options), hints
 
 
 def _ends_in_quote(filesystem: pafs.FileSystem, path: str, header: Header) -> bool:
@@ -356,7 +357,7 @@ def _json(filesystem: pafs.FileSystem, path: str, types: Types) -> Found:
         name: f"{name!r} holds numbers or truth values in some lines and text in others: all are read as text."
         for name in sorted(mixed)
     }
-    return n_rows, digest, TabularContent("JSON lines", pa.schema(fields)), hints
+    return n_rows, digest, TabularContent(JSON_LINES, pa.schema(fields)), hints
 
 
 def _has_others(schemas: Sequence[pa.Schema], name: str) -> bool:

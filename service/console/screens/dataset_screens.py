@@ -2,6 +2,7 @@
 
 from starlette.requests import Request
 
+from learners.passes.sources.file_formats import FORMAT_NAMES
 from learners.schema import Schema
 from service import product
 from service.console.page_requests import page_limit_and_cursor
@@ -21,7 +22,12 @@ def datasets_screen(request: Request) -> JSONObject:
     """List the data sets by name."""
     workspace = workspace_from_request(request)
     listed = product.list_datasets(workspace, *page_limit_and_cursor(request))
-    return {"datasets": listed.items, "next_cursor": listed.next_cursor, "calls": [Call("GET", "/v1/datasets")]}
+    return {
+        "datasets": listed.items,
+        "next_cursor": listed.next_cursor,
+        "formats": FORMAT_NAMES,
+        "calls": [Call("GET", "/v1/datasets")],
+    }
 
 
 @render_as_page("dataset.html")

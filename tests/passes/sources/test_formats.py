@@ -12,10 +12,12 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.feather as feather
 import pytest
 
 from learners import KDB
 from learners.errors import SourceError, UnknownColumn
+from learners.passes.sources.file_formats import FORMATS, FileFormat
 from learners.passes.sources.source import Source, file_identity
 from learners.passes.sources.tabular import BLOCK_BYTES
 
@@ -302,3 +304,12 @@ def test_the_delimiter_is_the_one_that_cuts_all_rows_alike(text, names, tmp_path
     source = Source.open(tmp_path / "a.csv")
     assert source.arrow_schema.names == names
     assert next(source.batches()).num_columns == len(names)
+
+
+def test_a_format_that_arrow_reads_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(FORMATS, "Record batches", FileFormat("Record batches", (".batches",), arrow="IpcFileFormat"))
+    table = pa.table({"n": [1, 2, 3], "c": ["a", None, "b"]})
+    feather.write_feather(table, tmp_path / "rows.batches", compression="uncompressed")
+    source = Source.open(tmp_path / "rows.batches")
+    assert [file.kind for file in source.files] == ["Record batches"]
+    assert pa.Table.from_batches(source.batches()).equals(table)

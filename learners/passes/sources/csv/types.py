@@ -15,7 +15,8 @@ import pyarrow.csv as pacsv
 
 from learners.errors import columns_flag
 from learners.kernels.arrays import Integers
-from learners.passes.sources.source_files import arrow_type_family, file_format_by_extension
+from learners.passes.sources.file_formats import CSV, file_format_by_extension
+from learners.passes.sources.source_files import arrow_type_family
 from learners.schema import Schema
 from learners.schema.overrides import ALL, DROPPED, ColumnOverride
 from learners.schema.reading import DIALECT_FIELDS, FIELDS, ISO, MINUS, Dialect, Expected, Reading, iso8601_time_mask
@@ -193,7 +194,7 @@ def declared_text_types(
 
 def unused_csv_options(overrides: Mapping[str, Any] | None, paths: Sequence[str]) -> list[str]:
     """Return one sentence about CSV options that have no effect because no file is CSV; empty if all have one."""
-    if any(file_format_by_extension(path) == "CSV" for path in paths):
+    if any(file_format_by_extension(path) == CSV for path in paths):
         return []
     options = [
         f"{option!r} of {'all columns' if name == ALL else f'column {name!r}'}"
