@@ -21,6 +21,11 @@ from service.console.pages import interval_words, page_template_environment
 from service.console.screens.job_screens import parse_job_log_line
 from service.http.app import create_app
 from service.jobs.queue import Job, State
+from service.product.monitoring.monitoring_states import (
+    delete_monitoring_states,
+    load_monitoring_states,
+    save_monitoring_state,
+)
 from service.requests.json_values import JSONObject
 from service.requests.requests import DatasetRequest
 from service.settings import Settings
@@ -206,6 +211,21 @@ def test_rules_and_webhooks_are_shown_as_they_are(site):
     assert site.client.delete(f"/v1/webhooks/{made['id']}").status_code == 204
     assert url not in page(site.client, "/console/settings").text
     site.client.put(path, json={"nats": 0.01, "is_muted": False})
+
+
+def test_lists_say_as_of_when_they_count_what_is_served(site):
+    """A check looks every few minutes; the page of the model counts anew."""
+    with Workspace(Settings(workspace=site.workspace)) as workspace:
+        save_monitoring_state(
+            workspace, "weather", {"version": 1, "rows": {"served": 123_456}, "is_drifting": False}, {}
+        )
+        moment = load_monitoring_states(workspace)["weather"]["looked_at"]
+        text = page(site.client, "/console").text
+        assert f'123,456 <small>as of <time datetime="{moment}" data-clock>{moment[11:16]}</time></small>' in text
+        listed = read(monitoring := page(site.client, "/console/monitoring").text)
+        assert "as of" in listed.text and '<td class="n">123,456</td>' in monitoring
+        assert f'<time datetime="{moment}"' in monitoring
+        delete_monitoring_states(workspace.layout.root, ["weather"])
 
 
 def test_names_of_others_stay_text(site):

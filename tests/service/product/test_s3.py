@@ -32,6 +32,14 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.lake_tables import DeltaHistory, IcebergHistory, anew, people
 from tests.passes.test_engine import same
+from tests.service.asking import training
+from tests.service.product.datasets.test_holdout_laws import (  # noqa: F401 (a fixture)
+    contents,
+    recorded,
+    require_partition,
+    require_told,
+    table_of,
+)
 from tests.service.product.datasets.test_lake_refresh import model_of, n_read, snapshot_of, train
 from tests.web import Quiet, serving
 
@@ -110,6 +118,20 @@ class Throttled(Quiet):
         url, headers = f"http://{self.store}{self.path}", dict(self.headers)
         told = httpx.request(self.command, url, headers=headers, content=body or None)
         self.answer(told.status_code, told.content, {k: v for k, v in told.headers.items() if k != "transfer-encoding"})
+
+
+def test_rows_of_a_store_divide_into_two_parts(bucket, tmp_path, recorded):
+    uri, kept_back = "s3://shop/divided/*.parquet", []
+    with Workspace(Settings(workspace=tmp_path / "workspace")) as place:
+        for parts in ((0, 1), (2,)):
+            for part in parts:
+                bucket.put(f"divided/{part}.parquet", table_of(300 * part, 300))
+            recorded.clear()
+            request = training(uri, target="y", columns={"id": "drop"}, update=True, holdout_by="random")
+            version = product.train_model_version(place, request)
+            require_told(version, *require_partition(recorded, 300 * (parts[-1] + 1)))
+            kept_back.append(contents(recorded[-1].kept_back).keys())
+    assert {row for row in kept_back[1] if row < 600} == kept_back[0]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import gzip
 import json
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -304,3 +305,36 @@ def test_a_champion_that_kept_back_other_rows_at_random_has_no_advantage_in_sile
     told = refreshed(workspace, folder, **how)
     words = "version 1 has learned" in told["reason"]
     assert words is is_said, told["reason"]
+
+
+def in_duckdb(folder, monkeypatch, rows):
+    with duckdb.connect(str(folder / "shop.db")) as database:
+        database.register("rows", rows)
+        database.execute("CREATE OR REPLACE TABLE t AS FROM rows")
+    return f"duckdb://{folder}/shop.db?table=t"
+
+
+def in_postgresql(folder, monkeypatch, rows):
+    dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi")
+    url = folder.joinpath("url").read_text()
+    with dbapi.connect(url) as connection, connection.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS holdout")
+        cursor.adbc_ingest("holdout", rows)
+        connection.commit()
+    monkeypatch.setenv("FEWPASS_CREDENTIALS_PG", url)
+    return "credentials://pg?query=SELECT * FROM holdout ORDER BY id"
+
+
+@pytest.mark.parametrize("put", [in_duckdb, in_postgresql])
+@pytest.mark.parametrize("holdout_by", ["random", "order"])
+def test_rows_of_a_database_divide_into_two_parts(put, holdout_by, request, workspace, tmp_path, monkeypatch, recorded):
+    if put is in_postgresql:
+        (tmp_path / "url").write_text(request.getfixturevalue("postgres"))
+    how = {"columns": COLUMNS, "update": True, "holdout_by": holdout_by}
+    for n_rows in (N_ROWS, N_ROWS + 200):  # the table grows: what is read anew is another file
+        uri = put(tmp_path, monkeypatch, table_of(0, n_rows))
+        recorded.clear()
+        version = train(workspace, uri, **how)
+        require_told(version, *require_partition(recorded, n_rows))
+    evaluated = product.evaluate_model_version(workspace, EvaluateRequest(model="m", uris=[uri]))
+    assert "has learned rows of" in evaluated["warnings"][0]
