@@ -9,6 +9,9 @@ from hypothesis import HealthCheck, settings
 
 from tests.processes import HAS_POSTGRES, NO_POSTGRES, postgres_cluster
 
+# Before anything imports them: their assertions show what they compare, too.
+pytest.register_assert_rewrite("tests.support")
+
 # What is slow by nature: browsers, clusters, histories, calibration, kills, clocks, damaged input, whole walks. `make test` does not even
 # collect these files, `make test-slow` collects nothing else; pytest without `--tier` takes all.
 SLOW = [

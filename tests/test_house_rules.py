@@ -193,6 +193,24 @@ def test_no_test_is_skipped_on_the_quiet():
         assert not re.search(r"pytest\.(mark\.)?skip\b", path.read_text()), relative(path)
 
 
+# Fixtures and whole walks that two files share.
+IMPORTED_TESTS = {
+    "tests.faults.test_kills",
+    "tests.security.test_paths",
+    "tests.service.product.datasets.test_holdout_laws",
+}
+
+
+def test_no_test_module_imports_another():
+    """What several tests need is in tests/support: there a change of one test does not reach others."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
+                modules = {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+                tests = {name for name in modules if name.split(".")[-1].startswith("test_")}
+                assert tests <= IMPORTED_TESTS, f"{relative(path)} imports {tests}: move what it needs to tests/support"
+
+
 # Raised without a message, by tests or by those who hang up.
 SILENT = {"BrokenProcessPool", "Cancelled", "KeyboardInterrupt", "OSError", "Refused", "Stop", "StopIteration"}
 SILENT |= {"ZeroDivisionError", "httpx.HTTPError"}

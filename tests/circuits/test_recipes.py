@@ -15,8 +15,7 @@ from learners.models.query import Conditional, Marginal
 from learners.passes.learner import Learner, drive
 from learners.registry import recipes
 from learners.schema import Chunk
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import OVERRIDES, write
+from tests.support.passes import OVERRIDES, same, write
 
 HOW = [
     {"structure": structure, "learning": learning, "passes": 3, "states": 3}

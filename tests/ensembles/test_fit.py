@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from learners.classifiers.structure import Structure
-from learners.counts.family_counts import Family, FamilyCounts
+from learners.counts.family_counts import FamilyCounts
 from learners.ensembles.fit import (
     MOST_ROWS,
     Pool,
@@ -15,18 +14,9 @@ from learners.ensembles.fit import (
     leave_one_out_log_scores,
     member_log_terms,
 )
-from learners.ensembles.members import Member
 from learners.ensembles.pool import compile_ensemble_pool_tables
 from tests import strategies
-
-SIZES = [4, 3, 3, 2]
-
-
-def member(order):
-    """Each attribute of the order has all before it as its parents."""
-    parents = tuple(tuple(order[:rank]) for rank in range(len(order)))
-    families = tuple(Family(own, above) for own, above in zip(order, parents, strict=True))
-    return Member(Structure(tuple(order), parents), families)
+from tests.support.ensembles import SIZES, member
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])

@@ -22,8 +22,7 @@ from learners.passes.learner import MemoryStore, Part, drive
 from learners.passes.memory import memory_limit
 from learners.registry.recipes import learner
 from tests import strategies
-from tests.ensembles.test_fit import SIZES, member
-from tests.ensembles.test_model import same_arrays, table_of
+from tests.support.ensembles import SIZES, member, same_arrays, table_of
 
 ROWS = 900
 

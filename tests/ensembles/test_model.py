@@ -23,18 +23,7 @@ from learners.registry import recipes
 from learners.schema import Kept
 from learners.schema.encoding.column_views import Views
 from tests import strategies
-
-
-def table_of(n, seed=0, classes=("no", "yes")):
-    """A class that depends on two numbers together and on a word; some numbers are missing."""
-    rng = np.random.default_rng(seed)
-    a, b, noise = rng.normal(size=(3, n))
-    word = rng.choice(["red", "green", "blue"], n)
-    label = ((a > 0) ^ (b > 0.3)).astype(int) + (word == "red") * (rng.random(n) < 0.4)
-    number = pa.array(np.where(rng.random(n) < 0.1, np.nan, noise), from_pandas=True)
-    y = np.array(classes)[np.minimum(label, len(classes) - 1)]
-    return pa.table({"a": a, "b": b, "noise": number, "word": word, "class": y})
-
+from tests.support.ensembles import same_arrays, table_of
 
 CLASSES = {2: ("no", "yes"), 3: ("no", "perhaps", "yes")}
 
@@ -49,14 +38,6 @@ def trained(learner="auto", n_classes=2, threads=1, **parameters):
 def chunk_for(model, n=200, seed=1, drop=()):
     rows = table_of(n, seed, CLASSES[model.schema.n_classes]).drop_columns(["class", *drop])
     return encode(rows, model.schema)
-
-
-def same_arrays(one, other):
-    (h1, a1), (h2, a2) = one.to_arrays(), other.to_arrays()
-    assert json.dumps(h1, sort_keys=True) == json.dumps(h2, sort_keys=True)
-    assert a1.keys() == a2.keys()
-    for name in a1:
-        assert np.array_equal(a1[name], a2[name], equal_nan=a1[name].dtype.kind == "f"), name
 
 
 @pytest.mark.parametrize("learner", ["eskdb", "auto"])

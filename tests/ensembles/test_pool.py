@@ -1,56 +1,30 @@
 """What an ensemble answers, from the definition: its rows, its weights, its trees, and the joint member summed by brute force."""
 
 import json
-from functools import cache, partial
+from functools import partial
 from itertools import product
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from scipy.special import logsumexp
 
-from learners import Source, collect, drive, encode, load_model
+from learners import load_model
 from learners.classifiers.baselines.boosted import CodeTable, load_xgboost_booster
 from learners.counts.family_counts import FamilyCounts
 from learners.counts.pairwise import PairwiseCounts
-from learners.ensembles.cuts import OF_PAIRS, ensemble_schema, member_parent_grouping_index
+from learners.ensembles.cuts import OF_PAIRS, member_parent_grouping_index
 from learners.ensembles.fit import fit_family_trees
 from learners.ensembles.members import distinct_families, draw_ensemble_members
 from learners.ensembles.recipes import draw_max_parents_per_member
 from learners.errors import InvalidArray
-from learners.passes.column_summaries import ColumnSummaries
-from learners.registry import recipes
 from learners.schema import Chunk
 from learners.schema.encoding.column_views import Views
 from tests.naive import ensembles as naive
 from tests.naive.counts import family_counts
 from tests.naive.information import mutual_information
+from tests.support.ensembles import MEMBERS, trained
 
-N_ROWS = 600
-MEMBERS = 2
 CASES = [("eskdb", 2), ("eskdb", 256), ("auto", 2), ("auto", 4)]
-
-
-def table(n_classes):
-    """Two numbers that matter together, a third, and a word; each class more than once."""
-    rng = np.random.default_rng(0)
-    a, b, c = rng.normal(size=(3, N_ROWS))
-    word = rng.choice(["red", "green", "blue"], N_ROWS)
-    label = ((a > 0) ^ (b > 0.3)) + 2 * (word == "red")
-    y = (label % n_classes if n_classes < 10 else np.arange(N_ROWS) % n_classes).astype(int)
-    return pa.table({"a": a, "b": b, "c": c, "word": word, "class": np.char.mod("c%03d", y)})
-
-
-@cache
-def trained(learner, n_classes):
-    """A model of two members by a schema with cut points for many, and the rows it has learned."""
-    rows = table(n_classes)
-    source = Source.of_table(rows)
-    schema = ensemble_schema(collect(ColumnSummaries("class"), source), 40, 0)
-    assert max(len(attribute.cuts) for attribute in schema.attributes) > 255
-    model = drive(recipes.learner(learner, {"members": MEMBERS}, "class", schema), source)
-    y = np.searchsorted(schema.classes, rows["class"].to_pylist())
-    return model, encode(rows, schema).x, y
 
 
 def family_terms(model, x, y):

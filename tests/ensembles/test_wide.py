@@ -1,23 +1,17 @@
 """More cut points than a byte tells apart: however a model comes about, it is the same bit for bit."""
 
-from functools import cache
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from learners import Source, collect, drive
-from learners.ensembles.cuts import ensemble_schema
-from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.learner import MemoryStore
 from learners.passes.sources.row_filter import Selection, select_newest_rows
-from learners.registry import recipes
 from learners.schema import Kept
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import OVERRIDES, User, days, learned, write
+from tests.support.ensembles import PARAMETERS, fresh, schema_of
+from tests.support.passes import User, days, learned, same, write
 
-PARAMETERS = {"members": 2}
 N_DAYS = 6
 PER_DAY = 200
 
@@ -25,18 +19,6 @@ PER_DAY = 200
 @pytest.fixture
 def folder(tmp_path):
     return days(tmp_path, N_DAYS, n=PER_DAY)
-
-
-@cache
-def schema_of(folder):
-    """Cut points for more members than are learned: it is these that need two bytes, not the time of many members."""
-    schema = ensemble_schema(collect(ColumnSummaries("class", OVERRIDES), Source.open(folder)), 40, 0)
-    assert max(len(attribute.cuts) for attribute in schema.attributes) > 255
-    return schema
-
-
-def fresh(name, kept):
-    return recipes.learner(name, PARAMETERS, "class", kept, OVERRIDES)
 
 
 @pytest.mark.parametrize("name", ["eskdb", "auto"])

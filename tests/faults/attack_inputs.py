@@ -14,7 +14,7 @@ from storage.models.model_file import read_model_file, write_model
 from tests.classifiers.baselines.booster_mutants import change
 from tests.passes.hostile import MB, REPEATING, long_texts, written
 from tests.service.asking import learn
-from tests.service.product.versions.test_registry import parts_of, rebuilt
+from tests.support.product import parts_of, rebuilt
 
 ENCODINGS = {
     "PLAIN": ("number", "fraction", "text", "truth"),

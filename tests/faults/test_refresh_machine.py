@@ -29,8 +29,8 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.models.compiled import map_compiled
 from tests.machines import run_machine
-from tests.passes.test_engine import same
 from tests.processes import record
+from tests.support.passes import same
 
 DAY_S = 86_400
 START_S = 1_767_225_600

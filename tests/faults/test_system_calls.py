@@ -12,26 +12,10 @@ import signal
 import pytest
 
 from tests.processes import record
+from tests.support.seen_states import Reference, same_bits, seen
 
 OPERATIONS = ["train", "update", "forget", "alias", "publish", "delete", "backup", "restore"]
 FAULTS = {"kill": ("kill", 0), "EIO": ("once", errno.EIO), "full": ("from_then_on", errno.ENOSPC)}
-
-
-def seen(facts):
-    return {name: facts[name] for name in ("versions", "aliases", "rules")}
-
-
-class Reference:
-    """An operation that nothing disturbs: how many calls it makes, and what others see before and after it."""
-
-    def __init__(self, forker, operation):
-        forker.reset()
-        self.before = forker.ask("facts")
-        done = forker.ask(operation)
-        assert "error" not in done, done
-        self.calls = done["calls"]
-        self.after = forker.ask("facts")
-        assert self.before["doctor"] == self.after["doctor"] == [], (self.before, self.after)
 
 
 def disturb(forker, operation, reference, at, fault):
@@ -73,25 +57,6 @@ def disturb(forker, operation, reference, at, fault):
     final = seen(forker.ask("facts"))
     assert same_bits(final, after), (where, final, after)
     return outcome
-
-
-def same_bits(found, expected):
-    """Whether each name means the same bits; a run that was repeated may have taken another number."""
-
-    def told(seen):
-        newest = {name.partition("@")[0]: bits for name, bits in sorted(seen["versions"].items(), key=_number)}
-        aliases = {
-            (name, alias): seen["versions"][f"{name}@{number}"]
-            for name, its in seen["aliases"].items()
-            for alias, number in its.items()
-        }
-        return {"newest": newest, "aliases": aliases, "rules": seen["rules"]}
-
-    return told(found) == told(expected)
-
-
-def _number(item):
-    return int(item[0].partition("@")[2])
 
 
 @pytest.mark.parametrize(("operation", "fault"), [*zip(OPERATIONS, itertools.cycle(FAULTS), strict=False)])

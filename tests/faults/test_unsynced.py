@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 
-from tests.faults.test_system_calls import Reference, same_bits, seen
 from tests.faults.unsynced import Disk, names_of, of_path, write
 from tests.processes import record
+from tests.support.seen_states import Reference, same_bits, seen
 
 OPERATIONS = ["alias", "publish", "train", "update", "delete", "backup", "restore"]
 MADE = {"backup": "copy", "restore": "restored"}

@@ -14,7 +14,7 @@ from learners.errors import InvalidParameter, NoClass
 from learners.evaluation.metrics import evaluate, score_probability_rows
 from learners.evaluation.model_report import ModelReport, model_report_from_scores
 from service.requests.problems import InvalidRequest
-from tests.service.cli import test_cli
+from tests.support import cli
 
 
 @pytest.fixture(scope="module")
@@ -134,8 +134,8 @@ def test_the_command_writes_the_page(frame, model, tmp_path):
     fewpass.publish(model, "income@champion", workspace=here["workspace"])
     page = tmp_path / "report.html"
     asked = ["report", "income@champion", tmp_path / "rows.parquet", "--html", page]
-    assert model.report(frame).numbers.verdict in test_cli.fewpass(*asked, **here).stdout.replace("\n", " ")
+    assert model.report(frame).numbers.verdict in cli.fewpass(*asked, **here).stdout.replace("\n", " ")
     text = page.read_text()
     assert model.report(frame).numbers.verdict in text and "fewpass report income@1" in text
-    assert "--force" in test_cli.fewpass(*asked, code=1, **here).stderr
-    test_cli.fewpass(*asked, "--force", **here)
+    assert "--force" in cli.fewpass(*asked, code=1, **here).stderr
+    cli.fewpass(*asked, "--force", **here)

@@ -16,11 +16,10 @@ from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.sources.row_filter import select_newest_rows
 from learners.registry import recipes
 from learners.schema import Kept
-from tests.ensembles.test_wide import fresh
-from tests.ensembles.test_wide import schema_of as wide_schema
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import OVERRIDES, days, write
 from tests.processes import ended, runs, wait_for
+from tests.support.ensembles import fresh
+from tests.support.ensembles import schema_of as wide_schema
+from tests.support.passes import OVERRIDES, days, same, write
 
 pytest.importorskip("distributed")
 

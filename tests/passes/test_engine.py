@@ -1,6 +1,5 @@
 """Passes: the same on any number of threads, stopped by an exception, and telling how far they are."""
 
-import json
 import threading
 
 import numpy as np
@@ -16,6 +15,7 @@ from learners.passes.engine import Progress, collect
 from learners.passes.learner import MemoryStore, Part, drive
 from learners.registry import recipes
 from tests.processes import wait_for
+from tests.support.passes import same
 
 LEARNERS = [
     ("nb", {}),
@@ -68,17 +68,6 @@ class Store(MemoryStore):
 def fit(source, name="nb", parameters=None, schema=None, overrides=None, **how):
     """What a learner makes of a source, or of parts."""
     return drive(recipes.learner(name, parameters or {}, "class", schema, overrides), source, **how)
-
-
-def same(a, b):
-    """Whether two models are equal bit for bit."""
-    (header_a, arrays_a), (header_b, arrays_b) = a.to_arrays(), b.to_arrays()
-    assert json.loads(json.dumps(header_a)) == json.loads(json.dumps(header_b))  # a file has lists for tuples
-    assert arrays_a.keys() == arrays_b.keys()
-    for name, array in arrays_a.items():
-        assert array.dtype == arrays_b[name].dtype, name
-        assert np.array_equal(array, arrays_b[name], equal_nan=array.dtype.kind == "f"), name
-    return True
 
 
 @pytest.mark.parametrize(("name", "parameters"), LEARNERS)

@@ -12,7 +12,7 @@ from learners.passes.sources.source import Source, file_identity
 from learners.registry import recipes
 from learners.schema import Kept
 from tests.lake_tables import DeltaHistory, IcebergHistory, anew
-from tests.passes.test_engine import same
+from tests.support.passes import same
 
 STEPS = ["append", "append", "delete", "delete", "merge", "compact", "compact", "overwrite", "vacuum", "grow"]
 LEARNERS = [("nb", {}), ("kdb", {"k": 1})]

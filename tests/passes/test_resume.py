@@ -22,9 +22,8 @@ from learners.passes.statistic_reuse import Recall, Supply
 from learners.registry import recipes
 from storage.datasets.statistics import CheckpointFile
 from storage.models.compiled import map_compiled
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import User, days, learned
 from tests.processes import wait_for
+from tests.support.passes import User, days, learned, same
 
 # Each line it is sent starts a run of its own; only the importing, which takes a second, is done once for all of them.
 PROGRAM = """

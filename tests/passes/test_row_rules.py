@@ -17,7 +17,7 @@ from learners.passes.sources.row_filter import Selection
 from learners.registry import recipes
 from learners.schema import Schema
 from learners.schema.overrides import MOST_WEIGHT
-from tests.passes.test_engine import same
+from tests.support.passes import same
 
 N = 300
 COLUMNS = {"w": {"weight": True}}

@@ -20,55 +20,9 @@ from learners.passes.sources.source import Source, file_identity
 from learners.passes.statistic_reuse import Recall, Supply
 from learners.registry import recipes
 from learners.schema import Kept, discretise
-from tests.passes.test_engine import same
+from tests.support.passes import OVERRIDES, START, User, days, learned, same, write
 
 LEARNERS = [("nb", {}), ("tan", {}), ("kdb", {"k": 2}), ("kdb", {"k": 3, "estimator": "hdp-map"}), ("skdb", {"k": 2})]
-DAY = datetime.timedelta(days=1)
-START = datetime.datetime(2026, 1, 1)
-
-
-class User:
-    """Rows of one user are not wanted."""
-
-    text = "not (user = 3)"
-    columns = ("user",)
-
-    def mask(self, rows, file, fragment, offset):
-        return pc.not_equal(rows.column("user"), 3).to_numpy(zero_copy_only=False)
-
-    def implies(self, text):
-        return self if text == self.text else None
-
-
-def write(folder, day, values=("a", "b", "c"), n=600, nulls=False, classes=("no", "yes"), seed=None):
-    rng = np.random.default_rng(day if seed is None else seed)
-    y = rng.integers(0, len(classes), n)
-    columns = {}
-    for j in range(5):
-        codes = (y * (rng.random(n) < 0.5) + rng.integers(0, len(values), n)) % len(values)
-        mask = rng.random(n) < 0.1 if nulls and j % 2 else np.zeros(n, bool)
-        columns[f"x{j}"] = pa.array(np.array(values)[codes], mask=mask)
-    columns |= {"number": rng.normal(size=n) + y, "user": rng.integers(0, 9, n)}
-    seconds = rng.integers(0, 86_400, n).tolist()
-    columns["time"] = [START + day * DAY + datetime.timedelta(seconds=second) for second in seconds]
-    columns["class"] = np.array(classes)[y]
-    pq.write_table(pa.table(columns), folder / f"{day:02d}.parquet", row_group_size=250)
-
-
-def days(folder, n_days, **how):
-    """A folder with a file for each day."""
-    folder.mkdir(exist_ok=True)
-    for day in range(n_days):
-        write(folder, day, **how)
-    return folder
-
-
-OVERRIDES = {"user": "drop", "time": "drop"}
-
-
-def learned(name, parameters, source, kept=None, store=None, selection=None, accounts=None):
-    learner = recipes.learner(name, parameters, "class", kept, OVERRIDES)
-    return drive(learner, [Part(source, store, selection)], accounts=accounts)
 
 
 @pytest.fixture

@@ -25,9 +25,9 @@ from learners.registry.networks.model_networks import TablesTooLarge, best_graph
 from learners.registry.networks.network_answers import answer_network_queries
 from tests.naive.networks import probability, random_network
 from tests.orders.conftest import NETWORKS, needs_networks
-from tests.orders.formats.test_network_files import table_cells
 from tests.orders.problems import gaussian_table
 from tests.strategies import up_to
+from tests.support.orders import table_cells
 
 TOLERANCE = 1e-12
 COIN = "variable coin { type discrete [ 2 ] { head, tail }; }"

@@ -16,42 +16,13 @@ from learners.registry.later_rows import GOES_ON
 from learners.schema import Kept, Schema
 from learners.schema.encoding.encode import encode
 from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
-from tests.passes.test_engine import same
-
-N = 6_000
-START = np.datetime64("2026-01-01", "s")
-
-
-def table(level, seed=0):
-    """Rows an hour apart: the odds of the class go with a number, and with the level of their day."""
-    random = np.random.default_rng(seed)
-    hours = np.arange(N)
-    a = random.integers(0, 4, N)
-    odds = 1.2 * (a - 1.5) + level(hours)
-    return pa.table(
-        {
-            "when": START + hours.astype("timedelta64[h]"),
-            "ticket": 1_000 + hours,
-            "a": a,
-            "b": random.normal(size=N),
-            "late": np.where(random.random(N) < 1 / (1 + np.exp(-odds)), "yes", "no"),
-        }
-    )
-
-
-def regimes(hours):
-    """Weeks of their own, of which none tells anything of the next."""
-    return np.random.default_rng(3).normal(0, 2.5, N)[hours // 168]
+from tests.support.passes import same
+from tests.support.registry import N, regimes, rush_hours, table
 
 
 def lasting(hours):
     """A change that stays."""
     return np.where(hours < N // 4, -2.0, 2.0)
-
-
-def rush_hours(hours):
-    """Weeks of their own, and hours that come again."""
-    return regimes(hours) + np.where((hours % 24 >= 16) & (hours % 24 < 20), 4.0, -1.0)
 
 
 def learned(rows, name="nb", **more):

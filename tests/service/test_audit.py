@@ -16,7 +16,7 @@ from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
 from tests.service.asking import learn
 from tests.service.conftest import weather
-from tests.service.http.test_predict import problem
+from tests.support.http import problem
 
 
 def run(*arguments, code=0):

@@ -19,7 +19,7 @@ from learners.passes.memory import memory_limit, set_memory_limit
 from learners.registry import recipes
 from service.product.datasets.dataset_statistics import JobCheckpoints
 from tests.circuits.answer_circuits import learned
-from tests.passes.test_engine import same
+from tests.support.passes import same
 
 SETTINGS = {"learning": "gibbs", "iterations": 60, "draws": 20}
 

@@ -13,10 +13,10 @@ from learners.circuits.queries.queries import answer_all
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
 from tests.circuits.map_circuits import random_circuit
-from tests.circuits.queries.test_likelihoods import CIRCUIT, MIXED, schema_of, some_evidence
 from tests.naive import circuits as naive
 from tests.naive.map import categorical, mixture
 from tests.strategies import up_to
+from tests.support.circuits import CIRCUIT, MIXED, schema_of, some_evidence
 
 
 def draws_of(rng, circuit, n_draws=5):

@@ -16,10 +16,10 @@ from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import StatisticMismatch
 from tests import laws
 from tests.circuits.answer_circuits import needs_public_circuits, public_circuit, public_rows
-from tests.circuits.evaluation.test_evaluate import as_row, chain, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit
 from tests.naive import induced_trees as naive
 from tests.naive.map import mixture
+from tests.support.circuits import as_row, chain, mixed_circuit, mixed_rows, random_rows
 
 # A row's share is rounded to 2^-32.
 ROUNDED = 2.0**-31

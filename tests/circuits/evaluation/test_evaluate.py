@@ -10,60 +10,14 @@ from hypothesis import strategies as st
 from learners.circuits.errors import InvalidEvidence
 from learners.circuits.evaluation.evaluate import log_induced_trees, log_values, root_log_values_from_leaves
 from learners.circuits.evaluation.evaluate_kernels import root_log_values_by_block, root_log_values_by_row
-from learners.circuits.kernels import CATEGORICAL, EXPONENTIAL, GAUSSIAN, INDICATOR, POISSON
-from learners.circuits.structures.text import CircuitBuilder
+from learners.circuits.kernels import GAUSSIAN, POISSON
 from tests.circuits.answer_circuits import needs_public_circuits, public_circuit
 from tests.circuits.map_circuits import random_circuit
 from tests.naive import induced_trees as naive
 from tests.naive.circuits import joint
 from tests.naive.map import categorical, mixture
 from tests.naive.node_logs import node_log_derivatives, node_log_values
-
-
-def random_rows(rng, circuit, n_rows, missing=0.3):
-    """Complete and incomplete rows: codes, NaN where missing."""
-    x = rng.integers(0, circuit.n_values[:, None], (circuit.n_variables, n_rows)).astype(float)
-    x[rng.random(x.shape) < missing] = np.nan
-    return x
-
-
-def as_row(column):
-    return {v: value for v, value in enumerate(column.tolist()) if not math.isnan(value)}
-
-
-def mixed_circuit(rng):
-    """A DAG of sums and products over one variable of every kind."""
-    build = CircuitBuilder([3, 9, 0, 0, 0])
-
-    def mixture(*children):
-        return build.sum(children, np.log(rng.dirichlet(np.ones(len(children)))))
-
-    few = [build.leaf(CATEGORICAL, 0, np.log(rng.dirichlet(np.ones(3)))) for _ in range(2)]
-    many = [build.leaf(CATEGORICAL, 1, np.log(rng.dirichlet(np.ones(9)))) for _ in range(2)]
-    some = build.sum([build.leaf(INDICATOR, 1, [value]) for value in (7, 2, 5)], np.log(rng.dirichlet(np.ones(3))))
-    only = build.leaf(INDICATOR, 1, [4])
-    normal = [build.leaf(GAUSSIAN, 2, [rng.normal(), rng.uniform(0.2, 2)]) for _ in range(3)]
-    counts = [build.leaf(POISSON, 3, [rng.uniform(0.5, 5)]) for _ in range(2)]
-    waits = [build.leaf(EXPONENTIAL, 4, [rng.uniform(0.5, 50)]) for _ in range(2)]
-    shared = mixture(*normal)
-    left = [
-        build.product([mixture(*few), shared, mixture(many[0], only, some)]),
-        build.product([few[0], normal[0], some]),
-        build.product([few[1], shared, mixture(many[1], only)]),
-    ]
-    right = [build.product([counts[k], waits[k]]) for k in range(2)]
-    tops = [build.product([mixture(*left), mixture(*right)]) for _ in range(2)]
-    mixture(*tops, build.product([left[1], right[0]]))
-    return build.circuit()
-
-
-def mixed_rows(rng, n_rows, missing=0.3):
-    x = np.stack([
-        rng.integers(0, 3, n_rows), rng.integers(0, 9, n_rows), rng.normal(size=n_rows),
-        rng.poisson(3, n_rows), rng.exponential(0.2, n_rows),
-    ]).astype(float)  # fmt: skip
-    x[rng.random(x.shape) < missing] = np.nan
-    return x
+from tests.support.circuits import as_row, chain, mixed_circuit, mixed_rows, random_rows
 
 
 @given(seed=st.integers(0, 2**32 - 1))
@@ -113,11 +67,6 @@ def test_a_row_does_not_depend_on_its_neighbours_nor_on_the_type(seed):
     assert np.array_equal(whole, one_by_one)
     for missing, dtype in ((-1, np.int64), (200, np.uint8), (9, np.int8), (1000, np.uint16)):
         assert np.array_equal(whole, log_values(circuit, np.where(np.isnan(x), missing, x).astype(dtype)))
-
-
-def chain(n, p):
-    """A mixture of two products of n Bernoulli leaves."""
-    return mixture([[categorical(1 - p, p)] * n] * 2, [0.25, 0.75])
 
 
 @pytest.mark.parametrize("n_rows", [1, 40])

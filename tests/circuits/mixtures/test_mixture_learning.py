@@ -13,7 +13,7 @@ from learners.circuits.queries.column_values import fill_cells, nameable
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
 from tests.circuits.answer_circuits import learned
-from tests.passes.test_engine import same
+from tests.support.passes import same
 
 
 def table_of(n, seed=0, missing=0.0):

@@ -9,58 +9,13 @@ import pytest
 from scipy.stats import kstest, norm, truncnorm
 
 from learners.circuits.errors import ImpossibleEvidence, InvalidEvidence
-from learners.circuits.kernels import GAUSSIAN
 from learners.circuits.queries.queries import answer, answer_all
 from learners.errors import UnknownColumn
 from learners.models.evidence import NoneOf, Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Sample, Surprise
-from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
 from tests.naive import circuits as naive
-from tests.naive.map import categorical, mixture
-
-VALUES = ("a", "b", "c")
-
-
-def schema_of(circuit):
-    """Nominal columns x0, x1, … and columns of whole numbers in intervals, in turn."""
-    sizes = circuit.n_values.tolist()
-    attributes = [
-        Attribute(f"x{v}", "nominal", VALUES[:size])
-        if v % 2 == 0
-        else Attribute(f"x{v}", "numeric", cuts=(10.0, 20.0)[: size - 1], arrow_type="int64")
-        for v, size in enumerate(sizes)
-    ]
-    return Schema(tuple(attributes), None, ("",))
-
-
-def some_evidence(rng, circuit, v):
-    """Evidence of one column, its soft evidence, and the weight of each of its codes."""
-    size = int(circuit.n_values[v])
-    is_nominal = v % 2 == 0
-    kind = rng.integers(5)
-    if kind == 0:
-        code = int(rng.integers(size))
-        value = VALUES[code] if is_nominal else (5, 15, 25)[code]
-        return {f"x{v}": value}, {}, np.eye(size)[code]
-    if kind == 1:
-        weights = rng.choice([0.0, 0.3, 1.0, 4.0], size)
-        weights[rng.integers(size)] = 0.7
-        names = VALUES if is_nominal else ("(-inf, 10]", "(10, 20]", "(20, inf]") if size == 3 else ("5", "15")
-        return {}, {f"x{v}": dict(zip(names, weights.tolist(), strict=False))}, weights
-    if not is_nominal and kind == 2:
-        first = int(rng.integers(size))
-        last = int(rng.integers(first, size))
-        low, high = (None, 11, 21)[first], (10, 20, None)[last] if last < size - 1 else None
-        if low is None and high is None:
-            low, first = 11, 1
-        return {f"x{v}": Range(low, high)}, {}, np.array([float(first <= code <= last) for code in range(size)])
-    chosen = rng.random(size) < 0.6
-    chosen[rng.integers(size)] = True
-    told = [VALUES[code] if is_nominal else (5, 15, 25)[code] for code in np.flatnonzero(chosen)]
-    if kind == 3 and not chosen.all():
-        return {f"x{v}": NoneOf(tuple(told))}, {}, (~chosen).astype(float)
-    return {f"x{v}": tuple(told)}, {}, chosen.astype(float)
+from tests.support.circuits import CIRCUIT, MIXED, schema_of, some_evidence
 
 
 def problem(seed):
@@ -147,32 +102,6 @@ def test_samples_follow_the_weights():
             share = sum(row[f"x{v}"] == label for row in rows) / len(rows)
             p = sum(q for codes, q in weighted.items() if codes[v] == code) / total
             assert share == pytest.approx(p, abs=5 * math.sqrt(p * (1 - p) / len(rows)) + 1e-12)
-
-
-# colour: missing is a value of its own; size: in intervals of numbers with fractions; weight: its own numbers; n: few numbers.
-MIXED = Schema(
-    (
-        Attribute("colour", "nominal", ("red", "green"), has_missing=True),
-        Attribute("size", "numeric", cuts=(1.0, 2.5), has_missing=True, arrow_type="double"),
-        Attribute("weight", "numeric", arrow_type="double"),
-        Attribute("n", "nominal", (3, 5, 8), arrow_type="int64"),
-        Attribute("day", "numeric", cuts=(86_400.0 * 3,), arrow_type="date32[day]"),
-        Attribute("rare", "nominal", (1, 2), n_folded=3, arrow_type="int64"),
-    ),
-    None,
-    ("",),
-)
-
-
-CIRCUIT = mixture(
-    [
-        [categorical(0.1, 0.5, 0.4), categorical(0.2, 0.1, 0.2, 0.5), (GAUSSIAN, [1.0, 2.0]),
-         categorical(0.0, 0.4, 0.6), categorical(0.3, 0.7), categorical(0.3, 0.3, 0.4)],
-        [categorical(0.2, 0.8, 0.0), categorical(0.0, 0.6, 0.2, 0.2), (GAUSSIAN, [5.0, 1.0]),
-         categorical(0.3, 0.3, 0.4), categorical(0.9, 0.1), categorical(0.1, 0.1, 0.8)],
-    ],
-    [0.4, 0.6],
-)  # fmt: skip
 
 
 def probability(evidence, **likely):

@@ -17,11 +17,11 @@ from learners.circuits.streaming.shards import merge_shard_posteriors
 from learners.circuits.structures.text import CircuitBuilder
 from learners.errors import InvalidParameter, StatisticMismatch
 from tests.circuits.answer_circuits import needs_public_circuits, public_circuit, public_rows
-from tests.circuits.evaluation.test_evaluate import as_row, mixed_circuit, mixed_rows, random_rows
 from tests.circuits.map_circuits import random_circuit
 from tests.laws import through_a_stream
 from tests.naive import induced_trees as naive
 from tests.naive.map import flat_circuit, mixture
+from tests.support.circuits import as_row, mixed_circuit, mixed_rows, random_rows
 
 
 def two_leaves():

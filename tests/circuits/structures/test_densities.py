@@ -31,7 +31,7 @@ from learners.schema.encoding.json_records import encode_json_columns, encode_js
 from learners.schema.overrides import ColumnOverride
 from tests.circuits.map_circuits import random_circuit
 from tests.naive.map import flat_circuit
-from tests.passes.test_engine import same
+from tests.support.passes import same
 
 OTHERS = {"structure": "chow-liu", "n_bins": 4}
 NAMES = ("gaussian", "poisson", "exponential")

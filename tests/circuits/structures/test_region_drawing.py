@@ -13,8 +13,8 @@ from learners.circuits.kernels import CATEGORICAL, PRODUCT, SUM
 from learners.circuits.structures.region_drawing import PictureTooLarge, circuit_regions, to_dot, to_svg
 from learners.schema import Attribute, Schema
 from tests.circuits.map_circuits import random_circuit
-from tests.circuits.queries.test_queries import CIRCUIT, SCHEMA
 from tests.naive.map import flat_circuit
+from tests.support.small_circuit import CIRCUIT, SCHEMA
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -19,7 +19,7 @@ from service.workspace import Workspace
 from storage.errors import CorruptFile
 from storage.models.model_file import write_model
 from tests.classifiers.baselines import booster_mutants
-from tests.classifiers.baselines.test_xgboost import rows, train
+from tests.support.boosters import rows, train
 
 N_CHANGES = int(os.environ.get("FEWPASS_TEST_BOOSTERS", "4"))
 

@@ -18,26 +18,7 @@ from learners.passes.memory import MemoryLimit
 from learners.schema.encoding.json_records import encode_json_records, record_classifier
 from storage.models.compiled import map_compiled, write_compiled
 from tests.conftest import PUBLIC_SETS, needs_public_sets
-
-N = 1200
-
-
-def rows(n_classes, n=N, seed=0):
-    """Words, a skewed number and an integer that tell of the class together; some are missing."""
-    rng = np.random.default_rng(seed)
-    word, number = rng.integers(0, 6, n), rng.lognormal(0, 2, n)
-    small = rng.integers(-5, 40, n)
-    y = ((word % 3) + (number > 1.3) + (small > 20) + (rng.random(n) < 0.1)) % n_classes
-    words = [None if rng.random() < 0.04 else f"w{value}" for value in word]
-    numbers = [None if rng.random() < 0.04 else float(value) for value in number]
-    return pa.table({"word": words, "number": numbers, "small": small, "class": [f"c{value}" for value in y]})
-
-
-def train(source, **parameters):
-    chosen = XGBoostParameters(**({"rounds": 10} | parameters))
-    model = drive(Learner("xgboost", recipes.xgboost("class", chosen), 2), source, threads=1)
-    assert isinstance(model, BoostedModel)
-    return model
+from tests.support.boosters import N, rows, train
 
 
 @pytest.fixture(scope="module", params=[2, 4])

@@ -13,7 +13,7 @@ from learners.classifiers.lookup.look_up_tables import family_lookup_tables, fil
 from learners.classifiers.lookup.lookup import LookupModel
 from learners.classifiers.structure import Structure
 from learners.schema import Chunk
-from tests.registry.networks.test_network_circuits import STRUCTURES, network_joint, trained
+from tests.support.registry import STRUCTURES, network_joint, trained
 
 TOLERANCE = 1e-5  # tables hold logarithms as float32
 

@@ -31,6 +31,7 @@ from service.operations.bench import KnownNetwork
 from tests import laws, strategies
 from tests.naive import estimates as naive
 from tests.naive.known_networks import posterior
+from tests.support.classifiers import networks
 
 COLUMNS = ("a", "b", "c", "d")
 
@@ -64,25 +65,6 @@ def every_form(monkeypatch, form):
     monkeypatch.setattr(lookup_module, "FEW_CLASSES", 0 if form == "many" else 256)
     monkeypatch.setattr(compilation, "SMALL_TABLE", 1 << 14 if form == "dense" else -1)
     monkeypatch.setattr(compilation, "DENSE_RATIO", 10**9 if form == "dense" else 0)
-
-
-@st.composite
-def networks(draw, unseen):
-    """(schema, structure, training chunk, chunk to ask about); with unseen codes if so wished."""
-    wide = draw(st.booleans())
-    schema = draw(strategies.schemas(wide, max_attributes=4))
-    training = strategies.chunk_of(draw(st.integers(0, 9999)), schema, draw(st.sampled_from([1, 5, 40, 300])), 2.0)
-    order = tuple(draw(st.permutations(range(schema.n_attributes))))
-    parents = tuple(
-        tuple(draw(st.lists(st.sampled_from(order[:r]), unique=True, max_size=3))) if r else ()
-        for r in range(len(order))
-    )
-    asked = strategies.chunk_of(draw(st.integers(0, 9999)), schema, 12, 2.0)
-    if unseen:
-        absent = np.random.default_rng(draw(st.integers(0, 99))).random(asked.x.shape) < 0.3
-        x = np.where(absent, schema.domain_sizes[:, np.newaxis], asked.x).astype(schema.code_dtype)
-        asked = Chunk(x, asked.y)
-    return schema, Structure(order, parents), training, asked
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -19,26 +19,9 @@ from learners.counts.family_counts import FamilyCounts
 from learners.errors import InvalidArray, InvalidParameter, SchemaError
 from learners.registry import recipes
 from tests import laws
-from tests.classifiers.lookup.test_lookup import networks
+from tests.support.classifiers import networks, table
 
 N_CLASSES = 10_000
-
-
-def table(n_rows, n_classes, seed=0):
-    """Two texts and a number that together tell most classes apart; every class has two rows at least."""
-    rng = np.random.default_rng(seed)
-    y = np.concatenate([np.arange(n_classes)] * 2 + [rng.integers(0, n_classes, n_rows - 2 * n_classes)])
-    rng.shuffle(y)
-    is_noise = rng.random(n_rows) < 0.05
-    place = np.where(is_noise, rng.integers(0, 100, n_rows), y % 100)
-    return pa.table(
-        {
-            "shelf": [f"s{a}" for a in y // 100],
-            "place": [f"p{a}" for a in place],
-            "weight": y % 7 + rng.normal(0, 0.1, n_rows),
-            "article": pa.array(y * 10),
-        }
-    )
 
 
 @pytest.fixture(scope="module")

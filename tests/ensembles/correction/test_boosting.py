@@ -13,7 +13,7 @@ from learners.ensembles.correction.boosting import (
 from learners.ensembles.weights import Rows, fit_term_weights
 from learners.passes.engine import ignore_progress
 from learners.schema import Chunk
-from tests.ensembles.test_pool import trained
+from tests.support.ensembles import trained
 
 ROUNDS = np.arange(4 * PATIENCE + 1)
 TO_HALF = 0.5 + 1.0 / (1.0 + ROUNDS)  # .512 so far

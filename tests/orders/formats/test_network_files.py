@@ -1,7 +1,6 @@
 """XMLBIF and XDSL, read and written; and network files of any format."""
 
 import csv
-import itertools
 import re
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from learners.orders.formats.network_files import (
 )
 from learners.orders.formats.network_tables import Network, NetworkFileError, replace_network_names
 from learners.registry.discrete_networks import network_model
-from tests.orders.formats.test_bif import ASIA, some_networks
+from tests.support.orders import ASIA, some_networks, table_cells
 
 PUBLISHED = Path(__file__).parent.parent.parent / "published" / "networks"
 # Names and values that the formats have no words for, and a child of parents with two and three values.
@@ -94,15 +93,6 @@ def test_what_others_write_is_read(file):
     for name in network.values:
         # pyAgrum writes six digits.
         assert table_cells(network, name) == pytest.approx(table_cells(plain, name), abs=1e-6)
-
-
-def table_cells(network, name):
-    """p(value | parents) of a table, by the names and values of all of them in whatever order they come."""
-    names = (*network.parents[name], name)
-    cells = itertools.product(*(network.values[each] for each in names))
-    return {
-        frozenset(zip(names, cell, strict=True)): p for cell, p in zip(cells, network.probabilities(name), strict=True)
-    }
 
 
 def test_xdsl_of_pyagrum_with_its_other_order_is_refused():

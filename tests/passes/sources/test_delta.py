@@ -12,13 +12,9 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from learners.errors import SourceError
 from learners.passes.sources.source import Source
 from tests.lake_tables import WrittenTable
+from tests.support.passes import rows_of
 
 ROWS = pa.table({"day": ["a b", "c%d", None, "a b"], "x": [1, 2, 3, 4], "y": ["n", "y", "n", "y"]})
-
-
-def rows_of(source):
-    table = pa.Table.from_batches(source.batches())
-    return sorted(table.to_pylist(), key=str)
 
 
 def told_by_delta(path, version=None):

@@ -20,7 +20,7 @@ from pyiceberg.utils.config import Config
 from learners.errors import SourceError
 from learners.passes.sources.source import Source
 from tests.lake_tables import delete_by_file
-from tests.passes.sources.test_delta import rows_of
+from tests.support.passes import rows_of
 
 DAYS = pa.array([datetime.date(2026, 1, 2), None, datetime.date(2026, 1, 3), datetime.date(2026, 1, 2)])
 ROWS = pa.table({"day": DAYS, "x": [1, 2, 3, 4], "y": ["n", "y", "n", "y"]})

@@ -11,31 +11,8 @@ import pytest
 
 from service.settings import Settings
 from tests.processes import children_of, ended, wait_for
-from tests.service import forks
 from tests.service.forks import local_server
-
-
-def fewpass(*arguments, workspace, code=0):
-    done = forks.run([*map(str, arguments)], os.environ | {"FEWPASS_WORKSPACE": str(workspace)})
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
-def said(*arguments, workspace, code=0):
-    """What a command says; its errors where an exit code is expected."""
-    done = fewpass(*arguments, workspace=workspace, code=code)
-    return done.stderr if code else done.stdout
-
-
-def on_a_line(*arguments, **more):
-    """The same, wherever the terminal breaks it."""
-    return " ".join(said(*arguments, **more).split())
-
-
-def as_json(*arguments, workspace):
-    """What a command says with --json."""
-    return json.loads(fewpass(*arguments, "--json", workspace=workspace).stdout)
+from tests.support.cli import as_json, fewpass, said
 
 
 @pytest.fixture(scope="module")

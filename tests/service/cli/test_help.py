@@ -3,21 +3,15 @@
 `python -m tests.service.cli.test_help` writes it.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import typer.main
 
 from service.cli import COMMANDS, app
+from tests.support.cli import commands
 
 KEPT = Path(__file__).with_name("help.txt")
-
-
-def commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
-    yield name, command
-    for word, below in sorted(getattr(command, "commands", {}).items()):
-        yield from commands(below, f"{name} {word}")
 
 
 def option_line(parameter: click.Parameter) -> str:

@@ -9,22 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from learners.orders.formats.bif import parse_bif
-from tests.service.cli import test_cli
-from tests.service.cli.test_cli import as_json, fewpass
-
-NETWORK = """network weather {
-}
-variable rain { type discrete [ 2 ] { no, yes }; }
-variable lawn { type discrete [ 2 ] { dry, wet }; }
-probability ( rain ) { table 0.8, 0.2; }
-probability ( lawn | rain ) { (no) 0.9, 0.1; (yes) 0.01, 0.99; }
-"""
+from tests.support import cli
+from tests.support.cli import NETWORK, as_json, fewpass
 
 
 @pytest.fixture
 def said(workspace):
     """What commands say; errors where an exit code is expected."""
-    return partial(test_cli.said, workspace=workspace)
+    return partial(cli.said, workspace=workspace)
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from service.settings import Settings
 from service.workspace import Workspace
 from storage.monitoring.alert_records import edit_alert_records
 from tests.service.asking import learn
-from tests.service.cli.test_help import commands
 from tests.service.conftest import weather
-from tests.service.http.test_every_route import ALERT, CIRCUIT, Receiver
+from tests.support.cli import commands
+from tests.support.http import ALERT, CIRCUIT, Receiver
 from tests.support.job_worker import job_worker
 from tests.web import serving
 

@@ -9,8 +9,8 @@ from deltalake import write_deltalake
 from service.terminal_output import EXIT_FAILED
 from tests.processes import in_threads, wait_for, whole_lines
 from tests.service.asking import job_at_end, run_job
-from tests.service.cli.test_cli import fewpass
-from tests.service.http.test_predict import PATH, RECORD, problem
+from tests.support.cli import fewpass
+from tests.support.http import PATH, RECORD, problem
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 FOLLOWED = {"kind": "train", "target": "class", "learner": "nb", "model": "followed"}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from service.http.api.arrow_streams import MAX_SCHEMAS, QuickStreams, read_arrow_stream
 from service.requests.problems import MalformedBody
-from tests.service.http.test_predict import stream_of
+from tests.support.http import stream_of
 
 MOST = 1 << 20
 BATCH = pa.RecordBatch.from_pydict({"a": ["x", None, "y"], "b": [1.5, 2.0, None]})

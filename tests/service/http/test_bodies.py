@@ -26,7 +26,7 @@ from service.serving import class_answers
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import learn
-from tests.service.http.test_predict import stream_of
+from tests.support.http import stream_of
 
 MEBIBYTE = 1 << 20
 PREDICT, JSON = "/v1/models/weather/predict", {"content-type": "application/json"}

@@ -6,7 +6,7 @@ import pytest
 from service.http.security import Visitors
 from service.requests.problems import Forbidden
 from service.settings import Settings
-from tests.service.http.test_predict import PATH, RECORD, problem
+from tests.support.http import PATH, RECORD, problem
 
 # Requests that a page may send without asking before: they have no body, or one of text.
 UNSAFE = [

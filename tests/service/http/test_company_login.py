@@ -17,7 +17,7 @@ from service.requests.problems import NotReady
 from service.settings import Settings
 from storage.errors import InvalidKey
 from tests.processes import wait_for
-from tests.service.http.test_predict import problem
+from tests.support.http import problem
 
 ISSUER, AUDIENCE = "https://login.example/realms/main", "fewpass"
 KEYS = {

@@ -12,7 +12,7 @@ from service.settings import Settings
 from tests.processes import in_threads, runs, wait_for
 from tests.service.asking import connected
 from tests.service.forks import local_server
-from tests.service.http.test_hostile import answer_of, is_answered
+from tests.support.http import answer_of, is_answered
 
 GET = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n"
 POST = b"POST /v1/models/m/predict HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

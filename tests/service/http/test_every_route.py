@@ -23,15 +23,11 @@ from storage.monitoring.alert_records import edit_alert_records
 from tests.service.asking import client_of, job_at_end, learn
 from tests.service.conftest import weather
 from tests.service.forks import local_server
+from tests.support.http import ALERT, CIRCUIT, Receiver
 from tests.support.job_worker import job_worker
-from tests.web import Quiet, serving
+from tests.web import serving
 
 KEPT = Path(__file__).with_name("answers.txt")
-ALERT = {"id": "0123456789abcdef", "model": "play", "version": 1, "subject": "unseen outlook", "kind": "unseen"}
-ALERT |= {"columns": ["outlook"], "words": "outlook has unseen values", "effect": 9.0, "unit": "points"}
-ALERT |= {"against": "training", "window": "24h", "is_muted": False, "fired_at": "2026-01-01T00:00:00+00:00"}
-ALERT |= {"acknowledged_at": None, "resolved_at": None}
-CIRCUIT = {"learning": "gibbs", "iterations": 20, "draws": 10}
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 MODEL, DATA, JOB = "/v1/models/{name}", "/v1/datasets/{name}", "/v1/jobs/{job_id}"
 VERSION, SCHEDULE = "/v1/models/{reference}", "/v1/schedules/{name}"
@@ -222,14 +218,6 @@ def answers(house: House) -> str:
         if media_type == "application/json" and answer.content:
             lines.append(json.dumps(shape(answer.json()), indent=1))
     return "\n".join(lines) + "\n"
-
-
-class Receiver(Quiet):
-    """Takes the events of a webhook."""
-
-    def do_POST(self):
-        self.body()
-        self.answer(204)
 
 
 @contextlib.contextmanager

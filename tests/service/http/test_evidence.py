@@ -5,10 +5,9 @@ from functools import partial
 
 import pytest
 
-from tests.service.cli import test_cli
-from tests.service.cli.test_cli import as_json
-from tests.service.http.test_predict import problem
-from tests.service.http.test_query import ask
+from tests.support import cli
+from tests.support.cli import as_json
+from tests.support.http import ask, problem
 
 LIKELY = {"windy": {"True": 0.8, "False": 0.2}}
 
@@ -57,7 +56,7 @@ def test_the_k_best_are_those_of_the_joint(site, circuit):
     assert [joint[tuple(own)] for own in words] == pytest.approx(sorted(joint.values(), reverse=True)[:5])
     assert all(each["is_optimal"] for each in best)
     columns = ["--of", "outlook", "--of", "windy", "--of", "class", "--set", "time_limit_s=60", "--best", "5"]
-    said = partial(test_cli.said, "query", workspace=site.workspace)
+    said = partial(cli.said, "query", workspace=site.workspace)
     assert json.loads(said("sky", "map", *columns, "--json"))["best"] == best
     table = said("sky", "map", *columns)
     assert table.count("yes") >= 5 and "log probability" in table
@@ -101,7 +100,7 @@ def test_ranges_end_at_cut_points(site, circuit):
 
 
 def test_the_command_line_answers_as_rest_does(site, circuit):
-    said = partial(test_cli.said, "query", workspace=site.workspace)
+    said = partial(cli.said, "query", workspace=site.workspace)
     given = ["--given", "outlook in {sunny,rain}", "--given", "windy != true", "--likely", "class: yes=.7,no=.1"]
     evidence = {"outlook": ["sunny", "rain"], "windy": {"none_of": [True]}}
     query = {"kind": "conditional", "evidence": evidence, "likely": {"class": {"yes": 0.7, "no": 0.1}}}

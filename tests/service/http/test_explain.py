@@ -9,9 +9,9 @@ import learners
 from learners import Source, drive
 from learners.registry import recipes
 from service.http.api.scoring.predict import ARROW
-from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
-from tests.service.http.test_predict import RECORD, problem, stream_of
+from tests.support.cli import fewpass
+from tests.support.http import RECORD, problem, stream_of
 
 PATH = "/v1/models/weather/explain"
 

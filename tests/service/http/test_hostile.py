@@ -19,7 +19,7 @@ from tests.processes import children_of, wait_for
 from tests.service.asking import PATIENCE_S, client_of, connected, run_apart, run_job
 from tests.service.conftest import weather
 from tests.service.forks import local_server
-from tests.service.http.test_predict import problem
+from tests.support.http import is_answered, problem
 
 JSON = {"content-type": "application/json"}
 TOO_DEEP = b'{"a":' * 20_000 + b"1" + b"}" * 20_000
@@ -138,18 +138,6 @@ def test_head_is_get_without_a_body(site, path):
     assert answer.status_code == 200 and answer.content == b""
     assert answer.headers["content-type"] == site.client.get(path).headers["content-type"]
     assert site.client.head("/v1/jobs/job-1/events").status_code == 405  # it would not end
-
-
-def answer_of(connection):
-    answer = b""
-    while not answer.endswith(b"}") and (piece := connection.recv(65_536)):
-        answer += piece
-    return answer
-
-
-def is_answered(connection, request):
-    connection.sendall(request)
-    return answer_of(connection).startswith(b"HTTP/1.1 200")
 
 
 def test_a_server_whose_workspace_is_gone_accepts_nothing_more(tmp_path):

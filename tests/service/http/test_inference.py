@@ -12,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 
 from service.http.app import create_app
 from service.settings import Settings
-from tests.service.http.test_predict import PATH, problem
+from tests.support.http import PATH, problem
 
 INFER = "/v2/models/weather/infer"
 ROWS = 20

@@ -11,11 +11,11 @@ import pytest
 
 from service.http.api.scoring.predict import ARROW
 from service.settings import Settings
-from tests.classifiers.lookup.test_many_classes import table
 from tests.service.asking import client_of
-from tests.service.cli.test_cli import fewpass
 from tests.service.forks import local_server
-from tests.service.http.test_predict import problem, stream_of
+from tests.support.classifiers import table
+from tests.support.cli import fewpass
+from tests.support.http import problem, stream_of
 
 N_CLASSES = 10_000
 PATH = "/v1/models/articles/predict"

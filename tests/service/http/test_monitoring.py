@@ -21,9 +21,9 @@ from storage.monitoring.alert_records import edit_alert_records
 from tests.monitoring import problems
 from tests.processes import wait_for
 from tests.service.asking import client_of, learn
-from tests.service.cli.test_cli import fewpass, on_a_line
 from tests.service.forks import local_server
-from tests.service.http.test_predict import stream_of
+from tests.support.cli import fewpass, on_a_line
+from tests.support.http import stream_of
 
 ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 PATH = "/v1/models/towns/predict"

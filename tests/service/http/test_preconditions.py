@@ -10,7 +10,7 @@ from service.requests.problems import PreconditionFailed
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.http.test_predict import problem
+from tests.support.http import problem
 
 ALIASES = "/v1/models/play/aliases"
 SCHEDULE = {

@@ -15,29 +15,10 @@ from service.http.app import create_app
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import learn
+from tests.support.http import PATH, RECORD, problem, stream_of
 
-PATH = "/v1/models/weather/predict"
-RECORD = {"outlook": "sunny", "humidity": 52.0, "windy": False}
 LIMITS = [-(2**63), 2**53, 2**53 + 1, 2**63 - 1]
 WHOLE, ARROW_TO_JSON = "/v1/models/whole/predict", {"content-type": ARROW, "accept": "application/json"}
-
-
-def problem(response, status):
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    body = response.json()
-    assert {"type", "title", "status", "detail"} <= body.keys() and body["status"] == status
-    assert "Traceback" not in response.text
-    return body
-
-
-def stream_of(*parts, **options):
-    """Tables or batches as an Arrow stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, parts[0].schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-        for part in parts:
-            writer.write(part)
-    return sink.getvalue().to_pybytes()
 
 
 def records_of(site, n_rows):

@@ -23,12 +23,11 @@ from service.requests.problems import TooSlow
 from service.requests.requests import TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_statistic_reuse import days, write
-from tests.service.asking import run_job
-from tests.service.cli import test_cli
-from tests.service.cli.test_cli import fewpass
-from tests.service.http.test_predict import problem
-from tests.service.product.test_refresh import finished
+from tests.service.asking import finished, run_job
+from tests.support import cli
+from tests.support.cli import fewpass
+from tests.support.http import ask, problem
+from tests.support.passes import days, write
 
 COLUMNS = {"user": "drop", "time": "drop"}
 JSON = {"content-type": "application/json"}
@@ -36,12 +35,6 @@ OF_QUERY = '{"queries": [{"kind": "sample", "n": 1, "evidence": {"humidity": %s}
 GIVEN_CIRCUIT = "vars 2 2\n0 cat 0 {} {}\n1 cat 1 0.5 0.5\n2 prod 0 1\n"
 OF_WINDY = dict.fromkeys(("outlook", "humidity", "station"), "drop")
 OFFLINE = {"job_workers": 0, "warm_up": False}
-
-
-def ask(client, model, *queries, code=200):
-    response = client.post(f"/v1/models/{model}/query", json={"queries": list(queries)})
-    assert response.status_code == code, response.text
-    return response.json() if code != 200 else response.json()["answers"]
 
 
 def test_it_is_measured_by_its_log_likelihood(circuit):
@@ -169,7 +162,7 @@ def test_what_can_be_asked_of_a_classifier_is_not_refused(site, evidence):
 
 
 def test_the_command_line_asks(site, circuit):
-    said = partial(test_cli.said, "query", "sky", workspace=site.workspace)
+    said = partial(cli.said, "query", "sky", workspace=site.workspace)
     of_class = ["conditional", "--of", "outlook", "--given", "class=yes"]
     assert abs(sum(json.loads(said(*of_class, "--json"))["distributions"]["outlook"].values()) - 1) < 1e-9
     assert "sunny" in said(*of_class)

@@ -14,7 +14,7 @@ from service.http.security import OPEN
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.control.api_keys_and_sessions import Role
-from tests.service.http.test_predict import problem
+from tests.support.http import problem
 
 # As docs/how-to/security.md says; what is not here needs `read` to be looked at and `train` to be changed.
 PREDICT = {

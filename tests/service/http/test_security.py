@@ -20,11 +20,10 @@ from service.settings import Settings, is_loopback
 from service.workspace import Workspace
 from tests.processes import wait_for
 from tests.service.asking import connected, run_apart
-from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import ADMIN_KEY
 from tests.service.forks import local_server
-from tests.service.http.test_hostile import answer_of
-from tests.service.http.test_predict import PATH, RECORD, problem
+from tests.support.cli import fewpass
+from tests.support.http import PATH, RECORD, answer_of, problem
 
 KEY = "a-key-of-24-characters-x"
 

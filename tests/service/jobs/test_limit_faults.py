@@ -25,8 +25,8 @@ from service.workspace import Workspace
 from storage.errors import Unwritable
 from tests import processes
 from tests.service.asking import client_of, train_job, training
-from tests.service.cli.test_cli import fewpass
-from tests.service.jobs.test_jobs import counting, counts, finished, wait_for
+from tests.support.cli import fewpass
+from tests.support.jobs import counting, counts, finished, wait_for
 
 pytestmark = pytest.mark.faults
 

@@ -16,7 +16,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import wait_for
 from tests.service.asking import train_job
-from tests.service.product.submission.test_scheduler import make_due
+from tests.support.product import make_due
 
 pytestmark = pytest.mark.faults
 

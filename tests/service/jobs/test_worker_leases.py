@@ -17,8 +17,8 @@ from service.workspace import Workspace
 from storage.control.leases import Lease, end_lease, list_worker_leases, take_lease
 from storage.models import model_versions
 from tests.processes import wait_for
-from tests.service.jobs.test_jobs import counts, finished
-from tests.service.jobs.test_jobs import wait_for as wait_for_job
+from tests.support.jobs import counts, finished
+from tests.support.jobs import wait_for as wait_for_job
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from service.operations.precompile import NUMBERS, TASKS
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import learned
-from tests.service.http.test_predict import stream_of
+from tests.support.http import stream_of
 
 MODELS: dict[str, tuple[str, dict[str, Any], str | None]] = {
     "nb": ("nb", {"m": 0.0}, "class"),

@@ -6,7 +6,7 @@ import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
 from service.operations.bench import Figures
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 
 
 def test_it_measures_learners_beside_a_scan(tmp_path, weather_files):

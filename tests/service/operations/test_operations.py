@@ -28,7 +28,7 @@ from tests.processes import wait_for
 from tests.service import forks
 from tests.service.asking import finished, learned, train_job, training
 from tests.service.forks import local_server
-from tests.service.http.test_predict import RECORD
+from tests.support.http import RECORD
 
 
 def run(*command, workspace, code=0):

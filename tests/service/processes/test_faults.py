@@ -20,14 +20,21 @@ from service import product
 from service.operations import doctor
 from service.requests.problems import NotReady
 from service.requests.requests import SchemaRequest
-from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import children_of, ended, wait_for
-from tests.service.asking import client_of, job_at_end, job_in, learn
+from tests.service.asking import client_of, job_in
 from tests.service.forks import local_server
-from tests.service.http.test_predict import RECORD, problem
-
-ASKED = {"records": [RECORD, {}]}
+from tests.support.http import problem
+from tests.support.processes import (
+    assert_sound,
+    assert_succeeded,
+    failed_checks,
+    long_job,
+    predict,
+    settings_of,
+    train_body,
+    train_two,
+)
 
 
 def can_mount():
@@ -50,12 +57,6 @@ def can_mount():
 needs_mount = pytest.mark.skipif(not can_mount(), reason="a small disk can only be mounted by root")
 
 
-def settings_of(root, **given):
-    # A busy machine gives up no request.
-    fast = {"job_poll_s": 0.05, "progress_s": 0.1, "generation_poll_s": 0.05, "request_timeout_s": 600}
-    return Settings(workspace=root / "workspace", **(fast | given))
-
-
 @pytest.fixture(scope="module")
 def two_versions(tmp_path_factory, weather_files):
     """A workspace with two versions of a model, and the older as its champion."""
@@ -72,30 +73,6 @@ def trained(two_versions, tmp_path):
     return settings
 
 
-def train_two(settings, data):
-    with Workspace(settings) as workspace:
-        learn(workspace, data, holdout=0, aliases=["champion"])
-        learn(workspace, data, holdout=0, learner="tan")
-
-
-def train_body(data, model="m", **fields):
-    return {"kind": "train", "uris": [str(data)], "target": "class", "learner": "nb", "model": model} | fields
-
-
-def long_job(data):
-    """A training that takes some seconds, most of them in one step."""
-    parameters = {"k": 2, "estimator": "hdp", "iterations": 2_000}
-    return train_body(data, "long", learner="kdb", parameters=parameters)
-
-
-def predict(client, model="weather"):
-    return client.post(f"/v1/models/{model}/predict", json=ASKED)
-
-
-def failed_checks(settings, **options):
-    return [finding for finding in doctor.run_doctor_checks(settings, **options) if finding.state == "failed"]
-
-
 def workers_of(server):
     return children_of(server.pid, "worker")
 
@@ -103,16 +80,6 @@ def workers_of(server):
 def kill(process):
     process.send_signal(signal.SIGKILL)
     wait_for(lambda: ended([process.pid]))
-
-
-def assert_sound(settings):
-    assert not failed_checks(settings)
-
-
-def assert_succeeded(client, job_id):
-    job = job_at_end(client, job_id)
-    assert job["state"] == "succeeded", job["error"]
-    return job
 
 
 def test_a_killed_worker_is_replaced_and_its_training_succeeds(trained, weather_files):

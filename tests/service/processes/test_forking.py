@@ -16,7 +16,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.processes import ended, in_threads, wait_for
 from tests.service.asking import client_of, learn
-from tests.service.http.test_predict import RECORD
+from tests.support.http import RECORD
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="serving processes are forked on Linux only")
 ASKED = {"records": [RECORD]}

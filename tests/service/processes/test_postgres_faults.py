@@ -16,9 +16,9 @@ from tests.processes import HAS_POSTGRES, NO_POSTGRES, postgres_cluster, record,
 from tests.service.asking import client_of, job_in
 from tests.service.clocks import needs_cc
 from tests.service.conftest import weather
-from tests.service.http.test_predict import problem
-from tests.service.jobs.test_clock_faults import keep_leases
-from tests.service.processes.test_faults import (
+from tests.support.http import problem
+from tests.support.job_clocks import keep_leases
+from tests.support.processes import (
     ASKED,
     assert_sound,
     assert_succeeded,

@@ -9,7 +9,7 @@ from service.jobs.steps import LOCAL, ignore_report, run_job_steps
 from service.requests.requests import DatasetRequest, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_statistic_reuse import days
+from tests.support.passes import days
 
 
 def run_refresh(workspace, train, job=None, **more):

@@ -6,7 +6,7 @@ import pytest
 
 from tests.service.asking import finished, train_job
 from tests.service.conftest import weather
-from tests.service.http.test_predict import problem
+from tests.support.http import problem
 
 
 def test_it_is_trained_served_and_forgets(site, tmp_path):

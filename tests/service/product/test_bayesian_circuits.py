@@ -10,10 +10,9 @@ from service import product
 from service.serving.predictor import Predictor
 from tests.processes import wait_for
 from tests.service.asking import finished, job_at_end, model_of, train_job, training
-from tests.service.cli.test_cli import fewpass
 from tests.service.conftest import weather
-from tests.service.http.test_predict import problem
-from tests.service.http.test_query import ask
+from tests.support.cli import fewpass
+from tests.support.http import ask, problem
 
 SETTINGS = {"learning": "gibbs", "iterations": 40, "draws": 20}
 

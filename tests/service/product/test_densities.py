@@ -24,8 +24,8 @@ from service.serving.predictor import Predictor
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import ended_job, learned
-from tests.service.cli.test_cli import fewpass
-from tests.service.http.test_predict import problem
+from tests.support.cli import fewpass
+from tests.support.http import problem
 
 MODELS = {
     "sky": ("spn", None, {"passes": 3, "states": 3}),

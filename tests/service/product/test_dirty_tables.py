@@ -13,7 +13,7 @@ from service import product
 from service.http.app import create_app
 from service.settings import Settings
 from tests.service.asking import learned, training
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 
 
 def dirty(path, n_rows=400):

@@ -14,10 +14,9 @@ from service.product import train_steps
 from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import days, write
 from tests.service.asking import model_of
-from tests.service.product.test_refresh import n_left, request_of
+from tests.support.passes import days, same, write
+from tests.support.product import n_left, request_of
 
 
 @pytest.fixture

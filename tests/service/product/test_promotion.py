@@ -16,10 +16,10 @@ from service.requests.requests import PromotionRule, RefreshRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
-from tests.passes.test_statistic_reuse import write
 from tests.service.asking import training
 from tests.service.product.conftest import run_refresh
-from tests.service.product.test_refresh import request_of
+from tests.support.passes import write
+from tests.support.product import request_of
 
 
 def joint(version, log_likelihood, n_impossible=0):

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -12,35 +11,15 @@ from learners.errors import InvalidParameter
 from learners.passes.sources.row_filter import select_newest_rows
 from learners.schema import Kept
 from service import product
-from service.requests.requests import DatasetRequest, ForgetRequest, TrainRequest
+from service.requests.requests import ForgetRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import CorruptFile
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import write
 from tests.service.asking import finished, model_of
-from tests.service.cli.test_cli import fewpass
-from tests.service.http.test_predict import problem
-
-COLUMNS = {"user": "drop", "time": "drop"}
-
-
-OF_ROWS = {"uris": None, "dataset": "rows", "target": None, "columns": {}}
-
-
-def register(workspace, folder, **more):
-    asked = {"name": "rows", "uris": [str(folder)], "target": "class", "columns": COLUMNS}
-    product.register_dataset(workspace, DatasetRequest(**(asked | more)))
-
-
-def n_left(folder):
-    """Rows without those of user 3."""
-    return int(pc.sum(pc.not_equal(pq.read_table(folder)["user"], 3)).as_py())
-
-
-def request_of(folder, **more):
-    asked = {"uris": [str(folder)], "target": "class", "learner": "kdb", "parameters": {"k": 2}, "columns": COLUMNS}
-    return TrainRequest(**(asked | {"model": "daily", "update": True} | more))
+from tests.support.cli import fewpass
+from tests.support.http import problem
+from tests.support.passes import same, write
+from tests.support.product import COLUMNS, OF_ROWS, n_left, register, request_of
 
 
 def test_an_update_reads_new_files_only(workspace, folder):

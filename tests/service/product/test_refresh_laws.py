@@ -15,8 +15,8 @@ from service.requests.requests import DatasetRequest, ForgetRequest, TrainReques
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.models.model_file import read_model_key_values
-from tests.passes.test_engine import same
 from tests.service.asking import model_of
+from tests.support.passes import same
 
 LEARNERS = {
     "nb": {},

@@ -31,8 +31,7 @@ from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.lake_tables import DeltaHistory, IcebergHistory, anew, people
-from tests.passes.test_engine import same
-from tests.service.asking import training
+from tests.service.asking import model_of, training
 from tests.service.product.datasets.test_holdout_laws import (  # noqa: F401 (a fixture)
     contents,
     recorded,
@@ -40,7 +39,8 @@ from tests.service.product.datasets.test_holdout_laws import (  # noqa: F401 (a 
     require_told,
     table_of,
 )
-from tests.service.product.datasets.test_lake_refresh import model_of, n_read, snapshot_of, train
+from tests.support.passes import same
+from tests.support.product import n_read, snapshot_of, train
 from tests.web import Quiet, serving
 
 
@@ -120,7 +120,7 @@ class Throttled(Quiet):
         self.answer(told.status_code, told.content, {k: v for k, v in told.headers.items() if k != "transfer-encoding"})
 
 
-def test_rows_of_a_store_divide_into_two_parts(bucket, tmp_path, recorded):
+def test_rows_of_a_store_divide_into_two_parts(bucket, tmp_path, recorded):  # noqa: F811
     uri, kept_back = "s3://shop/divided/*.parquet", []
     with Workspace(Settings(workspace=tmp_path / "workspace")) as place:
         for parts in ((0, 1), (2,)):

@@ -16,7 +16,7 @@ from service.requests.problems import OutsideRoots
 from service.requests.requests import ForgetRequest
 from service.settings import Settings
 from tests.service.asking import finished, model_of, train_job, training
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 
 WRITERS = {
     "csv": lambda table, path: table.to_pandas().to_csv(path, index=False),

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 
 RAW = re.compile(
     r"Input should|Input tag|String should|Value error|Extra inputs|Unexpected keyword|discriminator|function-|literal\["

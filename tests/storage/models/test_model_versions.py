@@ -32,7 +32,7 @@ from storage.models.model_versions import (
 )
 from storage.models.removal import delete_model, delete_model_version, delete_unretained_versions
 from tests.storage.conftest import new_version
-from tests.storage.datasets.test_dataset_definitions import HOSTILE
+from tests.support.storage import HOSTILE
 
 
 def test_a_version_comes_back_as_it_was_added_and_a_metric_that_is_not_finite_is_not_defined(control):

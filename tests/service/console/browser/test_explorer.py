@@ -12,11 +12,11 @@ from service import product
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import client_of, learn
-from tests.service.cli.test_networks import NETWORK
 from tests.service.conftest import weather
 from tests.service.console.browser.driving import needs_browser, visit
-from tests.service.console.browser.test_what_if import case_of, digits
 from tests.service.forks import local_server
+from tests.support.cli import NETWORK
+from tests.support.console import case_of, digits
 
 pytestmark = needs_browser
 LEARNERS = {

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from tests.service.console.browser.conftest import HOSTILE
 from tests.service.console.browser.driving import needs_browser
-from tests.service.console.browser.test_what_if import case_of
+from tests.support.console import case_of
 
 pytestmark = needs_browser
 PAGES = {

@@ -1,9 +1,7 @@
 """The what-if explorer in a real browser."""
 
-import json
-from urllib.parse import parse_qs, urlsplit
-
 from tests.service.console.browser.driving import needs_browser
+from tests.support.console import case_of, digits
 
 pytestmark = needs_browser
 PAGE = "/console/models/rain@1/what-if"
@@ -15,20 +13,10 @@ def shown(tab):
     return {row.locator("th").inner_text(): row.locator("td.n").first.inner_text() for row in rows.all()}
 
 
-def digits(p):
-    """A probability as the page writes it."""
-    return f"{p:.3f}" if p == 0 or p >= 1e-3 else f"{p:.1e}".replace("e-0", "e-")
-
-
 def predicted(house, **record):
     """The probability of each class as REST predicts it and the page writes it."""
     answer = house.client.post("/v1/models/rain@1/predict", json={"records": [record]}).json()
     return {str(name): digits(p) for name, p in zip(answer["classes"], answer["probabilities"][0], strict=True)}
-
-
-def case_of(tab):
-    asked = parse_qs(urlsplit(tab.page.url).query)
-    return json.loads(asked["case"][0]) if "case" in asked else {}
 
 
 def click(tab, column, label):

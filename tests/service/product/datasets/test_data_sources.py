@@ -31,7 +31,7 @@ from service.workspace import Workspace
 from storage.control.control import open_control
 from storage.errors import ControlUnavailable
 from tests.service.asking import learned, training
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 from tests.web import Quiet, serving
 
 N_ROWS = 3000

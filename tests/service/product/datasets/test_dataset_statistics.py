@@ -17,7 +17,7 @@ from storage.errors import CorruptFile
 from storage.models.compiled import map_compiled
 from tests.faults.forker import digest_of
 from tests.service.asking import ended_job, model_of, train_job, training
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 
 PLAIN = {"compression": "none", "use_dictionary": False, "write_statistics": False}
 

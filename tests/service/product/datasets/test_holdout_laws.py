@@ -19,8 +19,8 @@ from service.product.versions.evaluation_records import load_evaluation_counts
 from service.requests.requests import EvaluateRequest, ForgetRequest, RefreshRequest, TrainRequest
 from tests.lake_tables import WrittenTable
 from tests.service.asking import model_of, run_job, training
-from tests.service.cli.test_cli import as_json
 from tests.service.product.conftest import run_refresh
+from tests.support.cli import as_json
 
 N_ROWS = 600
 COLUMNS = {"id": "drop", "y": {"null_class": "none"}}

@@ -14,18 +14,9 @@ from service.requests.requests import ForgetRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from tests.lake_tables import DeltaHistory, IcebergHistory, WrittenTable, anew, people
-from tests.passes.test_engine import same
-from tests.service.asking import model_of, training
-
-
-def train(workspace, path, model="m", warn=lambda _: None, **more):
-    columns = {"person": "nominal"}
-    request = training(path, model, **{"holdout": 0, "update": True, "columns": columns} | more)
-    return product.train_and_report_passes(workspace, request, warn=warn)
-
-
-def snapshot_of(workspace, version):
-    return product.version_lineage(workspace, f"{version.name}@{version.version}")["provenance"]["snapshot"]
+from tests.service.asking import model_of
+from tests.support.passes import same
+from tests.support.product import n_read, snapshot_of, train
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +31,6 @@ def history(tmp_path):
     for _ in range(3):
         found.append()
     return found
-
-
-def n_read(passes):
-    return max(account["n_rows_read"] for account in passes)
 
 
 def test_a_person_who_is_deleted_leaves_no_trace(history, workspace, tmp_path):

@@ -12,9 +12,9 @@ from service import product
 from service.product import train_steps
 from service.requests.problems import InvalidRequest
 from service.requests.requests import ForgetRequest
-from tests.registry.test_later_rows import rush_hours
-from tests.registry.test_later_rows import table as hourly_table
 from tests.service.asking import training
+from tests.support.registry import rush_hours
+from tests.support.registry import table as hourly_table
 
 N = 2_000
 START = datetime.datetime(2026, 1, 1)

@@ -23,22 +23,10 @@ from service.requests.requests import DatasetRequest, ForgetRequest, TrainReques
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import InvalidPredicate
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import write
 from tests.service.asking import learned, model_of
 from tests.service.conftest import weather
-from tests.service.product.test_refresh import COLUMNS, OF_ROWS, n_left, register, request_of
-
-WHERE = "user = 3"
-
-
-def of_nb(folder, **more):
-    return request_of(folder, **({"learner": "nb", "parameters": {}, "holdout": 0} | more))
-
-
-def forget(workspace, where=WHERE, **more):
-    asked = {"where": where} | ({} if "dataset" in more else {"model": "daily"}) | more
-    return product.forget_rows(workspace, ForgetRequest(**asked))
+from tests.support.passes import same, write
+from tests.support.product import COLUMNS, OF_ROWS, WHERE, forget, n_left, of_nb, register, request_of
 
 
 def is_proved(done):

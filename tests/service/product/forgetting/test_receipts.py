@@ -20,10 +20,9 @@ from service.requests.problems import InvalidRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.errors import InvalidReceipt
-from tests.passes.test_statistic_reuse import days
-from tests.service.http.test_predict import problem
-from tests.service.product.forgetting.test_forgetting import WHERE, forget, of_nb
-from tests.service.product.test_refresh import n_left
+from tests.support.http import problem
+from tests.support.passes import days
+from tests.support.product import WHERE, forget, n_left, of_nb
 
 PAGE = (Path(__file__).parents[4] / "docs/how-to/receipts.md").read_text()
 

@@ -14,19 +14,17 @@ from service.requests.problems import InvalidRequest
 from storage.control import tables
 from storage.datasets.forgotten import Forgotten
 from storage.errors import CorruptFile, NotFound
-from tests.passes.test_engine import same
-from tests.passes.test_statistic_reuse import write
 from tests.service.asking import finished, model_of
-from tests.service.cli.test_cli import fewpass
-from tests.service.product.forgetting import test_forgetting
-from tests.service.product.forgetting.test_forgetting import WHERE, of_nb
-from tests.service.product.test_refresh import OF_ROWS, n_left, register
+from tests.support import product as support
+from tests.support.cli import fewpass
+from tests.support.passes import same, write
+from tests.support.product import OF_ROWS, WHERE, n_left, of_nb, register
 
 N_ROWS = 3_000
 BY = {"by": "ana", "reason": "a test"}
 
 
-forget = partial(test_forgetting.forget, retrain=False)
+forget = partial(support.forget, retrain=False)
 
 
 def rules_path(workspace):

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from service import product
-from tests.estimators.test_later_rows import KEEP, WORDS, N, table
 from tests.service.asking import training
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
+from tests.support.estimators import KEEP, WORDS, N, table
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv"])

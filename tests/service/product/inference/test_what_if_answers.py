@@ -20,8 +20,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.service.asking import learned
 from tests.service.conftest import weather
-from tests.service.http.test_predict import problem
-from tests.service.http.test_query import ask
+from tests.support.http import ask, problem
 
 EVIDENCE = [{}, {"outlook": "sunny"}, {"humidity": 60.5, "windy": True}, {"outlook": None, "humidity": 80.0}]
 TOLERANCE = 1e-12

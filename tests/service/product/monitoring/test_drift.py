@@ -13,7 +13,7 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.monitoring import problems
 from tests.service.asking import learned
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
 
 
 @pytest.fixture(scope="module")

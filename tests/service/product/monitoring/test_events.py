@@ -14,7 +14,7 @@ from service.requests.requests import ForgetRequest, TrainRequest
 from service.settings import Settings
 from service.workspace import Workspace
 from storage.monitoring.alert_records import edit_alert_records
-from tests.service.product.monitoring.test_labels_and_alerts import receiver
+from tests.support.product import receiver
 
 
 @pytest.fixture(scope="module")

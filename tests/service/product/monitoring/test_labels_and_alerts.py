@@ -31,7 +31,8 @@ from storage.errors import NotFound
 from storage.monitoring.monitoring_files import Alive, MonitoringFiles, compact_hourly_counts
 from tests.monitoring import problems
 from tests.service.asking import learned
-from tests.service.cli.test_cli import fewpass
+from tests.support.cli import fewpass
+from tests.support.product import receiver
 from tests.web import Quiet, serving
 
 YESTERDAY = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
@@ -177,20 +178,6 @@ def test_an_alarm_that_lasts_becomes_one_alert_and_ends(trained):
     serve(trained, "alerting", problems.rows(2000, 53), YESTERDAY + timedelta(hours=5))
     assert {change for change, _ in update(310)} == {"resolved"}
     assert product.list_alerts(trained, "alerting", is_open=True) == []
-
-
-@contextlib.contextmanager
-def receiver(failures=0):
-    """The URL of a server that keeps what is posted to it and answers 500 as often as told; and what it has got."""
-    got = []
-
-    class Handler(Quiet):
-        def do_POST(self):
-            got.append((dict(self.headers), self.body()))
-            self.answer(500 if len(got) <= failures else 204)
-
-    with serving(Handler) as address:
-        yield f"http://{address}/hook", got
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from unittest.mock import Mock
@@ -20,23 +19,14 @@ from storage.control import schedule_records
 from storage.errors import Conflict, ControlUnavailable, NotFound
 from tests.processes import wait_for
 from tests.service.asking import job_at_end, train_job
-from tests.service.cli.test_cli import on_a_line
-from tests.service.http.test_predict import problem
 from tests.storage.conftest import statements
+from tests.support.cli import on_a_line
+from tests.support.http import problem
+from tests.support.product import Clock, make_due
 
 pytestmark = pytest.mark.usefixtures("weather_set")
 NIGHT = datetime(2026, 6, 1, 0, 30, tzinfo=UTC)  # 02:30 in Berlin
 DAY = timedelta(days=1)
-
-
-class Clock:
-    """A clock that goes when it is told to."""
-
-    def __init__(self, now):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 @pytest.fixture
@@ -126,11 +116,6 @@ def test_two_servers_and_a_worker_killed_before_it_could_tell_start_nothing_twic
     (job,) = jobs(workspace)
     assert outcomes(workspace) == [("on_time", NIGHT)]
     assert product.get_schedule(workspace, "nightly").last_run.job_id == job.id
-
-
-def make_due(workspace, name, at):
-    schedule = schedule_records.get_schedule(workspace.control, name)
-    schedule_records.change_schedule(workspace.control, schedule, replace(schedule, next_due_at=at))
 
 
 def test_a_clock_that_jumps_back_neither_repeats_a_run_nor_stops_the_schedule(workspace, tick):

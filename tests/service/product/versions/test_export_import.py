@@ -16,7 +16,7 @@ from storage.files.atomic_files import sha256_of_file
 from storage.models.bundle import check_decoded_model_size
 from storage.models.model_file import read_model_file, write_model
 from tests.service.asking import learned
-from tests.service.product.versions.test_registry import parts_of, rebuilt
+from tests.support.product import parts_of, rebuilt
 
 
 @pytest.fixture(scope="module")

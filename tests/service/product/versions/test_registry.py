@@ -1,6 +1,5 @@
 """The registry as its users know it: tags, lineage, rollback, decisions, retention, export and import."""
 
-import io
 import json
 import os
 import tarfile
@@ -25,10 +24,11 @@ from storage.files.atomic_files import sha256_of_file
 from storage.models import promotions
 from tests.processes import wait_for
 from tests.service.asking import PATIENCE_S, ended_job, finished, train_job
-from tests.service.cli.test_cli import fewpass, said
 from tests.service.conftest import weather
-from tests.service.http.test_predict import problem
 from tests.service.product.conftest import run_refresh
+from tests.support.cli import fewpass, said
+from tests.support.http import problem
+from tests.support.product import parts_of, rebuilt
 
 pytestmark = pytest.mark.usefixtures("weather_set")
 
@@ -217,24 +217,6 @@ def test_an_exported_version_answers_elsewhere_as_it_did(workspace, exported, tm
     assert (tmp_path / "again.tar").read_bytes() == exported.read_bytes()
     with pytest.raises(InvalidRequest, match="exists already"):
         product.write_export(workspace, "weather", exported)
-
-
-def parts_of(bundle):
-    """The manifest and the model of an export."""
-    with tarfile.open(bundle) as tar:
-        manifest, model = (tar.extractfile(name).read() for name in tar.getnames())
-    return json.loads(manifest), model
-
-
-def rebuilt(manifest, model, names=("manifest.json", "model.duckdb")):
-    written = manifest if isinstance(manifest, bytes) else json.dumps(manifest).encode()
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for name, content in zip(names, (written, model, b"more"), strict=False):
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            tar.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
 
 
 def test_what_is_damaged_or_made_up_is_refused(workspace, exported, tmp_path):

@@ -12,8 +12,8 @@ from service.product.inference.queries import queryable_circuit
 from service.product.views.circuit_export import MEDIA_TYPES
 from service.settings import Settings
 from service.workspace import Workspace
-from tests.service.cli.test_cli import fewpass
-from tests.service.http.test_predict import problem
+from tests.support.cli import fewpass
+from tests.support.http import problem
 
 
 @pytest.mark.parametrize("model", ["sky", "weather"])

@@ -24,9 +24,8 @@ from service.settings import Settings
 from service.workspace import Workspace
 from tests.orders.problems import gaussian_table
 from tests.service.asking import finished
-from tests.service.cli.test_cli import fewpass, said
-from tests.service.http.test_predict import problem
-from tests.service.http.test_query import ask
+from tests.support.cli import fewpass, said
+from tests.support.http import ask, problem
 
 NAMES = ["flow", "heat", "level", "power"]
 GIVEN = {"present": ["flow->heat"], "absent": ["level->power"]}
