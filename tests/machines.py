@@ -7,9 +7,20 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.support import kept_seeds
 
-def run_machine(machine, n_examples, n_steps, number):
-    """So many runs of so many steps, the same for the same number; a failure is shrunk if FEWPASS_TEST_SHRINK is set."""
+
+def run_machine(machine, n_examples, n_steps, number, file=kept_seeds.KEPT):
+    """So many runs of so many steps, the same for the same number, after those that have failed before."""
+    name = machine.__name__
+    seeds = [*kept_seeds.kept_seeds(name, file), {"examples": n_examples, "steps": n_steps, "number": number}]
+    for one in seeds:
+        with kept_seeds.storing(name, file, **one):
+            _run(machine, one["examples"], one["steps"], one["number"])
+
+
+def _run(machine, n_examples, n_steps, number):
+    """A failure is shrunk if FEWPASS_TEST_SHRINK is set."""
     how = settings(
         max_examples=n_examples,
         stateful_step_count=n_steps,

@@ -3,10 +3,13 @@
 Each parser runs in a process of its own, as a damaged file can end a process.
 """
 
+import hashlib
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from tests.fuzz.__main__ import FOUND
@@ -22,7 +25,7 @@ for name, path, kind in asked:
 print("valid import", own.ask("/v1/models/imported/import", own.export, {b"content-type": b"application/x-tar"}))
 """
 MUTATED = """
-import random, sys
+import os, random, sys
 from pathlib import Path
 from tests.fuzz.mutating import mutated
 from tests.fuzz.targets import TARGETS
@@ -33,7 +36,7 @@ for asked in sys.argv[2:]:
     found = sorted(Path("tests/fuzz/found", name).glob("*"))
     cases = [*seeds, *(path.read_bytes() for path in found), *(mutated(rng, seeds) for _ in range(int(n)))]
     for content in cases:
-        print(name, content[:3000].hex(), file=sys.stderr)
+        Path(os.environ["LAST"], name).write_bytes(content)
         target.parse(content)
     print("mutated", name, len(cases))
 """
@@ -47,14 +50,37 @@ def told(program, n_of):
     asked = [f"{name}:{n}" for name, n in n_of.items()]
     command = [sys.executable, "-c", program, os.environ.get("FEWPASS_TEST_SEED", "0"), *asked]
     environment = os.environ | {"PYTHONPATH": str(root), "FEWPASS_LOG_LEVEL": "error", "NUMBA_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-4000:]
+    with tempfile.TemporaryDirectory() as folder:
+        environment["LAST"] = folder
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+        stored = store_last(Path(folder)) if done.returncode else None
+    assert done.returncode == 0, f"{done.stderr[-4000:]}\nThe input is stored in {stored}: commit it with the repair."
     lines: dict[str, dict[str, str]] = {"valid": {}, "mutated": {}}
     for line in done.stdout.splitlines():
         kind, _, rest = line.partition(" ")
         if kind in lines:
             lines[kind][rest.partition(" ")[0]] = rest.partition(" ")[2]
     return lines
+
+
+def store_last(folder, found=FOUND):
+    """Where the input is that a parser did not survive: every later run tries it again."""
+    last = max(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns, default=None)
+    if last is None:
+        return None
+    place = found / last.name / hashlib.sha256(last.read_bytes()).hexdigest()[:16]
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return shutil.copyfile(last, place)
+
+
+def test_an_input_that_does_harm_is_stored(tmp_path):
+    (tmp_path / "work").mkdir()
+    assert store_last(tmp_path / "work", tmp_path / "found") is None
+    for name in ("cron", "where"):
+        (tmp_path / "work" / name).write_bytes(name.encode())
+    os.utime(tmp_path / "work" / "cron", (0, 0))
+    stored = store_last(tmp_path / "work", tmp_path / "found")
+    assert stored.parent == tmp_path / "found" / "where" and stored.read_bytes() == b"where"
 
 
 def test_no_input_does_harm_in_the_application():
