@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import statistics
@@ -108,7 +107,9 @@ def commit() -> str:
     if done.returncode:
         return "unknown"
     paths = ["learners", "benchmarks"]
-    changes = subprocess.run([*git, "status", "--porcelain", *paths], capture_output=True, text=True, check=False)
+    changes = subprocess.run(
+        [*git, "status", "--porcelain", "--untracked-files=no", *paths], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() + (" with changes" if changes.stdout.strip() else "")
 
 
@@ -131,14 +132,3 @@ def mean_and_error(values: Sequence[float], digits: int = 3) -> str:
 def threads() -> int:
     """One for a run that shares the machine; FEWPASS_PAPERS_THREADS sets more."""
     return int(os.environ.get("FEWPASS_PAPERS_THREADS", "1"))
-
-
-def remember(name: str, make: Callable[[], object]) -> object:
-    """A result of an earlier page of the same commit, or a new one, as JSON in build/papers."""
-    path = WORK / f"{name}-{commit().replace(' ', '-')}.json"
-    if path.exists():
-        return json.loads(path.read_text())
-    result = make()
-    WORK.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(result))
-    return result

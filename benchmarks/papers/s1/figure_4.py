@@ -12,7 +12,7 @@ PAPER = {("TAN", "single", 5_000): "13 wins, 42 losses"}
 
 def measure(is_quick: bool) -> Measured:
     """RMSE of fewer sweeps against the most."""
-    comparison, sweeps = all_sampled(is_quick)
+    comparison, kept, sweeps = all_sampled(is_quick)
     rows = []
     for classifier in CLASSIFIERS:
         for tying in TYINGS:
@@ -27,7 +27,7 @@ def measure(is_quick: bool) -> Measured:
                         record(comparison, "rmse", *pair),
                     ]
                 )
-    data, seeds = described(comparison, is_quick)
+    data, seeds = described(comparison, kept, is_quick)
     return Measured(
         table(["classifier", "tying", "sweeps", "paper", "ours: RMSE against 50,000 sweeps"], rows),
         data,

@@ -9,7 +9,7 @@ from benchmarks.papers.s1.wins import record
 
 def measure(is_quick: bool) -> Measured:
     """RMSE of each tying against level, at every number of sweeps."""
-    comparison, sweeps = all_sampled(is_quick)
+    comparison, kept, sweeps = all_sampled(is_quick)
     rows = [
         [
             classifier,
@@ -23,7 +23,7 @@ def measure(is_quick: bool) -> Measured:
         for tying in TYINGS
         if tying != "level"
     ]
-    data, seeds = described(comparison, is_quick)
+    data, seeds = described(comparison, kept, is_quick)
     lines = [
         "The paper draws a figure and states: TAN, single is very like level; same parent is clearly behind, the more the deeper the trees.",
         "",

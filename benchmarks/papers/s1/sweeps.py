@@ -20,13 +20,14 @@ def sampled(classifier: str, tying: str, sweeps: int) -> str:
     return f"{STRUCTURES[classifier]}estimator=hdp,tying={TYINGS[tying]},iterations={sweeps}"
 
 
-def all_sampled(is_quick: bool) -> tuple[Comparison, list[int]]:
-    """Every variant on every set, and the numbers of sweeps."""
+def all_sampled(is_quick: bool) -> tuple[Comparison, str, list[int]]:
+    """Every variant on every set, what was not made anew, and the numbers of sweeps."""
     sweeps = [500, 5_000, 50_000]
     learners = [sampled(classifier, tying, n) for classifier in CLASSIFIERS for tying in TYINGS for n in sweeps]
-    return compared(learners, SETS[:3] if is_quick else SETS, 1 if is_quick else 5), sweeps
+    comparison, kept = compared(learners, SETS[:3] if is_quick else SETS, 1 if is_quick else 5)
+    return comparison, kept, sweeps
 
 
-def described(comparison: Comparison, is_quick: bool) -> tuple[str, str]:
+def described(comparison: Comparison, kept: str, is_quick: bool) -> tuple[str, str]:
     """Data and seeds of a page."""
-    return f"{', '.join(comparison.data_sets)}; two folds. The paper has 68 sets.", "0" if is_quick else "0 to 4"
+    return f"{', '.join(comparison.data_sets)}; two folds. The paper has 68 sets. {kept}", "0" if is_quick else "0 to 4"

@@ -6,6 +6,7 @@ from benchmarks.papers.page import DATA, WORK, threads
 from learners.evaluation.comparison import Comparison, compare
 from learners.evaluation.crossvalidation import cross_validate
 
+LOG = WORK / "trials.jsonl"
 FOLDER = DATA / "classification"
 # Of few rows and columns, so that every classifier takes seconds; of the paper's sets but contact lenses, whose 24 rows tell little.
 QUICK_SETS = (
@@ -28,18 +29,21 @@ SETTINGS = (
 
 def compared(
     learners: list[str], sets: tuple[str, ...] | None, repetitions: int, most_rows: int | None = None
-) -> Comparison:
-    """Two-fold cross-validation; trials of the same code are kept in build/papers."""
+) -> tuple[Comparison, str]:
+    """Two-fold cross-validation, and how many trials were not made anew: those of the same code are kept in build/papers."""
     WORK.mkdir(parents=True, exist_ok=True)
     paths = sorted(FOLDER.glob("*.parquet")) if sets is None else [FOLDER / f"{name}.parquet" for name in sets]
-    outcomes = cross_validate(
-        paths, learners, log=WORK / "trials.jsonl", repetitions=repetitions, threads=threads(), most_rows=most_rows
-    )
+    before = sum(1 for _ in LOG.open()) if LOG.exists() else 0
+    outcomes = cross_validate(paths, learners, log=LOG, repetitions=repetitions, threads=threads(), most_rows=most_rows)
     comparison = compare(outcomes)
     if comparison.failures:
         failure = comparison.failures[0]
         raise RuntimeError(f"{failure.data}, {failure.learner}: {failure.error}")
-    return comparison
+    n_new = sum(1 for _ in LOG.open()) - before
+    return (
+        comparison,
+        f"{len(outcomes) - n_new} of the {len(outcomes)} trials were kept from other pages of the same code.",
+    )
 
 
 def record(comparison: Comparison, score: str, a: str, b: str) -> str:
