@@ -4,10 +4,10 @@ from learners.evaluation.comparison import compare
 from learners.evaluation.crossvalidation import cross_validate
 from learners.evaluation.report import write_report
 from learners.models.explanation import explain
+from learners.models.record_classifier import record_classifier
 from learners.orders.formats.network_files import read_network
 from learners.registry.model_kinds import load_model
 from learners.registry.recipes import learner
-from learners.schema.encoding.json_records import record_classifier
 
 __all__ = [
     "compare",

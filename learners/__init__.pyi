@@ -9,6 +9,7 @@ from .estimators import FewPassClassifier as FewPassClassifier
 from .estimators import StructurePosterior as StructurePosterior
 from .estimators import SumProductNetwork as SumProductNetwork
 from .models.explanation import explain as explain
+from .models.record_classifier import record_classifier as record_classifier
 from .orders.formats.network_files import read_network as read_network
 from .passes.engine import Progress as Progress
 from .passes.engine import collect as collect
@@ -21,4 +22,3 @@ from .registry.recipes import learner as learner
 from .schema import Chunk as Chunk
 from .schema import Schema as Schema
 from .schema.encoding.encode import encode as encode
-from .schema.encoding.json_records import record_classifier as record_classifier

@@ -138,6 +138,18 @@ def test_the_product_names_no_kind_of_model():
     assert set(asked) <= {path for path, _ in MODELS_BY_NAME}
 
 
+def test_one_place_knows_which_codes_stand_for_null():
+    """Others ask for `first_code` (`learners.schema.presence`)."""
+    offsets = [
+        relative(path)
+        for path in FILES
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "int" and len(node.args) == 1
+        if isinstance(node.args[0], ast.Attribute) and node.args[0].attr == "has_missing"
+    ]
+    assert set(offsets) <= {"learners/schema/presence.py", "learners/ensembles/correction/forest.py"}
+
+
 def test_files_say_what_they_are_and_open_nothing_on_import():
     for path in FILES:
         tree = tree_of(path)

@@ -225,7 +225,7 @@ def _shares(schema: Schema, margins: FamilyCounts) -> list[tuple[float, ...]]:
     for i in range(schema.n_attributes):
         _, _, x, counts = margins.cells(i)
         of_value = np.bincount(x, counts, int(schema.domain_sizes[i])) + 1.0
-        of_value = of_value[int(schema.attributes[i].has_missing) :]  # what is missing is summed out
+        of_value = of_value[schema.attributes[i].first_code :]  # what is missing is summed out
         shares.append(tuple((of_value / of_value.sum()).tolist()))
     if schema.target is not None:
         of_class = margins.class_counts + 1.0

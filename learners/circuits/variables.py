@@ -50,7 +50,7 @@ class Columns:
         self._values: list[list[RawValue]] = []
         for v, attribute in enumerate(schema.attributes):
             size = self.n_values[v]
-            if size not in (0, attribute.n_values, attribute.n_values - attribute.has_missing):
+            if size not in (0, attribute.n_values, attribute.n_values - attribute.first_code):
                 raise InvalidEvidence(
                     f"Variable {v} of the circuit has {size} values, column {attribute.name!r} {attribute.n_values}: "
                     "they do not belong together."
@@ -59,7 +59,7 @@ class Columns:
             labels = attribute.unique_labels()
             values: list[RawValue] = list(attribute.values) if attribute.kind == "nominal" else list(labels)
             if attribute.kind == "nominal":
-                values = [None] * attribute.has_missing + values + [OTHER] * (attribute.n_folded > 0)
+                values = [None] * attribute.first_code + values + [OTHER] * (attribute.n_folded > 0)
             elif attribute.has_missing:
                 values[0] = None
             self._labels.append(labels[self.offsets[v] :] if size else [])

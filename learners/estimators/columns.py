@@ -15,8 +15,9 @@ from learners.errors import MOST_NAMED, ColumnWarning, SchemaError, names_with_s
 from learners.estimators.table_inputs import is_pandas_frame, is_record
 from learners.kernels.arrays import Floats
 from learners.models.model import Model
+from learners.models.record_classifier import record_classifier
 from learners.schema import Attribute, Schema
-from learners.schema.encoding.json_records import MARKS, has_numbers_as_text, record_classifier
+from learners.schema.encoding.json_records import MARKS, has_numbers_as_text
 from learners.schema.encoding.later_times import LaterTimes
 from learners.schema.times_and_durations import DICTIONARY
 

@@ -267,7 +267,7 @@ def _of_training(model: LookupModel | None, i: int) -> Integers | None:
 def _groups(attribute: Attribute, counts: Integers) -> tuple[tuple[str, ...], list[Integers]]:
     """Return the names of groups of codes that are shown together, and the codes of each group."""
     labels = attribute.unique_labels()
-    values = np.arange(int(attribute.has_missing), attribute.n_values)
+    values = np.arange(attribute.first_code, attribute.n_values)
     if attribute.kind == "numeric" and values.size > MOST_VALUES:
         parts = [part for part in np.array_split(values, MOST_VALUES) if part.size]
         groups = [(_joined(labels[part[0]], labels[part[-1]]), part) for part in parts]

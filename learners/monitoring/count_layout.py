@@ -213,6 +213,6 @@ def _map(of: Attribute, to: Attribute) -> Integers:
     """Map each code of the first attribute to a code of the second, whose cut points are a subset of the first's."""
     if of.kind == "nominal" or of.cuts == to.cuts or of.part is not None:
         return np.arange(of.n_values + 1)
-    first = int(of.has_missing)
+    first = of.first_code
     intervals = np.searchsorted(np.array(to.cuts), np.array([*of.cuts, np.inf]), side="left")
     return np.concatenate([np.zeros(first, np.int64), intervals + first, [to.n_values]])

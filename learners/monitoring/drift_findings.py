@@ -138,7 +138,7 @@ def family_drift_findings(window: ServedCounts, reference: Reference, repeats: R
 def known_value_counts(window: ServedCounts, table: Integers, i: int) -> Integers:
     """Return the columns of a table [context, code] that are known training values."""
     attribute = window.watched.codes.attributes[i]
-    return table[:, int(attribute.has_missing) : attribute.n_values]
+    return table[:, attribute.first_code : attribute.n_values]
 
 
 def _of(kind: str, column: str | None, compared: Comparison, unit: str) -> Finding:

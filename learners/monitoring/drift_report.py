@@ -213,14 +213,14 @@ def swapped_column_shares(window: ServedCounts, reference: Reference, i: int, j:
     counts /= counts.sum()
     shares = np.zeros(of.n_values + 1)
     if of.kind == "nominal":
-        place = {value: k + int(of.has_missing) for k, value in enumerate(of.values)}
+        place = {value: k + of.first_code for k, value in enumerate(of.values)}
         for k, value in enumerate(held.values):
-            shares[place.get(value, of.unseen_code)] += counts[k + int(held.has_missing)]
+            shares[place.get(value, of.unseen_code)] += counts[k + held.first_code]
         shares[of.unseen_code] += counts[held.n_values - 1] if held.n_folded else 0.0
     else:
         if not held.quantiles:
             return None
-        first = int(of.has_missing)
+        first = of.first_code
         steps = np.linspace(0, 1, len(held.quantiles))
         below = np.interp(np.array(of.cuts), np.array(held.quantiles), steps, left=0.0, right=1.0)
         regular = np.diff(np.concatenate([[0.0], below, [1.0]]))

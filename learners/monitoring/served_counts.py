@@ -155,7 +155,7 @@ def served_value_status_counts(
     is_read = np.zeros(len(attributes), bool)
     if encoder is not None and isinstance(raw, BatchRows) and compared.size == x.shape[1] and raw.whole is not None:
         tails, is_read = encoder.tails(raw.whole)
-        first = np.array([attribute.has_missing for attribute in attributes], x.dtype)[:, np.newaxis]
+        first = np.array([attribute.first_code for attribute in attributes], x.dtype)[:, np.newaxis]
         counts[is_read, COMPARED] = ((x >= first) & (x < sizes)).sum(axis=1)[is_read]
         for place, count in zip((BELOW, ABOVE, LOW_TAIL, HIGH_TAIL), tails.T, strict=True):
             counts[is_read, place] = count[is_read]
@@ -173,7 +173,7 @@ def served_value_status_counts(
 
 def _add_range(counts: Integers, codes: Codes, raw: RawRows, attribute: Attribute, rows: Integers) -> None:
     """Count the numbers outside the training range and in its outermost quantiles."""
-    first = int(attribute.has_missing)
+    first = attribute.first_code
     own = codes[rows] if rows.size < codes.size else codes
     counts[COMPARED] = np.count_nonzero((own >= first) & (own < attribute.n_values))
     if counts[COMPARED]:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from learners.errors import LearnerError, NoImportances
 from learners.kernels.arrays import Arrays, Floats
 from learners.models.model import Model
+from learners.models.record_classifier import record_classifier
 from learners.registry.column_graphs import ColumnGraph, NoGraph
 from learners.registry.lazy_imports import deferred
-from learners.schema.encoding.json_records import record_classifier
 
 if TYPE_CHECKING:  # a training or a serving process needs neither circuits, structures, passes nor SQL
     from learners.circuits.model import CircuitModel

@@ -353,7 +353,7 @@ def _timed(schema: Schema, x: Codes, y: Codes, until: Floats) -> Timed:
             numbers = pa.array(whole, mask=is_missing)
             columns[attribute.name] = numbers if attribute.kind == "numeric" else numbers.cast(pa.string())
             continue
-        whole -= int(attribute.has_missing)
+        whole -= attribute.first_code
         of_parts: dict[TimePart, Integers] = {attribute.part: whole}
         if attribute.part == "hour of the week":
             of_parts |= {"hour": whole % 24, "weekday": whole // 24}

@@ -16,6 +16,7 @@ import numpy as np
 from learners.errors import InvalidChunk
 from learners.kernels.arrays import Codes, Floats, Integers, Mask, Uint64s, freeze_arrays, read_only_array
 from learners.schema.nominal_forms import canonical_nominal_values
+from learners.schema.presence import CodeLayout
 from learners.schema.reading import LATER_FIELDS, Dialect, Reading
 from learners.schema.time_parts import CYCLES, Cycle, TimePart
 from learners.schema.times_and_durations import (
@@ -47,7 +48,7 @@ CODE_TYPES = (np.dtype(np.uint8), np.dtype(np.uint16))
 
 
 @dataclass(frozen=True)
-class Attribute:
+class Attribute(CodeLayout):
     """One column of the model and its domain.
 
     Codes run from 0 to `n_values` - 1: first missing (code 0, only if it occurs), then the values of a nominal
@@ -76,21 +77,10 @@ class Attribute:
     # Of moments: the part that the cut points divide; None if these are moments.
     part: TimePart | None = None
 
-    @cached_property
-    def n_values(self) -> int:
-        """Number of codes, including missing and folded, excluding the unseen code."""
-        n_regular = len(self.values) if self.kind == "nominal" else len(self.cuts) + 1
-        return int(self.has_missing) + n_regular + int(self.n_folded > 0)
-
     @property
-    def unseen_code(self) -> int:
-        """Code of values outside the domain: the folded code if there is one."""
-        return self.n_values - 1 if self.n_folded else self.n_values
-
-    @property
-    def missing_code(self) -> int:
-        """Code of null: 0 if training saw missing values, else the code of an absent value."""
-        return 0 if self.has_missing else self.n_values
+    def n_regular(self) -> int:
+        """Number of values or intervals, without null and other."""
+        return len(self.values) if self.kind == "nominal" else len(self.cuts) + 1
 
     @property
     def is_time(self) -> bool:
@@ -171,7 +161,7 @@ class Attribute:
         """Return distinct labels, even if a value is named "(missing)" or "(other)"."""
         labels = self.labels()
         if self.kind == "nominal":
-            for place in [0] * self.has_missing + [len(labels) - 1] * (self.n_folded > 0):
+            for place in [0] * self.first_code + [len(labels) - 1] * (self.n_folded > 0):
                 while labels.count(labels[place]) > 1:
                     labels[place] = f"({labels[place]})"
         return labels

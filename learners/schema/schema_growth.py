@@ -55,7 +55,7 @@ def _attribute_map(old: Attribute, new: Attribute) -> Integers | None:
         return None
     if old.n_folded and not (new.n_folded and set(new.values) <= set(old.values)):
         return None  # what became a value of its own, or nothing at all, is somewhere among the folded ones
-    first = int(new.has_missing)
+    first = new.first_code
     codes = [0 if new.has_missing else -1] if old.has_missing else []
     if old.kind == "numeric":
         codes += range(first, first + len(old.cuts) + 1)

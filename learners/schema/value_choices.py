@@ -13,7 +13,7 @@ def attribute_value_choices(attribute: Attribute) -> list[tuple[str, Value | flo
     """Return the choices for a column: the label of each code, and a value with that code."""
     values: Sequence[Value | float] = attribute.values if attribute.kind == "nominal" else _representatives(attribute)
     # A last label may be that of rare values, which no value stands for.
-    return list(zip(attribute.unique_labels(), [*[None] * attribute.has_missing, *values], strict=False))
+    return list(zip(attribute.unique_labels(), [*[None] * attribute.first_code, *values], strict=False))
 
 
 def _representatives(attribute: Attribute) -> list[str | float]:

@@ -19,13 +19,14 @@ from learners.classifiers.lookup.lookup import LookupModel
 from learners.kernels.jit import notify_on_kernel_compilation
 from learners.models.evidence import Range
 from learners.models.query import Conditional, Impute, Map, Marginal, Moments, Query, Sample, Solver, Surprise
+from learners.models.record_classifier import record_classifier
 from learners.passes.learner import drive
 from learners.passes.sources.source import Source
 from learners.passes.threads import available_cores
 from learners.registry import recipes
 from learners.registry.model_kinds import load_model
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from learners.schema.schema import Schema
 from service.product.inference.queries import queryable_circuit
 from service.requests.json_values import JSONObject

@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 from learners.errors import InvalidParameter, LearnerError
 from learners.evaluation.learner_specs import LearnerSpec
 from learners.models.model import Model
+from learners.models.record_classifier import record_classifier
 from learners.passes.learner import drive
 from learners.passes.sources.file_formats import file_format_by_extension
 from learners.passes.sources.file_opening import uri_filesystem
 from learners.passes.sources.source import Source
 from learners.registry import recipes
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_records import record_classifier
 from service.requests.problems import InvalidRequest
 
 N_RECORDS = 1000

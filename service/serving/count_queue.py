@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from learners.kernels.arrays import Codes, Floats, Mask
 from learners.models.model import Model
+from learners.models.record_classifier import Observed
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import RawRows, ServedCounts, ServedRows
-from learners.schema.encoding.json_records import Observed
 from learners.schema.schema import FEW_CLASSES
 from storage.monitoring.monitoring_files import MonitorChoice
 

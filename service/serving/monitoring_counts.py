@@ -16,6 +16,7 @@ import structlog
 from learners.kernels.arrays import Codes, Mask, Uint64s
 from learners.kernels.random import random_bits_array
 from learners.models.model import Model
+from learners.models.record_classifier import Observed
 from learners.monitoring.count_layout import Watched
 from learners.monitoring.served_counts import (
     BatchRows,
@@ -25,7 +26,6 @@ from learners.monitoring.served_counts import (
     served_value_status_counts,
 )
 from learners.schema.encoding.encode import cached_schema_encoder
-from learners.schema.encoding.json_records import Observed
 from service.serving.count_queue import (
     Waiting,
     Watch,

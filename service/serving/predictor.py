@@ -19,10 +19,11 @@ import structlog
 from learners.answer_checks import check_answer_distributions
 from learners.errors import LearnerError, NoClass, names_with_suggestions
 from learners.models.model import Model
+from learners.models.record_classifier import record_classifier
 from learners.monitoring.served_counts import RawRows
 from learners.registry.model_kinds import kind_of, load_model
 from learners.schema import Chunk, Schema
-from learners.schema.encoding.json_records import encode_json_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_records
 from learners.schema.schema import Value
 from service.requests.json_values import JSONMapping
 from service.requests.problems import InvalidRequest

@@ -7,8 +7,8 @@ import pytest
 
 from learners import Source, drive, encode, load_model
 from learners.errors import EmptyData, InvalidParameter, SchemaError, SourceError, UnknownColumn
+from learners.models.record_classifier import record_classifier
 from learners.registry import recipes
-from learners.schema.encoding.json_records import record_classifier
 
 N = 600
 RNG = np.random.default_rng(0)

@@ -11,6 +11,7 @@ from learners.errors import LearnerError
 from learners.models.estimation import Average
 from learners.models.explanation import explain
 from learners.models.query import Conditional, Edges, Map, Marginal
+from learners.models.record_classifier import record_classifier
 from learners.monitoring.count_layout import Watched
 from learners.orders.formats.network_tables import Equation, Network
 from learners.registry import recipes
@@ -20,7 +21,6 @@ from learners.registry.kind import Cannot
 from learners.registry.model_kinds import KINDS, kind_of, load_model
 from learners.registry.sql.script import sql_script
 from learners.schema.encoding.encode import encode
-from learners.schema.encoding.json_records import record_classifier
 from service.http.app import create_app
 from service.product.inference.queries import answer_model_queries
 from service.product.inference.query_checks import check_queries

@@ -49,7 +49,7 @@ class Coding:
                 assert chunk.y is not None
                 x[:, v] = chunk.y
             elif column.n_values:
-                codes = chunk.x[v].astype(np.float64) - schema.attributes[v].has_missing
+                codes = chunk.x[v].astype(np.float64) - schema.attributes[v].first_code
                 x[:, v] = np.where((codes >= 0) & (codes < column.n_values), codes, np.nan)
             else:
                 assert chunk.numbers is not None
@@ -100,7 +100,7 @@ def assign_column_families(
 
 
 def _finite(attribute: Attribute) -> Column:
-    return Column(("categorical",), attribute.n_values - attribute.has_missing)
+    return Column(("categorical",), attribute.n_values - attribute.first_code)
 
 
 def _numeric(attribute: Attribute, histogram: Histogram, leaves: str) -> tuple[Attribute, Column, float]:

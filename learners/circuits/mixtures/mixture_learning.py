@@ -125,7 +125,7 @@ def mixture_domain_sizes(schema: Schema) -> Integers:
     """Return the domain sizes without the code for missing values, (n_variables,) int64; 0 for numeric columns, the
     class last.
     """
-    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    missing = np.array([attribute.first_code for attribute in schema.attributes], np.int64)
     sizes = schema.domain_sizes - missing
     sizes[list(schema.continuous)] = 0
     if schema.target is not None:

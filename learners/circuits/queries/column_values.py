@@ -97,7 +97,7 @@ def _middles(columns: Columns, v: int) -> Floats:
         middles = np.array([np.nan])
     else:
         middles = np.concatenate([cuts[:1], (cuts[:-1] + cuts[1:]) / 2, cuts[-1:]])
-    return cast("Floats", np.concatenate([[np.nan] * attribute.has_missing, middles])[int(columns.offsets[v]) :])
+    return cast("Floats", np.concatenate([[np.nan] * attribute.first_code, middles])[int(columns.offsets[v]) :])
 
 
 def with_cells(columns: Columns, v: int, column: pa.Array, values: Floats) -> pa.Array:

@@ -217,7 +217,7 @@ def _in_intervals(columns: Columns, v: int, given: Range) -> Mask:
     """Return the intervals that form a range whose ends are cut points, (n_values,) bool."""
     attribute = columns.schema.attributes[v]
     low, high = _ends(columns, v, given)
-    own = int(attribute.has_missing) - int(columns.offsets[v])
+    own = attribute.first_code - int(columns.offsets[v])
     first, end = 0, len(attribute.cuts) + 1
     if low > -math.inf:
         first = _place(columns, v, low, given.low, is_low=True) + 1

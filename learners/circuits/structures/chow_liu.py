@@ -31,7 +31,7 @@ class PairTables:
             raise EmptyStatistic("There are no counted rows to make a circuit from.")
         self.pairs = pairs
         self.with_class = pairs.schema.target is not None
-        self.missing = np.array([int(a.has_missing) for a in pairs.schema.attributes], np.int64)
+        self.missing = np.array([a.first_code for a in pairs.schema.attributes], np.int64)
         self.n_values = pairs.sizes - self.missing
         if self.with_class:
             self.n_values = np.append(self.n_values, pairs.schema.n_classes)

@@ -222,7 +222,7 @@ def codes_and_domain_sizes(schema: Schema, x: Codes, y: Codes | None) -> tuple[I
     """Return codes (n_variables, n_rows) int64 of attributes and classes, and the domain sizes; missing is -1, and
     summed out.
     """
-    missing = np.array([attribute.has_missing for attribute in schema.attributes], np.int64)
+    missing = np.array([attribute.first_code for attribute in schema.attributes], np.int64)
     codes = x.astype(np.int64) - missing[:, np.newaxis]
     sizes = (schema.domain_sizes - missing).tolist()
     if schema.target is not None and y is not None:

@@ -42,7 +42,7 @@ class CodeTable:
         width = int(schema.domain_sizes.max(initial=0)) + 1
         self._numbers = np.full((schema.n_attributes, width), np.nan, np.float32)
         for i, attribute in enumerate(schema.attributes):
-            first = int(attribute.has_missing)
+            first = attribute.first_code
             self._numbers[i, first : attribute.n_values] = np.arange(attribute.n_values - first)
         self._row = np.arange(schema.n_attributes)[:, None]
 

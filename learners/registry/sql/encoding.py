@@ -56,12 +56,10 @@ def add_encoding_step(
     for i in used:
         attribute = schema.attributes[i]
         if attribute.name in absent:
-            rest.append(f"{attribute.n_values} AS c{i}")
+            rest.append(f"{attribute.absent_code} AS c{i}")
         elif attribute.kind == "numeric":
             cuts = list(map(query.dialect.number, attribute.cuts))
-            rest.append(
-                _code(attribute, f"x{i}", binary_search_sql(f"x{i}", cuts, int(attribute.has_missing))) + f" AS c{i}"
-            )
+            rest.append(_code(attribute, f"x{i}", binary_search_sql(f"x{i}", cuts, attribute.first_code)) + f" AS c{i}")
         elif not attribute.values:
             rest.append(_code(attribute, f"x{i}", str(attribute.unseen_code)) + f" AS c{i}")
     return query.add("coded", [*names, *coded, *rest] or ["1 AS nothing"], source)
@@ -75,7 +73,7 @@ def value_encoding_rows(schema: Schema, used: Sequence[int], dialect: Dialect) -
         for place, value in enumerate(attribute.values):
             is_text = isinstance(value, str)
             text, whole = (dialect.literal(value), "NULL") if is_text else ("NULL", str(int(value)))
-            rows.append(f"{i}, {text}, {whole}, {place + int(attribute.has_missing)}")
+            rows.append(f"{i}, {text}, {whole}, {place + attribute.first_code}")
     return rows
 
 

@@ -194,7 +194,7 @@ def _view(views: Views, view: int, name: str) -> str:
     own, base = views.schema.attributes[view], views.base.attributes[i]
     if own.cuts == base.cuts:
         return f"s.c{i} AS {name}"
-    first = int(base.has_missing)
+    first = base.first_code
     # Interval j of the attribute is not beyond the cut point at position p if j <= p.
     places = [str(base.cuts.index(cut) + first) for cut in own.cuts]
     missing = f"WHEN s.c{i} >= {base.n_values} THEN {own.n_values} " + f"WHEN s.c{i} = 0 THEN 0 " * first

@@ -28,7 +28,7 @@ def add_table_row_answers(
     coded = add_encoding_step(query, schema, used, table, renamed, absent)
     codes = [f"c{i}" for i in used]
     nullable = [i for i in used if schema.attributes[i].has_missing]
-    has_null = " OR ".join(f"c{i} = 0" for i in nullable)
+    has_null = " OR ".join(f"c{i} = {schema.attributes[i].missing_code}" for i in nullable)
     lacks = " OR ".join(f"c{i} >= {sizes[i]}" for i in writable.needed)
     cases = [f"WHEN {lacks} THEN {f'CASE WHEN {has_null} THEN 2 ELSE 1 END' if nullable else 1}"] * bool(lacks)
     cases += [f"WHEN {has_null} THEN 3"] * bool(nullable)

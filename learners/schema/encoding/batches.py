@@ -72,9 +72,7 @@ class BatchEncoder:
         self.slowly, self.byte_table = slowly, byte_table
         self.place = {attribute.name: i for i, attribute in enumerate(attributes)}
         of_text = [i for i, attribute in enumerate(attributes) if is_text_attribute(attribute)]
-        tables = [
-            text_hash_table([str(v) for v in attributes[i].values], int(attributes[i].has_missing)) for i in of_text
-        ]
+        tables = [text_hash_table([str(v) for v in attributes[i].values], attributes[i].first_code) for i in of_text]
         self.words, first_slots, masks = concatenate_text_tables(tables)
         self.tables = dict(zip(of_text, zip(first_slots.tolist(), masks.tolist(), strict=False), strict=False))
         self.cuts = np.concatenate([np.empty(0), *(np.array(attribute.cuts, np.float64) for attribute in attributes)])
@@ -185,7 +183,7 @@ class BatchEncoder:
                 lut, limit = self.byte_table(i, types[place])
                 tables.append(lut)
                 largest.append(limit)
-            codes = (attribute.missing_code, attribute.unseen_code, int(attribute.has_missing))
+            codes = (attribute.missing_code, attribute.unseen_code, attribute.first_code)
             columns.append((place, i, kind, indices, *codes, start, size))
         luts: Codes = np.array(tables).reshape(len(tables), 256).astype(self.dtype)
         table = np.array(columns, np.int64).reshape(len(columns), len(kernels.Plan._fields))

@@ -65,6 +65,6 @@ class Views:
 
 def _codes(attribute: Attribute, view: Attribute, grouping: tuple[int, ...]) -> Any:
     """Return the view's code for each code of the attribute, including the unseen one."""
-    first = int(attribute.has_missing)
+    first = attribute.first_code
     intervals = np.searchsorted(np.array(grouping, np.int64), np.arange(len(attribute.cuts) + 1), side="left")
     return np.concatenate([np.zeros(first, np.int64), intervals + first, [view.n_values]])

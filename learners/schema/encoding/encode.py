@@ -179,7 +179,7 @@ class _NominalEncoder:
             ):  # such as the classes of a model of earlier
                 domain = canonical_time_column(domain, str(kind))
         places = pc.index_in(values, value_set=domain).fill_null(-1).to_numpy(zero_copy_only=False)
-        codes = np.where(places >= 0, places + int(attribute.has_missing), attribute.unseen_code)
+        codes = np.where(places >= 0, places + attribute.first_code, attribute.unseen_code)
         return np.ascontiguousarray(codes.astype(self.dtype))
 
 
@@ -203,7 +203,7 @@ class _Columns:
         if attribute.cycle is not None:
             values = attribute.cycle.phases(values)
         freeze_arrays(values)  # as most are: converted ones would be another type
-        interval_codes(values, cuts, int(attribute.has_missing), attribute.missing_code, codes)
+        interval_codes(values, cuts, attribute.first_code, attribute.missing_code, codes)
 
     def byte_table(self, i: int, kind: pa.DataType) -> tuple[Codes, int]:
         """Return the table of `_NominalEncoder.byte_table`, cached because thousands of attributes may share their

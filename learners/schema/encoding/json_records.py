@@ -10,11 +10,9 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
 from operator import itemgetter
-from typing import Protocol
 
 import numpy as np
 
-from learners.answer_checks import check_answer_distribution
 from learners.errors import InvalidParameter, SchemaError
 from learners.kernels.arrays import Codes, Floats, freeze_arrays
 from learners.schema.checks import check_column_lengths
@@ -36,9 +34,6 @@ MARKS = frozenset(["NAType", "NaTType"])  # the types of what pandas has for mis
 MOST_SHOWN = 80
 DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 UNITS = dict(zip(TICKS.values(), ("seconds", "milliseconds", "microseconds", "nanoseconds"), strict=True))
-
-# The number of a record, its codes (bytes, or numbers that need 16 bits), its probabilities, the record, and no key.
-Observed = tuple[int, bytes | list[int], Floats, Mapping[str, object], bytes | None]
 
 
 def short_value_text(value: object) -> str:
@@ -75,7 +70,7 @@ def _wrong(attribute: Attribute, value: object) -> SchemaError:
 def _known_codes(attribute: Attribute) -> dict[object, int]:
     """Map None and each value of a nominal attribute's domain to its code."""
     codes: dict[object, int] = {None: attribute.missing_code}
-    codes.update({value: j + int(attribute.has_missing) for j, value in enumerate(attribute.values)})
+    codes.update({value: j + attribute.first_code for j, value in enumerate(attribute.values)})
     return codes
 
 
@@ -178,7 +173,7 @@ def _refused(text: str) -> float:
 
 
 def _numeric_value_code(attribute: Attribute) -> Callable[[object], int]:
-    offset, missing, cuts = int(attribute.has_missing), attribute.missing_code, list(attribute.cuts)
+    offset, missing, cuts = attribute.first_code, attribute.missing_code, list(attribute.cuts)
     number_of, most = json_number_reader(attribute), LAST_SECOND if attribute.is_time else EXACT
 
     cycle = attribute.cycle
@@ -271,9 +266,7 @@ def _all_at_once(attribute: Attribute, values: Sequence[object], codes: Codes) -
     except OverflowError:  # a whole number above all doubles
         return False
     freeze_arrays(numbers)
-    interval_codes(
-        numbers, np.array(attribute.cuts, np.float64), int(attribute.has_missing), attribute.missing_code, codes
-    )
+    interval_codes(numbers, np.array(attribute.cuts, np.float64), attribute.first_code, attribute.missing_code, codes)
     return True
 
 
@@ -300,70 +293,8 @@ def encode_json_columns(columns: Mapping[str, Sequence[object]], schema: Schema)
     return Chunk(x, None, _numbers(schema, n_rows, lambda name: columns.get(name, nothing)))
 
 
-class Classifier(Protocol):
-    """Model with classes."""
-
-    @property
-    def schema(self) -> Schema:
-        """Schema of the columns."""
-
-    def predict_proba(self, chunk: Chunk) -> Floats:
-        """Return the class probabilities, (n_rows, n_classes) float64."""
-
-
-class Observing(Protocol):
-    """Receives every record that was classified; both functions are called for each record and must be fast."""
-
-    next_id: Callable[[], int]
-    append: Callable[[Observed], None]
-
-
-def record_classifier(
-    model: Classifier, observing: Observing | None = None
-) -> Callable[[Mapping[str, object]], Floats]:
-    """Return a function that classifies one row at a time with the least overhead.
-
-    Parameters
-    ----------
-    observing : Observing, optional
-        Is given each record with its codes and probabilities.
-
-    Returns
-    -------
-    callable
-        `classify(record)` gives the (n_classes,) float64 probabilities of a mapping from column to raw value; absent
-        columns are allowed. It raises SchemaError naming a column whose value has the wrong type.
-    """
-    encode_record = json_record_encoder(model.schema)
-    predict_proba, is_narrow = model.predict_proba, model.schema.code_dtype is np.uint8
-
-    def classify_numbers(record: Mapping[str, object]) -> Floats:
-        _check_record(record)
-        chunk = encode_json_records([record], model.schema)
-        probabilities: Floats = check_answer_distribution(predict_proba(chunk)[0])
-        if observing is not None:
-            codes = chunk.x[:, 0]
-            observing.append(
-                (observing.next_id(), codes.tobytes() if is_narrow else codes.tolist(), probabilities, record, None)
-            )
-        return probabilities
-
-    def classify(record: Mapping[str, object]) -> Floats:
-        codes: list[int] | bytes = encode_record(record)
-        if is_narrow:  # the shortest way from small numbers to an array
-            codes = bytes(codes)
-            x: Codes = np.frombuffer(codes, np.uint8)
-        else:
-            x = np.array(codes).astype(np.uint16)
-        probabilities: Floats = check_answer_distribution(predict_proba(Chunk(x.reshape(-1, 1), None))[0])
-        if observing is not None:
-            observing.append((observing.next_id(), codes, probabilities, record, None))
-        return probabilities
-
-    return classify_numbers if model.schema.continuous else classify
-
-
-def _check_record(record: object) -> None:
+def check_is_record(record: object) -> None:
+    """Refuse a record that is no mapping (InvalidParameter)."""
     if record.__class__ is not dict and not isinstance(record, Mapping):
         raise InvalidParameter("record", type(record).__name__, "give a mapping, such as {'name': value}")
 
@@ -377,7 +308,7 @@ def json_record_encoder(schema: Schema) -> Callable[[Mapping[str, object]], list
     encoders = json_value_encoders(schema)
 
     def one_by_one(record: Mapping[str, object]) -> list[int]:
-        _check_record(record)
+        check_is_record(record)
         return [code(record[name]) if name in record else absent for name, code, absent in encoders]
 
     if schema.n_attributes < 2 or any(attribute.kind != "nominal" for attribute in schema.attributes):

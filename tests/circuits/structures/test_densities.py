@@ -23,11 +23,12 @@ from learners.circuits.streaming.shards import merge_shard_posteriors
 from learners.circuits.structures.densities import Densities, interval_densities, replace_intervals_by_densities
 from learners.errors import InvalidParameter, SchemaError
 from learners.models.query import Conditional, Map, Marginal, Moments, Sample
+from learners.models.record_classifier import record_classifier
 from learners.passes.learner import MemoryStore
 from learners.registry import recipes
 from learners.schema import Attribute, Kept
 from learners.schema.discretise import Histogram
-from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from learners.schema.overrides import ColumnOverride
 from tests.circuits.map_circuits import random_circuit
 from tests.naive.map import flat_circuit

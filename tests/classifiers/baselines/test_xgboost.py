@@ -13,9 +13,10 @@ from learners.errors import Cancelled, InvalidParameter
 from learners.evaluation.datasets import stratified_folds
 from learners.evaluation.metrics import evaluate
 from learners.evaluation.peers import PEERS, RawXGBoostParameters
+from learners.models.record_classifier import record_classifier
 from learners.passes.learner import Learner, Part, drive
 from learners.passes.memory import MemoryLimit
-from learners.schema.encoding.json_records import encode_json_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_records
 from storage.models.compiled import map_compiled, write_compiled
 from tests.conftest import PUBLIC_SETS, needs_public_sets
 from tests.support.boosters import N, rows, train

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from learners import Source, drive, infer_schema
 from learners.errors import SchemaError
 from learners.kernels.arrays import freeze_arrays
+from learners.models.record_classifier import record_classifier
 from learners.registry import recipes
 from learners.schema import Attribute, Schema
 from learners.schema.discretise_kernels import MOST_COMPARED, interval_codes
 from learners.schema.encoding.encode import encode, numeric_column_as_floats
-from learners.schema.encoding.json_records import encode_json_columns, encode_json_records, record_classifier
+from learners.schema.encoding.json_records import encode_json_columns, encode_json_records
 from tests import strategies
 from tests.naive.encoding import codes_of
 
