@@ -344,8 +344,10 @@ class Supply:
 
 
 def _placed(source: Source) -> dict[str, tuple[Source, int, int]]:
-    files = {fragment.file: source.files[fragment.file] for fragment in source.fragments}
-    return {file_identity(file): (source, index, file.n_rows) for index, file in files.items()}
+    rows: dict[int, int] = {}
+    for fragment in source.fragments:
+        rows[fragment.file] = rows.get(fragment.file, 0) + fragment.n_rows
+    return {file_identity(source.files[index]): (source, index, n_rows) for index, n_rows in rows.items()}
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ So a file of rules that is gone, or older than it was, brings no rows back unsee
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -52,6 +52,8 @@ class _Stored(TypedDict):
     forgotten_at: str
     rows: dict[str, int]  # by the identity of each file that was searched
     footers: NotRequired[dict[str, int]]  # by the SHA-256 of each footer; rules of the first release lack it
+    # By the identity of each file with such rows: their numbers by row group; rules of earlier releases lack it.
+    groups: NotRequired[dict[str, dict[str, int]]]
     withdrawals: NotRequired[list[Withdrawal]]  # oldest first
 
 
@@ -122,10 +124,22 @@ class Forgotten:
         """Return the same counts by the SHA-256 of the files' footers."""
         return dict(self._rules[where].get("footers", {})) if where in self._rules else {}
 
-    def remember(self, where: str, file: str, footer_sha256: str, n_rows: int) -> None:
-        """Store how many rows of a file the rule matches."""
+    def groups(self, where: str) -> dict[str, dict[int, int]]:
+        """Return how many rows of each row group the rule matches, by file, for the files of which that is known."""
+        stored = self._rules[where].get("groups", {}) if where in self._rules else {}
+        rows = {} if where not in self._rules else self._rules[where]["rows"]
+        known = {file: {int(group): n for group, n in own.items()} for file, own in stored.items()}
+        return {file: own for file, own in known.items() if sum(own.values()) == rows.get(file)}
+
+    def remember(
+        self, where: str, file: str, footer_sha256: str, n_rows: int, groups: Mapping[int, int] | None = None
+    ) -> None:
+        """Store how many rows of a file the rule matches, and of its row groups."""
         if where in self._rules:
             self._rules[where]["rows"][file] = n_rows
+            if groups is not None and n_rows:
+                own = {str(group): n for group, n in groups.items()}
+                self._rules[where].setdefault("groups", {})[file] = own
             footers = self._rules[where].setdefault("footers", {})
             footers[footer_sha256] = max(n_rows, footers.get(footer_sha256, 0))
             self._is_changed = True
@@ -160,6 +174,8 @@ def _merged(stored: dict[str, _Stored], ours: dict[str, _Stored]) -> dict[str, _
         rows = theirs["rows"] | rule["rows"]
         footers = theirs.get("footers", {}) | rule.get("footers", {})
         merged[where] = {**theirs, "rows": rows, "footers": footers}
+        if groups := theirs.get("groups", {}) | rule.get("groups", {}):
+            merged[where]["groups"] = groups
         withdrawals = [*theirs.get("withdrawals", [])]
         withdrawals += [each for each in rule.get("withdrawals", []) if each not in withdrawals]
         if withdrawals:

@@ -6,7 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import duckdb
 import numpy as np
@@ -57,6 +57,18 @@ class RowPredicate:
         if not self.columns:
             raise InvalidPredicate(text, "it names no column")
 
+    def equalities(self, *, all_of_it: bool = False) -> list[tuple[str, list[int | str]]]:
+        """Return columns that must equal one of some whole numbers or texts wherever the condition is true.
+
+        With `all_of_it` only if the condition is one such equality, so that it can be computed for every row.
+        """
+        root = _parsed(self.text)
+        parts = [root]
+        if isinstance(root, dict) and root.get("type") == "CONJUNCTION_AND" and not all_of_it:
+            parts = list(root["children"])
+        equalities = [_equality(part) for part in parts]
+        return [equality for equality in equalities if equality is not None]
+
     def mask(self, rows: pa.RecordBatch, *, is_strict: bool = False) -> NDArray[np.bool_]:
         """Mask of the rows that match the condition, (n_rows,) bool.
 
@@ -86,6 +98,31 @@ class RowPredicate:
             self._own.connection = duckdb_files.open_isolated_duckdb()
         connection: duckdb.DuckDBPyConnection = self._own.connection
         return connection
+
+
+def _equality(node: Any) -> tuple[str, list[int | str]] | None:
+    """Return the column and the values of `column = value` or `column IN (values)`; else None."""
+    if node.get("type") == "COMPARE_EQUAL":
+        operands = [node["left"], node["right"]]
+        operands.sort(key=lambda one: str(one["class"]) != "COLUMN_REF")
+    elif node.get("type") == "COMPARE_IN":
+        operands = list(node["children"])
+    else:
+        return None
+    column, *others = operands
+    values = [_plain_constant(one) for one in others]
+    if column["class"] != "COLUMN_REF" or not values or None in values:
+        return None
+    return str(column["column_names"][0]), [value for value in values if value is not None]
+
+
+def _plain_constant(node: Any) -> int | str | None:
+    """Return a whole number or a text; None for anything else."""
+    literal = node.get("literal", {}) if node["class"] == "CONSTANT" else {}
+    kind, text = literal.get("kind"), str(literal.get("text"))
+    if kind == "INTEGER":
+        return int(text)
+    return text if kind == "STRING" else None
 
 
 @lru_cache(maxsize=16)  # each step of a job reads the same rules, and a new DuckDB takes 11 ms

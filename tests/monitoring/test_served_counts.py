@@ -21,6 +21,7 @@ from learners.monitoring.served_counts import (
     served_value_status_counts,
 )
 from learners.passes import engine
+from learners.passes.sources.source import Condition
 from learners.schema.encoding.encode import cached_schema_encoder, encode
 from learners.schema.encoding.json_records import encode_json_records
 from tests import laws, strategies
@@ -144,7 +145,7 @@ def _small(monkeypatch):
     monkeypatch.setattr(count_layout, "GROUPED", 2)
 
 
-class LargeSizes:
+class LargeSizes(Condition):
     """A condition on a column that is read for it alone."""
 
     text, columns = "size > 0.5", ("size",)

@@ -60,3 +60,30 @@ def test_a_footer_bounds_times_as_the_rows_do(tmp_path_factory, ticks, kind, zon
     for told, read in ((found.least, expected["min"]), (found.greatest, expected["max"])):
         assert told.is_valid == read.is_valid
         assert not read.is_valid or told.cast(read.type).value == read.value
+
+
+@given(
+    values=st.one_of(
+        st.lists(st.one_of(st.none(), st.integers(-20, 20)), min_size=1, max_size=30),
+        st.lists(st.one_of(st.none(), st.text("aAzé√", max_size=3)), min_size=1, max_size=30),
+    ),
+    asked=st.one_of(st.integers(-25, 25), st.text("aAzé√", max_size=3)),
+    group=st.integers(1, 30),
+    has_bounds=st.booleans(),
+)
+@settings(deadline=None, max_examples=100)
+def test_a_footer_excludes_no_group_that_has_the_value(tmp_path_factory, values, asked, group, has_bounds):
+    path = tmp_path_factory.mktemp("bounds") / "a.parquet"
+    is_text = any(isinstance(value, str) for value in values)
+    column = pa.array(values, pa.string() if is_text else pa.int32())
+    pq.write_table(pa.table({"x": column}), path, row_group_size=group, write_statistics=has_bounds)
+    source = Source.open(path)
+    for fragment in source.fragments:
+        own = [value for value in values[fragment.row_group * group :][:group] if value is not None]
+        is_said = source.may_equal(fragment, "x", [asked])
+        assert is_said or asked not in own
+        if own and has_bounds and isinstance(asked, str) == is_text:
+            ordered = sorted([*own, asked], key=lambda value: value.encode() if is_text else value)
+            assert is_said == (asked in own or ordered.index(asked) not in (0, len(own)))
+        else:
+            assert is_said

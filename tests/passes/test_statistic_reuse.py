@@ -1,6 +1,7 @@
 """What is reused, added and subtracted gives the model that reading everything gives, bit for bit."""
 
 import datetime
+import pickle
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownCol
 from learners.passes.column_summaries import ColumnSummaries
 from learners.passes.engine import collect
 from learners.passes.learner import MemoryStore, Part, drive
+from learners.passes.sources.parquet import ParquetContent
 from learners.passes.sources.row_filter import Selection, select_newest_rows
 from learners.passes.sources.source import Source, file_identity
 from learners.passes.statistic_reuse import Recall, Supply
@@ -181,6 +183,55 @@ def test_rows_are_forgotten_by_subtracting_them(folder, name, parameters):
     fresh = learned(name, parameters, Source.of_table(pa.concat_tables(rest)), Kept(model.schema))
     assert same(model, fresh)
     assert accounts[0].n_files_read == 2, "only the files that hold such rows"
+
+
+class FoundUser(User):
+    """The same, of a file in which the rows were found before."""
+
+    def __init__(self, path):
+        file = pq.ParquetFile(path)
+        users = [file.read_row_group(group)["user"].to_numpy() for group in range(file.num_row_groups)]
+        self.matches = {group: n for group, own in enumerate(users) if (n := int(np.count_nonzero(own == 3)))}
+
+    def left_out(self):
+        return self.matches
+
+
+@pytest.mark.parametrize("most", [1 << 22, 100])
+def test_rows_that_were_found_before_are_read_alone_and_once(folder, monkeypatch, most):
+    monkeypatch.setattr("learners.passes.sources.source.MOST_HELD_CELLS", most)
+    path = folder / "00.parquet"
+    table = pq.read_table(path)
+    order = pa.array(np.argsort(table["user"].to_numpy(), kind="stable"))
+    pq.write_table(table.take(order), path, row_group_size=50)
+    store, source = MemoryStore(), Source.open(folder)
+    kept = Kept(learned("kdb", {"k": 2}, source, store=store).schema)
+    found = FoundUser(path)
+    chosen = Selection(source, {0: (found,), **dict.fromkeys(range(1, 6), ())})
+    reads = []
+    batches = ParquetContent.batches
+
+    def counted(content, filesystem, file, row_group, columns):
+        reads.append((file.path, row_group))
+        return batches(content, filesystem, file, row_group, columns)
+
+    monkeypatch.setattr(ParquetContent, "batches", counted)
+    accounts = []
+    model = learned("kdb", {"k": 2}, chosen.source, kept, store, chosen, accounts)
+    assert {(str(path), group) for group in found.matches} == set(reads)
+    n_groups = len(found.matches)
+    if most == 100:
+        assert len(reads) > n_groups and {one.n_rows_read for one in accounts} == {50 * n_groups}
+    else:
+        assert len(reads) == n_groups and {one.n_rows_read for one in accounts} == {sum(found.matches.values())}
+    whole = file_identity(source.files[0])
+    rest = chosen.divide(whole)[1]
+    carved = pickle.loads(pickle.dumps(rest.carved([1])))  # as a worker of a cluster gets it
+    assert [batch.to_pylist() for batch in carved.batches()] == [
+        batch.to_pylist() for batch in rest.read(rest.fragments[1])
+    ]
+    plain = Selection(source, {0: (User(),), **dict.fromkeys(range(1, 6), ())})
+    assert same(model, learned("kdb", {"k": 2}, plain.source, kept))
 
 
 def test_a_lost_statistic_is_counted_again(folder):

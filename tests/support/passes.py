@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from learners.passes.learner import Part, drive
+from learners.passes.sources.source import Condition
 from learners.registry import recipes
 
 
@@ -27,7 +28,7 @@ DAY = datetime.timedelta(days=1)
 START = datetime.datetime(2026, 1, 1)
 
 
-class User:
+class User(Condition):
     """Rows of one user are not wanted."""
 
     text = "not (user = 3)"

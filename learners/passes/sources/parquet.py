@@ -95,6 +95,27 @@ class ParquetContent:
                 return None
         return Bounds(pa.scalar(min(lows, default=None), kind), pa.scalar(max(highs, default=None), kind), n_null)
 
+    def may_equal(self, row_group: int, column: str, values: Sequence[int | str]) -> bool:
+        """Return False if the bounds of a column in the footer tell that a row group has none of some values.
+
+        Of whole numbers in a column of integers, and of texts in one of text; True for everything else.
+        """
+        leaves = self._leaves.get(column, [])
+        if len(leaves) != 1:
+            return True
+        kind = self.arrow_schema.field(column).type
+        statistics = self.metadata.row_group(row_group).column(leaves[0]).statistics
+        if statistics is None or not statistics.has_min_max:
+            return True
+        low, high = statistics.min, statistics.max
+        numbers = [value for value in values if isinstance(value, int)]
+        if pa.types.is_integer(kind) and len(numbers) == len(values):
+            return any(low <= value <= high for value in numbers)
+        texts = [value.encode() for value in values if isinstance(value, str)]  # the file orders them by their bytes
+        if arrow_type_family(kind) == "text" and len(texts) == len(values) and isinstance(low, str):
+            return any(low.encode() <= value <= high.encode() for value in texts)
+        return True
+
     def _time_type(self, leaf: int) -> pa.DataType | None:
         """Return the stored type of a column of timestamps or dates, whose unit may differ from Arrow's."""
         column = self.metadata.schema.column(leaf)

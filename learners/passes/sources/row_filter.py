@@ -88,6 +88,17 @@ class Excess(Condition):
             excluded &= condition.mask(rows, file, fragment, offset)
         return held & ~excluded
 
+    def held_rows(self) -> dict[int, int] | None:
+        """Return at most how many rows of each row group meet the condition, without groups where none does; None if unknown."""
+        texts = {condition.text for condition in self.held}
+        most: dict[int, int] = {}
+        for condition in self.excluded:
+            if condition.text not in texts:
+                if (less := condition.left_out()) is None:
+                    return None
+                most = {group: most.get(group, 0) + less.get(group, 0) for group in most.keys() | less.keys()}
+        return most
+
 
 class Selection:
     """Selection of the files and rows to learn from.
@@ -106,18 +117,25 @@ class Selection:
         self._place = {file_identity(file): index for index, file in enumerate(raw.files)}
         left = () if raw.earlier is None else raw.earlier.files
         self._left = {file_identity(file): index for index, file in enumerate(left)}
+        # So that all passes of a training share rows that were read once.
+        self._divided: dict[str, tuple[list[str], Source | None] | None] = {}
 
     def and_all(self, conditions: Sequence[Condition]) -> Selection:
         """Add conditions on the rows of all files."""
         return Selection(self.raw, {index: (*own, *conditions) for index, own in self.wanted.items()})
 
     def divide(self, identity: str) -> tuple[list[str], Source | None] | None:
-        """Divide the rows with an identity into wanted rows and a source of the others.
+        """Divide the rows with an identity into wanted rows and a source of the others, read once if they are few.
 
         Returns the identities of the wanted files that these rows contain, and a source of the unwanted rows, None if
         there are none; or None if the rows are unknown: they belong to no file here, or may not contain the wanted
         rows.
         """
+        if identity not in self._divided:
+            self._divided[identity] = self._divide(identity)
+        return self._divided[identity]
+
+    def _divide(self, identity: str) -> tuple[list[str], Source | None] | None:
         whole, texts = split_file_identity(identity)
         files = self.raw if whole in self._place else self.raw.earlier
         index = (self._place if files is self.raw else self._left).get(whole)
@@ -133,7 +151,10 @@ class Selection:
             return None
         if conditions is None:
             return [], files.restricted({index: held})
-        return [file_identity(self.source.files[index])], self.raw.restricted({index: [Excess(held, conditions)]})
+        excess = Excess(held, conditions)
+        rest = self.raw.restricted({index: [excess]})
+        most = excess.held_rows()
+        return [file_identity(self.source.files[index])], rest if most is None else rest.of_few_rows({index: most})
 
     def rewritten(self, files: frozenset[str]) -> frozenset[str]:
         """Replace file identities by those of the files that now hold the same rows, in a lake table."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +34,7 @@ from learners.passes.sources.lake.lake_tables import (
 )
 from learners.passes.sources.lake.snapshots import Snapshot, open_snapshot_files
 from learners.passes.sources.mixed_numbers import mixed_number_columns, with_common_numbers
+from learners.passes.sources.parquet import ParquetContent
 from learners.passes.sources.path_expansion import expand_path_to_files, file_place
 from learners.passes.sources.source_files import (
     BATCH_ROWS,
@@ -50,6 +53,8 @@ from learners.passes.sources.source_files import (
 from learners.schema.encoding.batches import IndexCheck
 from learners.schema.reading import Reading
 from learners.schema.schema_inference import column_kind_by_type
+
+MOST_HELD_CELLS = 1 << 22  # of rows that are read once for all passes
 
 __all__ = ["Condition", "Fragment", "Mask", "RowWeight", "Source", "SourceFile", "arrow_type_family", "file_identity"]
 
@@ -96,6 +101,7 @@ class Source:
         self._completion: Callable[[pa.RecordBatch], pa.RecordBatch] | None = None
         self._indices = IndexCheck()
         self.weight: RowWeight | None = None
+        self._few: _FewRows | None = None
         self._hint = ""
 
     @classmethod
@@ -216,6 +222,8 @@ class Source:
         source.snapshot, source.earlier = None, None
         source.files = tuple(self.files[file] for file in places)
         source._conditions = {places[file]: own for file, own in self._conditions.items() if file in places}
+        if self._few is not None:
+            source._few = _FewRows(self._few.source.carved(self._few.places_of(chosen)))
         return source
 
     def thinned(self, max_rows: int) -> Source:
@@ -229,6 +237,8 @@ class Source:
         `conditions`: position of the file in `files` -> its conditions. Their texts become part of the file's
         identity, so that statistics of these rows can be stored and found again.
         """
+        if self._few is not None:  # which has been read by its own conditions
+            return self._few.source.restricted(conditions)
         source = self.only(conditions)
         source.files = tuple(
             replace(file, part=tuple(condition.text for condition in conditions[index]))
@@ -246,6 +256,26 @@ class Source:
     def narrowed(self, conditions: Mapping[int, Sequence[Condition]]) -> Source:
         """Select some files, each with the rows that meet these conditions beside those that they must meet already."""
         return self.restricted({index: (*self._conditions.get(index, ()), *own) for index, own in conditions.items()})
+
+    def of_few_rows(self, most: Mapping[int, Mapping[int, int]]) -> Source:
+        """Select the row groups that have rows; if all these rows fit in memory, they are read once and kept.
+
+        `most`: position of each file -> its row groups with rows that meet the conditions, and at most how many.
+        """
+        fragments = [fragment for fragment in self.fragments if most[fragment.file].get(fragment.row_group)]
+        held = [replace(fragment, n_rows=most[fragment.file][fragment.row_group]) for fragment in fragments]
+        if sum(fragment.n_rows for fragment in held) * max(1, len(self.arrow_schema)) > MOST_HELD_CELLS:
+            return self._with_fragments(fragments)
+        source = self._with_fragments(held)
+        source._few = _FewRows(self._with_fragments(fragments))
+        return source
+
+    def may_equal(self, fragment: Fragment, column: str, values: Sequence[int | str]) -> bool:
+        """Return False if the footer tells that no value of a column in a fragment is one of some whole numbers or texts."""
+        content = self.files[fragment.file].content
+        if self._completion is not None or not isinstance(content, ParquetContent):
+            return True
+        return content.may_equal(fragment.row_group, column, values)
 
     def weighted(self, weight: RowWeight, *, is_hidden: bool = False) -> Source:
         """Weight the rows; `is_hidden` hides the weight column from readers.
@@ -367,6 +397,10 @@ class Source:
         for name in columns or ():
             if name not in known:
                 raise UnknownColumn(name, names)
+        if self._few is not None:
+            for batch, weights in self._few.rows(fragment):
+                yield batch if columns is None else batch.select(list(columns)), weights
+            return
         conditions, weight = self._conditions.get(fragment.file, ()), self.weight
         needed = [name for condition in conditions for name in condition.columns]
         needed += [] if weight is None else [weight.column]
@@ -399,3 +433,43 @@ class Source:
     def _mixed_numbers(self) -> frozenset[str]:
         """Columns that are numbers in some files, and small integers or booleans in others."""
         return mixed_number_columns({file.arrow_schema for file in self.files}, self.arrow_schema)
+
+
+class _FewRows:
+    """The rows of a source that has few of them, each fragment read once, on first use."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._fragments = {(one.file, one.row_group): one for one in source.fragments}
+        self._read: dict[tuple[int, int], list[tuple[pa.RecordBatch, Integers | None]]] = {}
+        self._lock = threading.Lock()
+
+    def rows(self, fragment: Fragment) -> list[tuple[pa.RecordBatch, Integers | None]]:
+        """Return the rows of a fragment with their weights; columns that cannot be learned from are null."""
+        place = (fragment.file, fragment.row_group)
+        with self._lock:
+            known = self._read.get(place)
+        if known is None:
+            names = self.source.learnable()
+            read = self.source.read_weighted(self._fragments[place], names)
+            known = [(self._whole(batch), weights) for batch, weights in read if batch.num_rows]
+            with self._lock:
+                self._read[place] = known
+        return known
+
+    def places_of(self, fragments: Sequence[Fragment]) -> list[int]:
+        """Return the positions of some fragments in the source."""
+        places = {(one.file, one.row_group): place for place, one in enumerate(self.source.fragments)}
+        return [places[fragment.file, fragment.row_group] for fragment in fragments]
+
+    def _whole(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = set(batch.schema.names)
+        columns = [
+            batch.column(field.name) if field.name in names else pa.nulls(batch.num_rows, field.type)
+            for field in self.source.arrow_schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, self.source.arrow_schema.names)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Source]]:
+        """Pickle only what is to be read."""
+        return type(self), (self.source,)

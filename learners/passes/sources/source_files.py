@@ -134,6 +134,13 @@ class Condition(Protocol):
         """Return the condition with that text, if this one implies it; by default it implies only itself."""
         return self if text == self.text else None
 
+    def left_out(self) -> Mapping[int, int] | None:
+        """Return how many rows of each row group do not meet the condition, without groups where all do; None if unknown.
+
+        A condition that knows is one of a single file.
+        """
+        return None
+
 
 class RowWeight(Condition, Protocol):
     """Weight of each row; as a condition it excludes rows of weight zero."""

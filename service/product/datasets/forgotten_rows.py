@@ -1,7 +1,7 @@
 """Forgotten rows: the rules stored with data, and their effect on training and on stored statistics."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -28,6 +28,8 @@ class Not(Condition):
     """Rows that a predicate does not match."""
 
     predicate: RowPredicate
+    # Of the file that this is a condition of: how many rows of each row group match, without groups where none does.
+    matches: Mapping[int, int] | None = field(default=None, compare=False, repr=False)
 
     @property
     def text(self) -> str:
@@ -41,9 +43,15 @@ class Not(Condition):
 
     def mask(self, rows: pa.RecordBatch, file: SourceFile, fragment: Fragment, offset: int) -> Mask:
         """Mask of matching rows, (n_rows,) bool."""
-        del file, fragment, offset
+        del file, offset
+        if self.matches is not None and fragment.row_group not in self.matches:
+            return np.ones(rows.num_rows, bool)
         names = list(self.columns)
         return ~self.predicate.mask(rows.select(names))
+
+    def left_out(self) -> Mapping[int, int] | None:
+        """Return how many rows of each row group match; None if unknown."""
+        return self.matches
 
 
 def inherit_forgetting_rules(workspace: Workspace, source: Source, ledger: Ledger) -> Forgotten:
@@ -77,7 +85,7 @@ def count_matching_rows(
     """Count the rows of each file that a predicate matches; files already counted in `forgotten` are not read again.
 
     What is found is noted there, and not saved. `report` gets the progress after each batch, and may raise. A strict search
-    fails where the condition cannot be computed.
+    fails where the condition cannot be computed in the first file. Row groups whose bounds exclude the condition are not read.
     """
     counts: dict[int, int] = {}
     searched = {} if forgotten is None else forgotten.counts(predicate.text)
@@ -86,14 +94,20 @@ def count_matching_rows(
         identity = file_identity(source.files[index])
         known = searched.get(identity)
         if known is None:
-            known = 0
-            for batch in source.only({index}).batches(list(predicate.columns)):
-                known += int(np.count_nonzero(predicate.mask(batch, is_strict=is_strict)))
-                if report is not None:
-                    report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
+            groups: dict[int, int] = {}
+            is_first = is_strict and index == files[0]
+            for fragment in source.only({index}).fragments:
+                if not all(source.may_equal(fragment, *equal) for equal in predicate.equalities(all_of_it=is_first)):
+                    continue
+                for batch in source.read(fragment, list(predicate.columns)):
+                    if n := int(np.count_nonzero(predicate.mask(batch, is_strict=is_first))):
+                        groups[fragment.row_group] = groups.get(fragment.row_group, 0) + n
+                    if report is not None:
+                        report({"stage": "searching rows", "rows_done": n_done, "rows_total": n_total})
+            known = sum(groups.values())
             if forgotten is not None:
                 for digest in source.files[index].digests:
-                    forgotten.remember(predicate.text, identity, digest, known)
+                    forgotten.remember(predicate.text, identity, digest, known, groups)
         counts[index] = known
         n_done += source.files[index].n_rows
     return counts
@@ -106,8 +120,11 @@ def select_unforgotten_rows(
     source = chosen.raw
     for predicate in predicates:
         counts = count_matching_rows(source, predicate, sorted(chosen.wanted), forgotten, report)
+        groups = forgotten.groups(predicate.text)
         files = {
-            index: (*conditions, Not(predicate)) if counts[index] else conditions
+            index: (*conditions, Not(predicate, groups.get(file_identity(source.files[index]))))
+            if counts[index]
+            else conditions
             for index, conditions in chosen.wanted.items()
         }
         chosen = Selection(source, files)

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -87,13 +89,12 @@ def mark_forgotten_rows(workspace: Workspace, run: Run) -> JSONObject:
     predicate = RowPredicate(request.where, is_new=True)
     forgotten = ledger.forgotten  # as the file has it: who forgets the rows again mends a file that has lost the rule
     check_condition_columns(predicate, source.arrow_schema.names)
-    # Searched before the rule stands: who compares text with a number, say, shall read so, and not that no row matches.
-    count_matching_rows(source, predicate, range(min(1, len(source.files))), report=run.report, is_strict=True)
     if request.prediction_key is not None and request.prediction_key not in source.arrow_schema.names:
         raise UnknownColumn(request.prediction_key, source.arrow_schema.names)
     if not request.dry_run:
         forgotten.add(predicate.text)
-    counts = count_matching_rows(source, predicate, range(len(source.files)), forgotten, run.report)
+    # Before the rule is saved: who compares text with a number, say, shall read so, and not that no row matches.
+    counts = count_matching_rows(source, predicate, range(len(source.files)), forgotten, run.report, is_strict=True)
     n_by_file = {source.files[index].path: n for index, n in counts.items() if n}
     if request.dry_run:
         served = _served(workspace, request, affected, source, predicate)
@@ -250,8 +251,18 @@ def models_affected_by_forgetting(workspace: Workspace, request: ForgetRequest) 
     return newest_versions_of_dataset(workspace, str(request.dataset))
 
 
+def _provenance(version: ModelVersion) -> Mapping[str, str]:
+    return _stored_provenance(version.duckdb_path, version.sha256)
+
+
+@lru_cache(maxsize=256)  # every step asks for it, and opening a model file takes 35 ms
+def _stored_provenance(path: Path, sha256: str) -> Mapping[str, str]:
+    del sha256  # of the file, which never changes
+    return MappingProxyType(read_model_key_values(path, "provenance"))
+
+
 def _request_of(version: ModelVersion) -> JSONObject:
-    text = read_model_key_values(version.duckdb_path, "provenance").get("request")
+    text = _provenance(version).get("request")
     try:
         return TrainRequest(**json.loads(text or "")).model_dump()
     except (ValueError, TypeError, ValidationError) as error:
@@ -295,7 +306,7 @@ def _place(
 
 def _proof(workspace: Workspace, version: ModelVersion, run: Run) -> JSONObject:
     """Compare the version, schema included, with a model learned from the remaining rows without stored statistics."""
-    noted = read_model_key_values(version.duckdb_path, "provenance")
+    noted = _provenance(version)
     snapshot, by = noted.get("snapshot"), provenance.kept_back(version)
     request = provenance.request_at_snapshot(TrainRequest(**_request_of(version)), json.loads(snapshot or "null"))
     if not run.is_local:
@@ -352,7 +363,7 @@ def _holding(workspace: Workspace, request: ForgetRequest, searched: Mapping[str
 def _rules_of(version: ModelVersion) -> list[str]:
     """SHA-256 of each rule in force when a version was learned; empty if its file is damaged."""
     try:
-        return list(json.loads(read_model_key_values(version.duckdb_path, "provenance").get("forgotten", "[]")))
+        return list(json.loads(_provenance(version).get("forgotten", "[]")))
     except CorruptFile:
         return []
 

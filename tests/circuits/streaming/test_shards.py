@@ -11,6 +11,7 @@ from learners import Source, encode
 from learners.circuits.streaming import shards
 from learners.circuits.streaming.online import StreamingPosterior
 from learners.errors import Cancelled, InvalidParameter
+from learners.passes.sources.source import Condition
 from learners.registry import recipes
 from service.product.datasets.dataset_statistics import JobCheckpoints
 from tests.circuits.answer_circuits import learned
@@ -85,7 +86,7 @@ def test_numeric_leaves_add_up_too(tmp_path):
     assert many.posterior.n_rows == 3000
 
 
-class Even:
+class Even(Condition):
     """Rows whose first column is zero."""
 
     text, columns = "v0 is 0", ("v0",)

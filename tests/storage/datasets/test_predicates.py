@@ -134,3 +134,25 @@ def test_it_travels_to_another_process():
     rows = pa.record_batch({"age": [1, 60]})
     condition = RowPredicate("age > 50")
     assert condition.mask(rows).tolist() == pickle.loads(pickle.dumps(condition)).mask(rows).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("text", "equalities"),
+    [
+        ("x = 7", [("x", [7])]),
+        ("'it''s' = t", [("t", ["it's"])]),
+        ("x IN (1, -2) AND t = 'a' AND x > 0", [("x", [1, -2]), ("t", ["a"])]),
+        ("x = 1 OR t = 'a'", []),
+        ("NOT x = 1", []),
+        ("x NOT IN (1)", []),
+        ("x = 7.5", []),
+        ("x IN (1, 2.5)", []),
+        ("x = NULL", []),
+        ("lower(t) = 'a'", []),
+        ("x = y", []),
+    ],
+)
+def test_equalities_that_a_condition_asks_for(text, equalities):
+    predicate = RowPredicate(text)
+    assert predicate.equalities() == equalities
+    assert predicate.equalities(all_of_it=True) == (equalities if len(equalities) == 1 else [])
