@@ -38,7 +38,7 @@ demo: $(CORE)
 # TESTS=tests/storage: only some, and of these all.
 test: $(READY)
 	$(BIN)/fewpass precompile
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(or $(TESTS),--tier fast)
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(or $(TESTS),--tier fast -p no:schemathesis)
 
 # What is slow by nature (tests/conftest.py lists it), in a browser where one can be had, and a part of the tests under other Pythons.
 test-slow: $(READY) browser
