@@ -16,6 +16,7 @@ from learners.schema import Chunk, Schema
 from learners.schema.encoding.column_views import Views
 
 LEAST = 1e-300
+MAJOR = 0.5  # the share of the ensemble above which wide sums of the joint members are looked up (docs/explanation/ensembles.md)
 MORE, POOLING = "more_joints", "pooling"
 POOLED = "mean"  # the probabilities of the ensemble and of its joint members are averaged
 
@@ -51,10 +52,12 @@ class Joints:
     def log_answers_of_known(self, x: Codes, by_look_ups: bool = False) -> tuple[Floats, Floats]:
         """Log probabilities (n_models, n, n_classes) of codes (n_attributes, n), and the mean of their log P(known) (n,).
 
-        By look-ups a missing parent ends the context.
+        By look-ups a missing parent ends the context, as where a sum would read much for the lesser part of an answer.
         """
+        is_minor = self.share_of_ensemble(x)[:, 0] > MAJOR
         answers = [
-            model.look_up_known(own.x) if by_look_ups else model.answer_known(own.x) for model, own in self._seen(x)
+            model.look_up_known(own.x) if by_look_ups else model.answer_known(own.x, is_minor)
+            for model, own in self._seen(x)
         ]
         logs = np.log(np.maximum([p for p, _ in answers], LEAST))  # as 0 x -inf is no number
         return logs, np.mean([log_evidence for _, log_evidence in answers], axis=0)

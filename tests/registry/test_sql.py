@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fewpass import ESKDB, KDB, NB, SKDB, TAN, FewPassClassifier, SumProductNetwork, XGBoost
+from learners.classifiers.lookup import elimination
 from learners.ensembles import large
 from learners.errors import InvalidParameter, UnknownColumn
 from learners.passes.column_summaries import ColumnSummaries
@@ -212,6 +213,18 @@ def auto():
 def test_trees_answer_too(auto, dialect):
     rows = table_of(1, 60, unseen=True)
     check(auto, pa.concat_tables([rows, rows.slice(0, 20), with_holes(rows.slice(0, 40), 2, 0.3)]), dialect)
+
+
+@pytest.mark.parametrize("most", [0, 20])
+def test_wide_sums_for_the_lesser_part_of_an_answer_are_looked_up(auto, most, dialect, monkeypatch):
+    rows = with_holes(table_of(2, 60, unseen=True), 3, 0.1)
+    codes = encode(rows, auto.schema, with_class=False)
+    summed = auto.predict_proba(codes)
+    for module in (elimination, sql_networks):
+        monkeypatch.setattr(module, "MOST_ENTRIES", most)
+    check(auto, rows, dialect)
+    changed = np.abs(auto.predict_proba(codes) - summed).max(axis=1) > 1e-6
+    assert 0 < changed.sum() < rows.num_rows
 
 
 def test_trees_of_many_leaves_answer_too_or_tell_their_size(dialect, monkeypatch):

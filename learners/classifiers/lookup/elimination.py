@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -24,6 +25,9 @@ MOST_COMBINATIONS = 1 << 20
 
 MOST_CELLS = 1 << 15
 """Numbers that one sum of one row may run over where there are more, all classes together."""
+
+MOST_ENTRIES = 1 << 14
+"""Of the tables, all classes together, that are read for a row whose answer is for the greater part another's (`log_joint`)."""
 
 BLOCK_CELLS = 1 << 20
 """Of the rows that are summed at a time: with more, more rows share a look-up; four times as many take 125 MB of memory instead of 52."""
@@ -52,6 +56,7 @@ class _Plan:
     around: list[int]  # the known attributes in families of which something is missing
     order: tuple[int, ...]  # in which the missing attributes are summed out
     n_cells: int  # numbers of each class in the widest sum
+    n_entries: int  # of the families of which something is missing, for each class
     # Sums that have no missing attribute in common, each by what its families lack: rows that lack something else as well share them.
     parts: dict[tuple[Lack, ...], _Plan]
 
@@ -72,13 +77,14 @@ class Elimination:
         self._plans: dict[frozenset[int], _Plan] = {}
         self._families: dict[tuple[int, bool], Tables] = {}
 
-    def log_joint(self, x: Codes) -> tuple[Floats, Floats]:
+    def log_joint(self, x: Codes, is_minor: Mask | None = None) -> tuple[Floats, Floats]:
         """Return log P(class, known values) of rows (n_attributes, n_rows), (n_rows, n_classes) float64, and its
         variance.
 
         The variance is to first order, treating the tables' entries as independent; zero without `spread`. If the
         missing parents have more than `MOST_COMBINATIONS` and a sum would exceed `MOST_CELLS` numbers, the contexts
-        of as few attributes as necessary end at their first missing parent instead.
+        of as few attributes as necessary end at their first missing parent instead. In rows that `is_minor` (n_rows,)
+        marks, whose answer is for the greater part another's, all do if the sum may read more than `MOST_ENTRIES`.
         """
         n_classes = self.tables.log_prior.size
         logs, variance = np.empty((x.shape[1], n_classes)), np.zeros((x.shape[1], n_classes))
@@ -89,10 +95,16 @@ class Elimination:
             if not plan.order:  # nothing to sum
                 plain.append(rows)
                 continue
+            summed = rows
+            if is_minor is not None and plan.n_entries * n_classes > MOST_ENTRIES:
+                plain.append(rows[is_minor[rows]])
+                summed = rows[~is_minor[rows]]
+                if not summed.size:
+                    continue
             for first, last in plan.complete:
-                is_complete[first:last, rows] = True
+                is_complete[first:last, summed] = True
             for lacks, part in plan.parts.items():
-                parts.setdefault(lacks, (part, []))[1].append(rows)
+                parts.setdefault(lacks, (part, []))[1].append(summed)
         outs = [(tables, out) for tables, out in ((self.tables, logs), (self.spread, variance)) if tables is not None]
         if plain:
             rows = np.concatenate(plain)
@@ -243,7 +255,12 @@ def _planned(structure: Structure, missing: frozenset[int], sizes: Integers, mos
             lacking = [{structure.order[i], *structure.parents[i]} for i, scope in scopes.items() if scope]
             around = sorted(set[int]().union(*lacking) - missing)
             complete = tuple(_stretches([i for i in sorted(scopes) if not scopes[i]]))
-            plan = _Plan({i: tuple(sorted(scopes[i])) for i in sorted(scopes)}, complete, around, order, n_cells, {})
+            lacks = [
+                missing.intersection([i, *above]) for i, above in zip(structure.order, structure.parents, strict=True)
+            ]
+            n_entries = sum(_size(lack, sizes) for lack in lacks if lack)
+            each = {i: tuple(sorted(scopes[i])) for i in sorted(scopes)}
+            plan = _Plan(each, complete, around, order, n_cells, n_entries, {})
             plan.parts.update(_parts(structure, missing, plan))
             return plan
         ended = max(widest, key=lambda i: (_size(scopes[i], sizes), i))
@@ -263,7 +280,7 @@ def _parts(structure: Structure, missing: frozenset[int], plan: _Plan) -> Iterat
         around = sorted(set[int]().union(*members.values()) & set(plan.around))
         order = tuple(v for v in plan.order if v in group)
         lacks = tuple((i, scope, missing & members[i]) for i, scope in scopes.items())
-        yield lacks, _Plan(scopes, (), around, order, plan.n_cells, {})
+        yield lacks, _Plan(scopes, (), around, order, plan.n_cells, plan.n_entries, {})
 
 
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
@@ -308,20 +325,38 @@ def _summed_out(attribute: int, factors: Sequence[Factor]) -> Factor:
     """
     scope = tuple(sorted(set[int]().union(*(factor.scope for factor in factors))))
     first, kind = _different(np.stack([factor.kind for factor in factors]))
-    value: Floats = np.ones(1)
     variance: Floats = np.zeros(1)
-    for factor in factors:
+    values = list[Floats]()
+    for factor in sorted(factors, key=lambda factor: factor.value.size):
         of_kind = factor.kind[first] if factor.value.shape[-1] > 1 else slice(None)
-        value = value * _spread_over(factor.value[..., of_kind], factor.scope, scope)
+        values.append(_spread_over(factor.value[..., of_kind], factor.scope, scope))
         if factor.variance is not None:
             variance = variance + _spread_over(factor.variance[..., of_kind], factor.scope, scope)
     axis = 1 + scope.index(attribute)
-    total = np.sum(value, axis=axis)
+    of_others = math.prod(values[:-1], start=np.ones(1))
     summed = None
-    if factors[0].variance is not None:
+    if factors[0].variance is None:
+        total = _dot(of_others, values[-1], axis)
+    else:
+        value = of_others * values[-1]
+        total = np.sum(value, axis=axis)
         share = value / np.expand_dims(np.where(total == 0.0, 1.0, total), axis)
         summed = np.sum(share**2 * variance, axis=axis)
     return Factor(tuple(v for v in scope if v != attribute), total, summed, kind)
+
+
+def _dot(one: Floats, other: Floats, axis: int) -> Floats:
+    """Sum the product of two arrays along an axis, without all products in memory."""
+    shape = np.broadcast_shapes(one.shape, other.shape)
+    letters = dict(zip((place for place, size in enumerate(shape) if size > 1), string.ascii_letters, strict=False))
+    terms, arrays = list[str](), list[Floats]()
+    for array in (one.reshape((1,) * (len(shape) - one.ndim) + one.shape), other):
+        wide = [place for place, size in enumerate(array.shape) if size > 1]
+        terms.append("".join(letters[place] for place in wide))
+        arrays.append(array.reshape([array.shape[place] for place in wide]))
+    left = "".join(letter for place, letter in letters.items() if place != axis)
+    total = np.einsum(f"{','.join(terms)}->{left}", *arrays)
+    return np.asarray(total.reshape(shape[:axis] + shape[axis + 1 :]))
 
 
 def _spread_over(values: Floats, own: tuple[int, ...], scope: tuple[int, ...]) -> Floats:

@@ -46,6 +46,25 @@ class Families:
         """Total number of cells of all families."""
         return sum(math.prod(self.shape(family)) for family in range(len(self.order)))
 
+    def most_entries(self) -> int:
+        """Return the number of entries of all families, for each class."""
+        return sum(math.prod(self.sizes[i] for i in members) for members in self._each())
+
+    def missing_entries(self) -> str:
+        """Return the expression for the entries of each class that a sum over a row's missing codes may read."""
+
+        def of_family(members: Sequence[int]) -> str:
+            lacks = " OR ".join(f"c{i} >= {self.sizes[i]}" for i in members)
+            sizes = " * ".join(
+                f"CASE WHEN c{i} >= {self.sizes[i]} THEN {self.sizes[i]}e0 ELSE 1e0 END" for i in members
+            )
+            return f"CASE WHEN {lacks} THEN {sizes} ELSE 0e0 END"
+
+        return f"({balanced_sql_sum([of_family(members) for members in self._each()])})"
+
+    def _each(self) -> list[list[int]]:
+        return [[i, *above] for i, above in zip(self.order, self.above, strict=True)]
+
     def cell(self, family: int, code: Callable[[int], str]) -> str:
         """Return the expression for a row's cell number in a family, NULL if the attribute is missing; `code` names an
         attribute's code.

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
+from learners.classifiers.lookup.elimination import MOST_ENTRIES
 from learners.classifiers.lookup.lookup import LookupModel
-from learners.ensembles.joint_members import LEAST
+from learners.ensembles.joint_members import LEAST, MAJOR
 from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Floats, Integers, freeze_arrays
 from learners.registry.sql.dialects import Query, balanced_sql_sum
@@ -166,11 +167,28 @@ class PoolInSQL:
         """Add the step with the answer of a joint member."""
         views, prior = self._joints.views[number], self._joints.models[number].log_prior.tolist()
         codes = [_view(views, i, f"c{i}") for i in self.used]
-        coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
+        families = self.summing[number]
         if by_look_ups:
-            return add_family_evidence_step(query, self.summing[number], coarse, prior)
-        joint = add_family_elimination_step(query, self.summing[number], coarse, prior)
-        return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
+            coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
+            return add_family_evidence_step(query, families, coarse, prior)
+        if families.most_entries() * query.n_classes <= MOST_ENTRIES:
+            coarse = query.add("coarse", ["s.row_key", *codes], f"{source} AS s")
+            joint = add_family_elimination_step(query, families, coarse, prior)
+            return query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
+        coarse = query.add("coarse", ["s.row_key", "s.share", *codes], f"{source} AS s")
+        is_light = f"share > {MAJOR:e} AND {families.missing_entries()} > {MOST_ENTRIES // query.n_classes}"
+        own = [f"c{i}" for i in self.used]
+        apart = query.add(
+            "told_apart", ["row_key", *own, f"CASE WHEN {is_light} THEN 1 ELSE 0 END AS is_light"], coarse
+        )
+        light = query.add("light", ["row_key", *own], f"{apart} WHERE is_light = 1")
+        heavy = query.add("heavy", ["row_key", *own], f"{apart} WHERE is_light = 0")
+        light = add_family_evidence_step(query, families, light, prior)
+        joint = add_family_elimination_step(query, families, heavy, prior)
+        heavy = query.softmax(joint, ["row_key"], np.exp(prior).tolist(), is_shared=True)
+        columns = ", ".join(["row_key", *(f"p{k}" for k in query.classes), "evidence"])
+        both = f"(SELECT {columns} FROM {heavy}\n    UNION ALL SELECT {columns} FROM {light}) AS both_kinds"
+        return query.add("joint", [columns], both, is_shared=True)
 
 
 def _families_of(model: LookupModel, first: int = 0, first_code: int = 0) -> Families:

@@ -7,7 +7,9 @@ import pytest
 from fewpass import ESKDB, KDB
 from learners.classifiers.lookup import completeness, look_up_tables
 from learners.classifiers.lookup.elimination import Elimination
+from learners.ensembles.joint_members import Joints
 from learners.ensembles.model import EnsembleModel
+from learners.kernels.arrays import read_only_array
 from learners.schema import Chunk
 from learners.schema.encoding.encode import encode
 
@@ -38,17 +40,19 @@ def rows_of(model, n_rows, seed=1, share=0.2):
 
 @pytest.fixture
 def work(monkeypatch):
-    """Counts calls of the kernel that looks rows up, and the rows that are summed out."""
-    counts = {"look-ups": 0, "summed": 0}
+    """Counts calls of the kernel that looks rows up, the terms that it adds, and the rows that are summed out."""
+    counts = {"look-ups": 0, "terms": 0, "summed": 0}
     look_up, log_joint = look_up_tables.look_up_class_probabilities, Elimination.log_joint
 
     def counted(*arguments):
+        tables, _, first, last, *_ = arguments
         counts["look-ups"] += 1
+        counts["terms"] += (last - first) * tables.attribute.size
         look_up(*arguments)
 
-    def summed(self, x):
+    def summed(self, x, *more):
         counts["summed"] += x.shape[1]
-        return log_joint(self, x)
+        return log_joint(self, x, *more)
 
     monkeypatch.setattr(look_up_tables, "look_up_class_probabilities", counted)
     monkeypatch.setattr(Elimination, "log_joint", summed)
@@ -132,3 +136,33 @@ def test_rows_are_answered_alike_alone_and_together(model):
     together = model.predict_proba(Chunk(x, None))
     alone = np.concatenate([model.predict_proba(Chunk(x[:, [i]], None)) for i in range(60)])
     assert together == pytest.approx(alone, abs=1e-9)
+
+
+def wide_table(n_rows, seed, n_values):
+    """Columns that follow from a wide one, and the class from all."""
+    random = np.random.default_rng(seed)
+    wide = random.integers(0, n_values, n_rows)
+    columns = {f"c{i}": (wide * (i + 3) + random.integers(0, 4, n_rows)) // 5 % 6 for i in range(10)}
+    y = (wide + sum(columns.values()) + random.integers(0, 3, n_rows)) // 9 % 3
+    return pa.table({"wide": pa.array(wide.astype(str)), **columns, "class": y.astype(str)})
+
+
+def test_the_work_of_values_never_seen_does_not_follow_the_width_of_their_column(work, monkeypatch):
+    """Where the ensemble gives the greater part of an answer: a sum would read each value of the column, in each of its children."""
+    model = ESKDB(members=2).fit(wide_table(20_000, 0, 900), "class").model_
+    wide = [attribute.name for attribute in model.schema.attributes].index("wide")
+    assert any(wide in parents for parents in model.joint.network.parents)
+    answers, terms = [], []
+    for share in (0.6, 0.5):
+        monkeypatch.setattr(Joints, "share_of_ensemble", lambda _, x, share=share: np.full((x.shape[1], 1), share))
+        for n_rows in (100, 400):
+            (batch,) = wide_table(n_rows, 1, 900).combine_chunks().to_batches()
+            x = np.array(encode(batch, model.schema).x)
+            x[wide] = model.schema.domain_sizes[wide]
+            work.update({"terms": 0})
+            answers.append(model.predict_proba(Chunk(read_only_array(x), None), threads=1))
+            terms.append(work["terms"])
+    assert terms[1] <= 400 * 2 * 2 * x.shape[0], "one look-up for each family of two members and of their joint members"
+    assert terms[1] == 4 * terms[0]
+    assert terms[3] > 10 * terms[1], "of a sum for each row"
+    assert abs(answers[1] - answers[3]).mean() < 0.1
