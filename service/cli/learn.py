@@ -266,6 +266,10 @@ def forget_command(
     for proof in done["proofs"]:
         verdict = "equals, bit for bit," if proof["is_equal"] else "[red]DIFFERS from[/]"
         out.print(f"{proof['model']}@{proof['version']} {verdict} the model of the remaining {proof['n_rows']:,} rows")
+    if done["versions"] and not done["proofs"]:
+        out.print(
+            "Subtracted, proof pending: the same command without --no-prove proves it, and completes the receipt."
+        )
     if done["still_holding"]:
         out.print(f"Versions that still know them: {', '.join(done['still_holding'])} (fewpass models delete)")
     for line in aliases:

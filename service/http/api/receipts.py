@@ -12,7 +12,7 @@ router = APIRouter(prefix="/v1")
 
 
 class ReceiptSummaryShape(Shape):
-    """A receipt of forgotten rows; `proof` is "proved" or "not proved"."""
+    """A receipt of forgotten rows; `proof` is "proved", "subtracted, proof pending" or "not proved"."""
 
     id: str
     at: datetime

@@ -22,6 +22,8 @@ from storage.datasets.predicates import RowPredicate
 from storage.datasets.receipts import Receipts, canonical_json, merkle_root, verified_receipt
 from storage.errors import InvalidReceipt
 
+PROVED, PENDING = "proved", "subtracted, proof pending"
+
 
 @dataclass(frozen=True)
 class ReceiptSummary:
@@ -38,7 +40,7 @@ class ReceiptSummary:
     n_rows : int
         Number of forgotten rows.
     proof : str
-        "proved" or "not proved".
+        "proved", "subtracted, proof pending" if versions were trained and not yet proved, or "not proved" if none was trained.
     """
 
     id: str
@@ -79,7 +81,24 @@ def add_forgetting_receipt(workspace: Workspace, run: Run) -> JSONObject:
     receipts = Receipts(workspace.layout.root)
     content = _content(workspace, request, result, searched)
     content["condition_hmac_sha256"] = receipts.condition_hmac(RowPredicate(request.where).text)
-    return result | {"receipt": receipts.write(run.job_id, content)}
+    receipt = receipts.write(run.job_id, content)
+    _complete_pending_receipts(receipts, receipt)
+    return result | {"receipt": receipt}
+
+
+def _complete_pending_receipts(receipts: Receipts, receipt: JSONObject) -> None:
+    """Add a proof to earlier receipts of the same condition and subject whose versions it proves."""
+    proof = receipt["proof"]
+    proved = {version["version"] for version in proof["versions"]}
+    for summary in iterate_page_items(receipts.page):
+        own = ("condition_hmac_sha256", "subject")
+        trained = {version["version"] for version in summary["versions"]["trained"]}
+        is_same = all(summary[name] == receipt[name] for name in own)
+        if is_same and summary["proof"]["status"] == PENDING and trained <= proved:
+            versions = [version for version in proof["versions"] if version["version"] in trained]
+            content = {name: value for name, value in summary.items() if name != "signature"}
+            content["proof"] = {"status": PROVED, "versions": versions, "by": receipt["id"]}
+            receipts.write(summary["id"], content)
 
 
 def _without(result: JSONObject, reason: str) -> JSONObject:
@@ -131,7 +150,7 @@ def _content(workspace: Workspace, request: ForgetRequest, result: JSONObject, s
         },
         "statistics_removed": result["statistics_removed"],
         "predictions": result.get("served"),
-        "proof": {"status": "proved" if proofs else "not proved", "versions": proofs},
+        "proof": {"status": PROVED if proofs else PENDING if trained else "not proved", "versions": proofs},
     }
 
 

@@ -87,8 +87,42 @@ def test_without_a_proof_it_says_so_and_deleted_versions_are_listed(workspace, f
         product.train_model_version(workspace, of_nb(folder))
     product.delete_version(workspace, "daily", 1)
     receipt = forget(workspace, prove=False)["receipt"]
-    assert receipt["proof"] == {"status": "not proved", "versions": []}
+    assert receipt["proof"] == {"status": "subtracted, proof pending", "versions": []}
     assert receipt["versions"]["gone"] == ["daily@1"] and receipt["versions"]["still_holding"] == ["daily@2"]
+
+
+def test_a_later_proof_completes_the_receipt(workspace, folder, monkeypatch):
+    product.train_model_version(workspace, of_nb(folder))
+    pending, other = (
+        forget(workspace, prove=False)["receipt"],
+        forget(workspace, where="user = 5", prove=False)["receipt"],
+    )
+    stored = receipts_in(workspace)
+    with monkeypatch.context() as failing:
+        failing.setattr(forgetting, "_proof", lambda *_: {"is_equal": False, "n_rows": 1})
+        assert forget(workspace, where="user = 5")["receipt"] is None
+    assert receipts_in(workspace) == stored
+    proved = forget(workspace, where="user = 5")["receipt"]
+    data = product.read_receipt(workspace, other["id"])
+    completed = product.verify_receipt(data, product.receipts_public_key(workspace))
+    assert completed["proof"] == {**proved["proof"], "by": proved["id"]} and proved["proof"]["status"] == "proved"
+    same = set(completed) - {"proof"}
+    assert {name: completed[name] for name in same} == {name: other[name] for name in same}
+    product.check_receipt_condition(workspace, completed, "user = 5")
+    assert json.loads(product.read_receipt(workspace, pending["id"])) == pending  # of another condition
+
+
+def test_the_command_says_that_a_proof_is_pending(workspace, folder):
+    product.train_model_version(workspace, of_nb(folder))
+    pending = "Subtracted, proof pending: the same command without --no-prove proves it, and completes the receipt."
+    asked = (workspace.layout.root, "forget", "daily", "--where", WHERE)
+    assert pending in " ".join(command(*asked, "--no-prove").split())
+    assert pending not in " ".join(command(*asked).split())
+
+
+def test_nothing_trained_is_not_proved(workspace, folder):
+    product.train_model_version(workspace, of_nb(folder))
+    assert forget(workspace, retrain=False)["receipt"]["proof"] == {"status": "not proved", "versions": []}
 
 
 def test_a_dry_run_has_no_receipt(workspace, folder):
