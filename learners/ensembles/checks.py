@@ -12,6 +12,7 @@ from learners.classifiers.baselines.boosted_checks import check_booster
 from learners.classifiers.lookup.checks import check_lookup_arrays, check_lookup_tables
 from learners.classifiers.structure import Structure
 from learners.ensembles.correction.forest import check_forest
+from learners.ensembles.discriminants.gaussian import check_discriminant, has_discriminant
 from learners.ensembles.joint_members import MORE, POOLED, POOLING, joint_member_arrays, joint_member_headers
 from learners.ensembles.pool import PooledFamilies
 from learners.errors import InvalidArray
@@ -45,6 +46,8 @@ def check_ensemble(header: Mapping[str, Any], arrays: Arrays) -> None:
     for name in ("dense", "vectors"):
         check_array_type_and_shape(arrays, f"entry_spread_{name}", np.float16, *arrays[f"table_{name}"].shape)
     check_array_type_and_shape(arrays, "class_counts", np.int64, schema.n_classes)
+    if has_discriminant(arrays):
+        check_discriminant(schema, arrays)
     if header["weights"] is not None:
         check_forest(schema, arrays)
         for i in range(len(header["weights"])):

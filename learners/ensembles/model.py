@@ -1,4 +1,4 @@
-"""A trained ensemble: lookup tables over views, and boosted trees."""
+"""A trained ensemble: lookup tables over views, Gaussian discriminants, and boosted trees."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from learners.ensembles.correction.forest import (
     pack_trees,
 )
 from learners.ensembles.correction.forest_kernels import WALKED_ROWS, Forest, PackedTrees, add_forest_scores
+from learners.ensembles.discriminants.gaussian import Discriminant, discriminant_from_arrays
 from learners.ensembles.joint_members import LEAST, Joints
 from learners.errors import InvalidParameter
 from learners.kernels.arrays import Array, Arrays, Codes, Floats, Integers, Uint8s, freeze_arrays, read_only_array
@@ -76,7 +77,7 @@ class Correction:
 
 
 class EnsembleModel(ModelDefaults):
-    """A geometric pool of weighted networks, optionally corrected by boosted trees.
+    """A geometric pool of weighted networks, optionally with Gaussian discriminants beside them, and corrected by boosted trees.
 
     Create it with the learners `eskdb` and `auto`; it is immutable.
 
@@ -93,6 +94,8 @@ class EnsembleModel(ModelDefaults):
     correction : Correction or None
     facts : dict
         What else is known of the training; JSON can hold it.
+    discriminant : Discriminant or None
+        Its scores are added to those of the tables.
     """
 
     kind: ClassVar[str] = "ensemble"
@@ -107,8 +110,10 @@ class EnsembleModel(ModelDefaults):
         joints: Joints,
         correction: Correction | None,
         facts: Mapping[str, Any],
+        discriminant: Discriminant | None = None,
     ) -> None:
         self.schema, self.class_counts, self.entries = schema, class_counts, entries
+        self.discriminant = discriminant
         self.joints, self.correction, self.facts = joints, correction, dict(facts)
         freeze_arrays(*tables)
         self._tables, self.views = tables, Views(schema)
@@ -178,8 +183,10 @@ class EnsembleModel(ModelDefaults):
         return self.joints.share_of_ensemble(x), np.log(np.maximum(ensemble, LEAST)), of_joints, log_evidence
 
     def _answer_alone(self, x: Codes, out: Floats) -> None:
-        """Compute class probabilities from tables and trees, without the joint members."""
+        """Compute class probabilities from tables, discriminants and trees, without the joint members."""
         fill_class_log_joints(self._tables, self.views.chunk(Chunk(x, None)).x, 0, x.shape[1], out)
+        if self.discriminant is not None:
+            self.discriminant.add_scores(x, out)
         if self.correction is not None:
             self.correction.add_scores(x, self.schema.domain_sizes, out)
         kernels.normalize_log_joint_rows(out, self._tables.log_prior, np.empty(x.shape[1]))
@@ -188,7 +195,7 @@ class EnsembleModel(ModelDefaults):
         """Return the terms that sum to the class scores: the prior (n_classes,) and the attributes' terms
         (n_attributes, n_rows, n_classes).
 
-        The attributes' terms sum over all members and include the SHAP values of the correction.
+        The attributes' terms sum over all members and include those of the discriminants and the SHAP values of the correction.
         """
         of_views = self.views.chunk(chunk)
         terms = np.zeros((self.schema.n_attributes, chunk.n_rows, self.schema.n_classes))
@@ -196,6 +203,9 @@ class EnsembleModel(ModelDefaults):
             own = attribute_log_factors(slice_lookup_tables(self._tables, first, last), of_views)
             np.add.at(terms, self.views.attribute, own)
         prior = np.array(self._tables.log_prior)
+        if self.discriminant is not None:
+            of_classes, values = self.discriminant.log_terms(chunk.x, self.schema.n_attributes)
+            prior, terms = prior + of_classes, terms + values
         if self.correction is not None:
             bias, values = forest_shap_values(self.schema, self.correction.boosters, self.correction.weights, chunk)
             prior, terms = prior + bias, terms + values
@@ -272,6 +282,8 @@ class EnsembleModel(ModelDefaults):
         arrays |= {f"table_{name}": array for name, array in self._tables._asdict().items()}
         arrays |= {f"entry_{name}": array for name, array in vars(self.entries).items()}
         arrays |= of_joints
+        if self.discriminant is not None:
+            arrays |= self.discriminant.to_arrays()
         if self.correction is not None:
             arrays |= {f"forest_{name}": array for name, array in self.correction.forest._asdict().items()}
             arrays |= {f"booster_{i}": one for i, one in enumerate(self.correction.boosters)}
@@ -289,7 +301,8 @@ class EnsembleModel(ModelDefaults):
             correction = Correction(forest_from_arrays(schema, arrays), boosters, tuple(weights))
         tables = kernels.LookupTables(**{name: arrays[f"table_{name}"] for name in kernels.LookupTables._fields})
         entries = Entries(**{name: arrays[f"entry_{name}"] for name in Entries.__dataclass_fields__})
-        return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"])
+        discriminant = discriminant_from_arrays(arrays)
+        return cls(schema, arrays["class_counts"], tables, entries, joints, correction, header["facts"], discriminant)
 
     def structure(self) -> dict[str, object]:
         """Return the joint member's nodes and edges, `facts`, and every member's families with their weights."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -48,6 +48,7 @@ from learners.schema.encoding.column_views import Views
 if TYPE_CHECKING:  # a process that only serves should not load XGBoost
     from learners.ensembles.correction.boosting import Boosters
     from learners.ensembles.correction.leafwise import Effort
+    from learners.ensembles.discriminants.fitting import FittedDiscriminant
 
 # A class with a smaller share of the rows is rare.
 RARE = 0.005
@@ -193,15 +194,21 @@ class Training:
             "left_out_loss": mean_log_loss(temperature * scores, rows),
             "left_out": "cross-fitted" if self._is_small else "leave-one-out",
         }
-        share, correction, held = 1.0, None, None
+        share, of_networks, correction, held, discriminant = 1.0, 1.0, None, None, None
+        bases: Floats = temperature * scores
         if self.choice.has_correction:
 
             def correct(threads: int, advance: Advance) -> object:
                 others = left_out(threads, slice(scores.shape[0], None))
-                margins = np.concatenate([scores, others])
-                return self._corrected(log_softmax(temperature * margins), threads, advance, facts)
+                margins = log_softmax(temperature * np.concatenate([scores, others]))
+                beside = self._discriminated(margins[: len(scores)], rows.weights, threads, facts)
+                if beside is not None:
+                    margins = log_softmax(beside.share * margins + beside.left_out)
+                return beside, margins[: len(scores)], self._corrected(margins, threads, advance, facts)
 
-            share, correction, held = yield Work("correcting", correct, "rounds")
+            beside, bases, (share, correction, held) = yield Work("correcting", correct, "rounds")
+            if beside is not None:
+                of_networks, discriminant = beside.share, beside.discriminant.scaled(share)
         networks: tuple[LookupModel, ...] = yield Work(
             "solving", lambda threads, _: tuple(self._joint_model(joint, threads) for joint in joints)
         )
@@ -209,9 +216,10 @@ class Training:
         if self._has_rare and held is not None:
             offsets = class_offsets(held.left_out, class_counts, held.left_out_weights)
         elif self._has_rare:
-            offsets = class_offsets(temperature * scores, class_counts, rows.weights)
-        scaled = compiled.scaled(share * temperature).moved(offsets)
-        return EnsembleModel(self.schema, class_counts, *scaled, Joints(self.schema, networks), correction, facts)
+            offsets = class_offsets(bases, class_counts, rows.weights)
+        scaled = compiled.scaled(share * of_networks * temperature).moved(offsets)
+        joint_members = Joints(self.schema, networks)
+        return EnsembleModel(self.schema, class_counts, *scaled, joint_members, correction, facts, discriminant)
 
     @property
     def _has_rare(self) -> bool:
@@ -227,6 +235,23 @@ class Training:
         """True if the table is small enough to score each row by members learned without its fold."""
         n = int(self.families.counts.n_rows)
         return self.is_whole and n <= SMALL and self.rows.n_rows >= 2 * N_FOLDS and bool(self.choice.has_pairs)
+
+    def _discriminated(
+        self, scores: Floats, weights: Floats | None, threads: int, facts: dict[str, object]
+    ) -> FittedDiscriminant | None:
+        """Fit Gaussian discriminants beside the ensemble, whose left-out log probabilities of the first rows are `scores`."""
+        from learners.ensembles.discriminants.fitting import fit_discriminant
+
+        class_counts = self.families.counts.class_counts
+        beside = fit_discriminant(self.schema, self.rows, scores, class_counts, weights, self.seed, threads)
+        if beside is None:
+            facts["discriminant"] = (
+                "does not lower the loss of rows left out enough, or the table has too few columns of numbers"
+            )
+            return None
+        facts["discriminant"] = beside.facts
+        facts["choice"] = [*cast("list[str]", facts["choice"]), beside.words]
+        return beside
 
     def _corrected(
         self, scores: Floats, threads: int, advance: Advance, facts: dict[str, object]

@@ -68,6 +68,9 @@ def ensemble_scores(model, training, x, labels):
         boosters = [json.loads(bytes(load_xgboost_booster(one).save_raw("json"))) for one in model.correction.boosters]
         numbers, is_absent = CodeTable(model.schema).features(x), (x == model.schema.domain_sizes[:, np.newaxis]).T
         scores += naive.forest_scores(boosters, model.correction.weights, numbers, is_absent, n.size)[:, labels]
+    if model.discriminant is not None:
+        scores += naive.discriminant_scores(model.discriminant, x)[:, labels]
+        share *= model.facts["discriminant"]["weights"]["ensemble"]
     scale = share * model.facts["temperature"]
     scores += scale * np.log((n + 1 / n.size) / (n.sum() + 1))[labels]
     for a, b, view, parents, log_p in family_terms(model, *training):

@@ -30,6 +30,7 @@ from learners.registry.sql.script import TooLargeForSQL, sql_script
 from learners.registry.sql.sql_networks import PoolInSQL
 from learners.schema.encoding.encode import encode
 from learners.schema.time_parts import CYCLES
+from tests.support.tables_of_numbers import numbers_of
 
 TOLERANCE = 1e-9
 ODD, NUMBER = 'a "word"\'s\n; --', "Größe.x`"
@@ -225,6 +226,18 @@ def test_wide_sums_for_the_lesser_part_of_an_answer_are_looked_up(auto, most, di
     check(auto, rows, dialect)
     changed = np.abs(auto.predict_proba(codes) - summed).max(axis=1) > 1e-6
     assert 0 < changed.sum() < rows.num_rows
+
+
+@pytest.mark.parametrize("correction", ["drawn", "none"])
+def test_discriminants_answer_too(correction, dialect):
+    """Whole rows, rows that lack some columns, rows that lack all of them; with trees and without."""
+    model = FewPassClassifier(members=2).fit(numbers_of(5, 250), "class").model_
+    assert model.discriminant is not None and model.schema.attributes[0].has_missing
+    if correction == "none":
+        header, arrays = model.to_arrays()
+        model = type(model).from_arrays(header | {"weights": None}, arrays)
+    rows = numbers_of(6, 40)
+    check(model, pa.concat_tables([rows, with_holes(rows, 2, 0.4), with_holes(rows.slice(0, 5), 2, 1.0)]), dialect)
 
 
 def test_trees_of_many_leaves_answer_too_or_tell_their_size(dialect, monkeypatch):

@@ -139,6 +139,7 @@ def write_log_probabilities(model: Model, path: str | Path) -> None:
 def _n_cells(writable: Writable) -> int:
     """Return the number of values in all tables."""
     n_cells = sum(families.n_cells for families in writable.families) * writable.schema.n_classes
+    n_cells += 0 if writable.discriminant is None else writable.discriminant.n_numbers
     return n_cells + (0 if writable.trees is None else len(writable.trees.nodes) * NUMBERS_OF_NODE)
 
 
@@ -194,6 +195,11 @@ def _tables(query: Query, writable: Writable, logs_path: str | None) -> Iterator
         columns = f"node INTEGER, low INTEGER, high INTEGER, mask {text}, {below}, left_share {real}, label INTEGER, score {real}"
         tables["nodes"] = (columns, writable.trees.node_rows(dialect))
         tables["ways"] = ("go INTEGER, is_left INTEGER", [f"{go}, {is_left}" for go, is_left in WAYS])
+    if writable.discriminant is not None:
+        own = writable.discriminant
+        tables["covariances"] = (f"class INTEGER, i INTEGER, j INTEGER, v {real}", own.covariance_rows(dialect))
+        tables["means"] = (f"class INTEGER, i INTEGER, mean {real}", own.mean_rows(dialect))
+        tables["scores"] = (f"i INTEGER, code INTEGER, z {real}", own.score_rows(dialect))
     for of, (columns, rows) in tables.items():
         named = quote_table_name(dialect, query.prefix, of)
         if of == "logs" and logs_path is not None:
@@ -207,6 +213,7 @@ def _tables(query: Query, writable: Writable, logs_path: str | None) -> Iterator
             ("codes", "attribute, given"),
             ("logs", "family, cell"),
             *([("nodes", "node")] if writable.trees is not None else []),
+            *([("scores", "i, code")] if writable.discriminant is not None else []),
         ):
             named = quote_table_name(dialect, query.prefix, of)
             index = quote_table_name(dialect, query.prefix, f"{of}_index")

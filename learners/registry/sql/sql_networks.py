@@ -14,6 +14,7 @@ from learners.ensembles.joint_members import LEAST, MAJOR
 from learners.ensembles.model import EnsembleModel
 from learners.kernels.arrays import Floats, Integers, freeze_arrays
 from learners.registry.sql.dialects import Query, balanced_sql_sum
+from learners.registry.sql.discriminants import DiscriminantInSQL
 from learners.registry.sql.encoding import binary_search_sql
 from learners.registry.sql.families import (
     Families,
@@ -35,7 +36,9 @@ class Writable(Protocol):
     # Of each network that sums out what is missing; its attributes are those of the schema.
     summing: tuple[Families, ...]
     families: tuple[Families, ...]  # all that the table of logarithms holds
-    trees: TreesInSQL | None  # with them, `add_scores` takes rows that differ and have a `row_key`
+    # With either, `add_scores` takes rows that differ and have a `row_key`.
+    trees: TreesInSQL | None
+    discriminant: DiscriminantInSQL | None
     prior: list[float]  # of the classes, where no class can produce a row
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
@@ -59,6 +62,7 @@ class NetworkInSQL:
         self.summing: tuple[Families, ...] = (self.joint,)
         self.families: tuple[Families, ...] = self.summing
         self.trees: TreesInSQL | None = None
+        self.discriminant: DiscriminantInSQL | None = None
         self.used, self.needed = tuple(sorted(model.network.order)), self.joint.parents
         self._log_prior = model.log_prior.tolist()
         self.prior = np.exp(model.log_prior).tolist()
@@ -82,7 +86,7 @@ class NetworkInSQL:
 
 
 class PoolInSQL:
-    """A geometric pool of networks, optionally corrected by trees, with joint members for missing values; see
+    """A geometric pool of networks, optionally with discriminants and trees, with joint members for missing values; see
     `EnsembleModel`.
     """
 
@@ -97,20 +101,33 @@ class PoolInSQL:
         self.trees: TreesInSQL | None = None
         if model.correction is not None:
             self.trees = TreesInSQL(model.correction.forest, model.schema.domain_sizes.tolist())
+        self.discriminant = None if model.discriminant is None else DiscriminantInSQL(model.discriminant)
         self.used = self.needed = tuple(range(model.schema.n_attributes))
         self._log_prior = model.log_prior.tolist()
         self.prior = np.exp(model.log_prior).tolist()
 
     def add_scores(self, query: Query, source: str, kept: Sequence[str]) -> str:
         """Add the step of `Writable.add_scores`."""
+        return self._add_scores(query, source, kept, is_whole=True)
+
+    def _add_scores(self, query: Query, source: str, kept: Sequence[str], *, is_whole: bool) -> str:
         n = self.schema.n_attributes
         seen = sorted({*self._pool.order, *self._pool.parents})
         codes = [f"s.c{i}" if i < n else _view(self._views, i - n, f"c{i}") for i in seen]
         scores = _prior(query, self._log_prior)
         joined = f"{source} AS s"
+        besides: list[tuple[str, str]] = []
         if self.trees is not None:
-            joined += f" JOIN {self.trees.add_scores(query, source)} AS t ON t.row_key = s.row_key"
-            scores = [f"{query.dialect.number(x)} + t.t{k} AS l{k}" for k, x in enumerate(self._log_prior)]
+            besides.append(("t", self.trees.add_scores(query, source)))
+        if self.discriminant is not None:
+            besides.append(("g", self.discriminant.add_scores(query, source, is_whole=is_whole)))
+        for name, step in besides:
+            joined += f" JOIN {step} AS {name} ON {name}.row_key = s.row_key"
+        if besides:
+            scores = [
+                " + ".join([query.dialect.number(x), *(f"{name}.{name}{k}" for name, _ in besides)]) + f" AS l{k}"
+                for k, x in enumerate(self._log_prior)
+            ]
         source = query.add("views", [*(f"s.{name}" for name in kept), *codes, *scores], joined)
         return add_family_lookup_step(query, self._pool, source, kept)
 
@@ -121,7 +138,8 @@ class PoolInSQL:
     def add_known(self, query: Query, source: str, *, by_look_ups: bool = False) -> str:
         """Add the step of `Writable.add_known`, mixing the pool and the joint members; see `Joints.share_of_ensemble`."""
         source = self._add_share(query, source)
-        pool = query.softmax(self.add_scores(query, source, ["row_key", "share"]), ["row_key", "share"], self.prior)
+        scores = self._add_scores(query, source, ["row_key", "share"], is_whole=False)
+        pool = query.softmax(scores, ["row_key", "share"], self.prior)
         joints = [self._add_joint(query, source, number, by_look_ups) for number in range(len(self.summing))]
         joined = f"{pool} AS a"
         for j, joint in enumerate(joints):
@@ -136,8 +154,8 @@ class PoolInSQL:
         of_joints = [mean([log(f"b{j}.p{k}") for j in range(len(joints))]) for k in query.classes]
         evidence = mean([f"b{j}.evidence" for j in range(len(joints))])
         own = [f"a.p{k} AS a{k}" for k in query.classes]
-        scores = [f"{one} AS l{k}" for k, one in enumerate(of_joints)]
-        both = query.add("both", ["a.row_key", "a.share", f"{evidence} AS joint_evidence", *own, *scores], joined)
+        logs = [f"{one} AS l{k}" for k, one in enumerate(of_joints)]
+        both = query.add("both", ["a.row_key", "a.share", f"{evidence} AS joint_evidence", *own, *logs], joined)
         columns = ["row_key", "share", "joint_evidence", *(f"a{k}" for k in query.classes)]
         pooled = query.softmax(both, columns, self.prior)
         shares = [f"share * a{k} + (1e0 - share) * p{k} AS p{k}" for k in query.classes]

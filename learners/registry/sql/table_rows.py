@@ -54,7 +54,7 @@ def add_table_row_answers(
 def _complete(query: Query, writable: Writable, marked: str, kept: Sequence[str]) -> str:
     """Add the step that predicts rows without missing values."""
     codes, where = [f"c{i}" for i in writable.used], f"{marked}\n  WHERE mark = 0"
-    if writable.trees is None:
+    if writable.trees is None and writable.discriminant is None:
         source = query.add("complete", [*kept, *codes], where)
         return query.softmax(writable.add_scores(query, source, kept), kept, writable.prior)
     keyed = [*kept, *codes, f"{_key(query.dialect, codes)} AS row_key"]

@@ -1,0 +1,1 @@
+"""The Gaussian discriminants beside an ensemble's networks."""
