@@ -42,6 +42,15 @@ class DataSet:
         """Column overrides of the data set."""
         return json.loads(self.columns) if self.columns else {}
 
+    @property
+    def overrides_of_loaded(self) -> dict[str, Any]:
+        """Column overrides without those that drop a column, which `load_data_set` leaves out."""
+        return {
+            name: entry
+            for name, entry in self.overrides.items()
+            if name == ALL or not ColumnOverride.of(name, entry).drop
+        }
+
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
@@ -118,10 +127,13 @@ def load_data_set(data: DataSet) -> Loaded:
     """
     columns = data.overrides
     source = apply_null_class_rule(_source(data.path, columns), data.target, columns)
-    dropped = [name for name, entry in columns.items() if name != ALL and ColumnOverride.of(name, entry).drop]
-    batches = list(source.batches())
-    table = pa.Table.from_batches(batches, batches[0].schema if batches else source.arrow_schema)
-    table = table.unify_dictionaries().combine_chunks().drop_columns(dropped)
+    dropped = columns.keys() - data.overrides_of_loaded.keys()
+    names = [name for name in source.arrow_schema.names if name not in dropped]
+    tables = [pa.Table.from_batches([batch]) for batch in source.batches(names)]
+    empty = pa.schema([source.arrow_schema.field(name) for name in names]).empty_table()
+    # Numbers may have another type in each file.
+    table = pa.concat_tables(tables, promote_options="permissive") if tables else empty
+    table = table.unify_dictionaries().combine_chunks()
     column = table[data.target]
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if pa.types.is_dictionary(column.type):

@@ -123,7 +123,9 @@ def _train(trial: Trial, data: Loaded, rows: Integers, threads: int) -> tuple[Pr
             of_rows = peer.fit(data.attributes.take(rows), codes, parameters, trial.seed, threads)
             return lambda table: _spread(of_rows(table), occurring, n_classes), None
         source = Source.of_table(data.train_table(trial.data.target, rows))
-        learner = recipes.learner(spec.name, dict(spec.parameters), trial.data.target, None, trial.data.overrides)
+        learner = recipes.learner(
+            spec.name, dict(spec.parameters), trial.data.target, None, trial.data.overrides_of_loaded
+        )
         model = drive(learner, source, threads=threads)
     except SchemaError as error:
         if error.column is not None:

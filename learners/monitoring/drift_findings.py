@@ -46,6 +46,7 @@ MOST_BURSTS = 16
 REPEAT_TOLERANCE, FAMILY_TOLERANCE = 0.03, 0.1
 REPEATS_ARE_LIKELY = 2.0  # standard errors beyond which rows are taken to repeat, and columns to have lost variety
 HIDDEN_REPEATS = 2.5  # standard errors by which tests count rows less than they are seen to repeat
+COLUMNS_THAT_TELL = 4  # of several values: the median of fewer moves with one of them
 MOST_DISPERSION = 5.0  # of the median G by its degrees of freedom: how many copies of each row it allows
 QUALITY = ("absent", "missing", "unseen", "out_of_range", "rare", "low_tail", "high_tail")
 
@@ -81,8 +82,10 @@ def run_drift_tests(
     Also returns the estimates `repeats_per_row`, `inflation`, `bursts` and `class_mix`.
     """
     copies, sure, is_likely, repeats = 0.0, two_sample_tests.NOTHING, False, INDEPENDENT
-    # Rows of few possible kinds agree whenever a column changes: repeats cannot be distinguished from drift then.
-    if np.log(window.watched.sizes).sum() > np.log(max(1, window.n_rows)):
+    # Rows of few possible kinds agree whenever a column changes. That is drift where one column alone varies more than rows at
+    # random do, and repetition where most do, which takes some columns to be seen.
+    sizes = np.array(window.watched.sizes)
+    if np.log(sizes).sum() > np.log(max(1, window.n_rows)) or np.count_nonzero(sizes > 1) >= COLUMNS_THAT_TELL:
         most_copies = most_copies_per_row(window, reference)
         copies, sure, error = excess_row_repeats(window, reference, most_copies)
         is_likely = copies > REPEATS_ARE_LIKELY * np.hypot(error, max(1, window.n_rows) ** -0.5)

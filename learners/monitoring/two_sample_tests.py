@@ -117,6 +117,8 @@ def g_test_rates(own: float, n_own: float, other: float, n_other: float, repeats
         return NOTHING
     if repeats.bursts:
         own, n_own = _rate_without_bursts(own, n_own, other / n_other, sum(repeats.bursts))
+        if n_own <= 0:  # all rows were copies
+            return NOTHING
     total, whole = own + other, n_own + n_other
     terms = (
         _x_log_ratio(own, n_own * total / whole),

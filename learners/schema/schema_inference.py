@@ -16,7 +16,14 @@ from learners.kernels.arrays import Floats, Integers
 from learners.schema.category_counts import ValueTally
 from learners.schema.discretise import EXACT, Histogram, Tally, floats_from_ordered_keys
 from learners.schema.nominal_forms import canonical_nominal_values
-from learners.schema.overrides import DROPPED, SCREENED, WEIGHT, ColumnOverride, declared_dialect
+from learners.schema.overrides import (
+    DROPPED,
+    SCREENED,
+    WEIGHT,
+    ColumnOverride,
+    declared_column_reading,
+    declared_dialect,
+)
 from learners.schema.schema import Attribute, LeftOut, Schema, Value
 from learners.schema.times_and_durations import clock_kind_and_ticks
 
@@ -271,7 +278,7 @@ def schema_with_overrides(schema: Schema, overrides: Mapping[str, ColumnOverride
             some = ", ".join(map(repr, schema.classes[:6])) + (", …" if schema.n_classes > 6 else "")
             raise InvalidParameter(f"columns[{schema.target!r}].weight", name, f"one of the classes {some}")
     dialect = declared_dialect(overrides) or schema.dialect
-    reading = None if of_target is None else of_target.reading
+    reading = None if schema.target is None else declared_column_reading(overrides, schema.target)
     return replace(
         schema,
         dialect=dialect,

@@ -180,3 +180,27 @@ def test_no_rows_are_refused(watched, scored):
         drift_report(ServedCounts(watched), training_reference(watched, scored))
     with pytest.raises(EmptyData, match="The reference 'empty' has no rows"):
         drift_report(scored, served_reference("empty", ServedCounts(watched)))
+
+
+def few_kinds(n_rows, seed, shift=0.0):
+    """Five columns of which there are fewer than 500 different rows."""
+    rng = np.random.default_rng(seed)
+    y = rng.random(n_rows) < 0.3
+    columns = {name: rng.choice(list("pqrs"), n_rows) for name in ("a", "b", "c")}
+    columns["d"] = np.where(rng.random(n_rows) < 0.5 + 0.1 * y, "x", "z")
+    columns["e"] = np.where(rng.random(n_rows) < shift, "u", rng.choice(list("uvw"), n_rows))
+    return pa.table(columns | {"class": np.where(y, "yes", "no")})
+
+
+def test_rows_of_few_kinds_that_repeat_are_no_drift_and_a_shift_of_one_column_is():
+    model = Watched(drive(recipes.learner("nb", {"m": 1.0}, "class"), Source.of_table(few_kinds(20_000, 1))))
+    kept = collect(ServedCounts(model), Source.of_table(few_kinds(5000, 2)))
+    blamed = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        places = np.repeat(np.arange(1000), rng.integers(1, 10, 1000))[:2000]
+        found = report(model, kept, few_kinds(1000, 100 + seed).take(pa.array(places)))
+        blamed += [cause["kind"] for cause in found["causes"] if cause["kind"] != "repeats"]
+        shifted = report(model, kept, few_kinds(2000, 100 + seed, shift=0.3))
+        assert shifted["causes"] and shifted["causes"][0]["columns"] == ("e",), shifted["causes"]
+    assert len(blamed) <= 1, blamed

@@ -110,3 +110,11 @@ def test_psi_and_js_of_equal_counts_are_zero_and_grow():
     same, other = np.array([50, 50, 100]), np.array([100, 50, 50])
     for distance in (two_sample_tests.population_stability_index, two_sample_tests.jensen_shannon_distance):
         assert distance(same, same * 3) == pytest.approx(0) and 0.1 < distance(same, other) < 1
+
+
+def test_a_window_that_is_one_burst_has_no_rate_to_compare():
+    """It divided by zero."""
+    assert (
+        two_sample_tests.g_test_rates(18, 18, 0, 5000, two_sample_tests.Repeats(bursts=(20,)))
+        == two_sample_tests.NOTHING
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -147,7 +148,8 @@ def choose_kept_back(
         )
     if request.holdout_by == "auto" and (n_rows < FEWEST or target not in chosen.source.learnable()):
         return KeptBack("random")
-    rows = _sampled(chosen.source)
+    dropped = {name for name in overrides if name not in names and ColumnOverride.of(name, overrides[name]).drop}
+    rows = _sampled(chosen.source, dropped)
     column = max(names, key=lambda name: pc.count_distinct(rows[name]).as_py(), default=None)
     cut = None if column is None else _cut(rows[column], request.holdout)
     by_time = None if column is None or cut is None else KeptBack("time", column, cut.isoformat())
@@ -224,14 +226,15 @@ def _time_columns(source: Source, request: TrainRequest, target: str | None, ove
     ]
 
 
-def _sampled(source: Source) -> pa.Table:
-    """Return rows at equal distances, in order."""
+def _sampled(source: Source, dropped: Collection[str]) -> pa.Table:
+    """Return rows at equal distances, in order, without the columns that are dropped; numbers of several types as one."""
     thinned = source.thinned(READ)
     step, passed, parts = max(1, -(-thinned.n_rows // SAMPLED)), 0, []
-    for batch in thinned.batches(source.learnable()):
+    for batch in thinned.batches([name for name in source.learnable() if name not in dropped]):
         parts.append(batch.take(pa.array(np.arange(-passed % step, batch.num_rows, step))))
         passed += batch.num_rows
-    return pa.Table.from_batches(parts).unify_dictionaries().combine_chunks()
+    tables = [pa.Table.from_batches([part]) for part in parts]
+    return pa.concat_tables(tables, promote_options="permissive").unify_dictionaries().combine_chunks()
 
 
 def _cut(times: pa.ChunkedArray, share: float) -> datetime.datetime | None:

@@ -15,6 +15,7 @@ METRIC_WORDS = {
     "log_likelihood": "log likelihood per row",
     "n_impossible": "rows of probability zero",
     "n_test_rows": "rows measured",
+    "n_unknown_class_rows": "rows of unknown classes",
     "evaluated_on": "measured on",
     "train_s": "seconds of training",
     "rows_per_s": "rows per second",
