@@ -49,6 +49,8 @@ from learners.schema import Kept, Overrides, Schema
 
 # States of hidden trees, unless the user says how many.
 STATES = 8
+# So many files of a stream stand in the facts by name.
+NAMED_FILES = 1000
 
 
 def spn(
@@ -187,12 +189,17 @@ def streaming_update_recipe(
     """Update a posterior with further rows in one pass, in order or in shards (`shards.learn_in_shards`)."""
 
     def run(rows: Rows, threads: int, advance: Advance) -> tuple[StreamingPosterior, int]:
+        for source in rows.sources:
+            files.extend(source.files[number].path for number in dict.fromkeys(part.file for part in source.fragments))
         return learn_in_shards(rows, posterior, n_shards, threads, advance)
 
+    files: list[str] = []
     learned: StreamingPosterior
     learned, n_learned = yield RowWork("learning row by row", schema, run)
     counts = {"n_rows": learned.n_rows, "n_impossible": learned.n_impossible, "shards": n_learned}
-    return CircuitModel(schema, learned.circuit(), dict(facts) | counts, learned)
+    # The order decides the weights. Of many files the first are named.
+    order = {"n_files": len(files), "files_in_order": [path.rpartition("/")[2] for path in files[:NAMED_FILES]]}
+    return CircuitModel(schema, learned.circuit(), dict(facts) | counts | order, learned)
 
 
 def _structure(schema: Schema, parameters: CircuitParameters) -> Passes[Circuit]:

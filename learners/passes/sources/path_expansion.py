@@ -41,10 +41,16 @@ class Found(NamedTuple):
         return self.path.rpartition("/")[2]
 
 
+def by_name_and_number(path: str) -> tuple[list[str | int], str]:
+    """Return a key that orders paths by name, and the numbers in them by size: part-2 before part-10."""
+    parts = re.split("([0-9]+)", path)  # text and numbers in turn
+    return [int(part) if place % 2 else part for place, part in enumerate(parts)], path
+
+
 def expand_path_to_files(
     filesystem: pafs.FileSystem, path: str, look: Look | None = None
 ) -> tuple[list[str], str | None]:
-    """Return the sorted files that a path, folder or glob names, and a description of the other files in the folder
+    """Return the files that a path, folder or glob names, by name and number, and a description of the other files in the folder
     that are not read.
 
     In a folder these are its Parquet files, or else the files of its only other format. `look` holds the
@@ -91,7 +97,7 @@ def _fixed_folder(path: str) -> str:
 
 
 def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
-    """Return the sorted files that a glob matches."""
+    """Return the files that a glob matches, by name and number."""
     is_hidden = HIDDEN if not PurePosixPath(path).name.startswith(HIDDEN) else ()
     if is_local_filesystem(filesystem):
         matches = [found for found in _matches(path, look) if found.is_file]
@@ -107,7 +113,7 @@ def _matching(filesystem: pafs.FileSystem, path: str, look: Look) -> list[str]:
             and fnmatch(info.path, path)
             and ("**" in path or len(PurePosixPath(info.path).parts) == n_parts)
         ]
-    paths = sorted(found.path for found in matches if not found.name.startswith(is_hidden))
+    paths = sorted((found.path for found in matches if not found.name.startswith(is_hidden)), key=by_name_and_number)
     if not paths:
         raise SourceError(path, "matches no file.")
     look.access.require(filesystem, paths)
@@ -228,7 +234,7 @@ def _in_folder(filesystem: pafs.FileSystem, path: str, look: Look) -> tuple[list
         raise SourceError(
             path, f"is a folder with {' and '.join(sorted(paths))} files. Name those you mean, as in *.csv."
         )
-    read = sorted(paths.get(PARQUET) or next(iter(paths.values())))
+    read = sorted(paths.get(PARQUET) or next(iter(paths.values())), key=by_name_and_number)
     look.access.require(filesystem, read)
     others = sorted({path for own in paths.values() for path in own} - set(read))
     if not others:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from learners.errors import EmptyData, InvalidParameter, SourceError, UnknownColumn
 from learners.kernels.arrays import Mask
+from learners.passes.sources.path_expansion import by_name_and_number
 from learners.passes.sources.source import Condition, Fragment, Source, SourceFile, file_identity
 from learners.passes.sources.source_files import split_file_identity
 from learners.schema.times_and_durations import moment_text
@@ -177,7 +178,7 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
     """Select the newest rows.
 
     `length`: "30d" (also w, h, m): rows whose time is less than that before the newest row's; without a time column, files
-    that changed less than that before the newest file. "12f": the last 12 files in the order of their names.
+    that changed less than that before the newest file. "12f": the last 12 files by name, and the numbers in names by size.
     `timestamp`: the column of times.
     Raises InvalidParameter, UnknownColumn or SourceError.
     """
@@ -185,7 +186,7 @@ def select_newest_rows(source: Source, length: str, timestamp: str | None) -> Se
     if unit == "f" and source.snapshot is not None:
         raise InvalidParameter("window", length, "files of a lake table have no order by name; give a time such as 30d")
     if unit == "f":
-        by_name = sorted(range(len(source.files)), key=lambda index: source.files[index].path)
+        by_name = sorted(range(len(source.files)), key=lambda index: by_name_and_number(source.files[index].path))
         return Selection(source, dict.fromkeys(sorted(by_name[-size:]), ()))
     seconds = size * _UNITS[unit]
     if timestamp is None:
