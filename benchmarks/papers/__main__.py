@@ -45,8 +45,8 @@ def write_index(folder: Path = PAGES) -> None:
     for page in all_pages():
         path = folder / f"{page.name}.md"
         text = path.read_text() if path.exists() else ""
-        made = re.search(r"commit (\w+( with changes)?); (\d+) CPU seconds", text)
-        state = f"commit {made[1]}, {made[3]} CPU s" if made else page.reason or "not run yet"
+        made = re.search(r"commit (\w+)([^;]*); (\d+) CPU seconds", text)
+        state = f"commit {made[1]}{made[2]}, {made[3]} CPU s" if made else page.reason or "not run yet"
         title = f"[{page.title}]({page.name}.md)" if text else page.title
         rows.append([page.paper, title, f"`{page.command('--quick' in text)}`", state])
     papers = [f"- {key}: {text}" for key, text in PAPERS.items()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.papers.page import DATA, WORK, threads
 from learners.evaluation.comparison import Comparison, compare
-from learners.evaluation.crossvalidation import cross_validate
+from learners.evaluation.crossvalidation import TrialProgress, cross_validate
 
 LOG = WORK / "trials.jsonl"
 FOLDER = DATA / "classification"
@@ -33,17 +33,20 @@ def compared(
     """Two-fold cross-validation, and how many trials were not made anew: those of the same code are kept in build/papers."""
     WORK.mkdir(parents=True, exist_ok=True)
     paths = sorted(FOLDER.glob("*.parquet")) if sets is None else [FOLDER / f"{name}.parquet" for name in sets]
-    before = sum(1 for _ in LOG.open()) if LOG.exists() else 0
-    outcomes = cross_validate(paths, learners, log=LOG, repetitions=repetitions, threads=threads(), most_rows=most_rows)
+    n_kept = 0
+
+    def count(progress: TrialProgress) -> None:
+        nonlocal n_kept
+        n_kept = progress.n_found
+
+    outcomes = cross_validate(
+        paths, learners, log=LOG, repetitions=repetitions, threads=threads(), most_rows=most_rows, on_progress=count
+    )
     comparison = compare(outcomes)
     if comparison.failures:
         failure = comparison.failures[0]
         raise RuntimeError(f"{failure.data}, {failure.learner}: {failure.error}")
-    n_new = sum(1 for _ in LOG.open()) - before
-    return (
-        comparison,
-        f"{len(outcomes) - n_new} of the {len(outcomes)} trials were kept from other pages of the same code.",
-    )
+    return comparison, f"{n_kept} of the {len(outcomes)} trials were kept from other pages of the same code."
 
 
 def record(comparison: Comparison, score: str, a: str, b: str) -> str:
